@@ -1,0 +1,54 @@
+# Every target needs python3 (with venv), make and a package index; each makes and reuses .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Our matrices are small: a second BLAS thread costs more than it brings.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test check stats bench figures docs clean
+help:            ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
+	touch $@
+
+demo: $(VENV)/.core  ## install and run the main job on a bundled table
+	$(BIN)/discreet demo
+
+test: $(VENV)/.dev   ## the test suite, long checks in reduced form
+	$(BIN)/python -m pytest -n auto -m "not stats"
+
+check: $(VENV)/.dev  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+stats: $(VENV)/.dev  ## statistical, kill, fuzz and load checks in full; results go to benchmarks/results
+	$(BIN)/python -m pytest -m stats
+
+bench: $(VENV)/.dev  ## speed, measured as ratios side by side; results go to benchmarks/results
+	$(BIN)/python benchmarks/run.py
+
+figures: $(VENV)/.dev  ## re-make every figure
+	for script in figures/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.docs  ## build the documentation into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+clean:           ## remove everything that the other targets made
+	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

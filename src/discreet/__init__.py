@@ -1,0 +1,47 @@
+"""Let others learn from a table without giving its people away.
+
+Names are loaded when they are first used, so that ``import discreet`` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.audit import run_audit
+    from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
+    from discreet.release import GaussianRelease
+    from discreet.schema import Column, Schema
+
+__all__ = [
+    "ZCDP",
+    "ApproxDP",
+    "Column",
+    "ErrorFloor",
+    "GaussianDP",
+    "GaussianRelease",
+    "Ledger",
+    "NoPromise",
+    "PureDP",
+    "Schema",
+    "run_audit",
+]
+
+_ROOMS = {
+    "schema": ("Column", "Schema"),
+    "privacy": ("ZCDP", "ApproxDP", "ErrorFloor", "GaussianDP", "Ledger", "NoPromise", "PureDP"),
+    "release": ("GaussianRelease",),
+    "audit": ("run_audit",),
+}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+    return getattr(import_module(f"discreet.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,97 @@
+"""Two small public tables with their schemas, for the documentation, the tests and the demo.
+
+Where they come from, their license and what was changed stands in ``data/README.md`` beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from discreet.errors import ParameterError
+from discreet.schema import Schema, nearest
+
+PREFIX = "demo:"  # how the command line tells a bundled table from a path
+_FOLDER = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A bundled table.
+
+    Attributes
+    ----------
+    name : str
+        Without the prefix.
+    title : str
+        For people.
+    path : Path
+        A Parquet file.
+    source : str
+        Whom to cite.
+    license : str
+        Under which it is passed on.
+    """
+
+    name: str
+    title: str
+    source: str
+    license: str = "CC BY 4.0"
+
+    @property
+    def path(self) -> Path:
+        """The Parquet file."""
+        return _FOLDER / f"{self.name}.parquet"
+
+    @property
+    def schema(self) -> Schema:
+        """What is declared about it; read from its ``*.schema.yaml`` each time."""
+        return Schema.load(_FOLDER / f"{self.name}.schema.yaml")
+
+
+_DATASETS = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            name="census",
+            title="Adult census income",
+            source="Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository. "
+            "https://doi.org/10.24432/C5XW20",
+        ),
+        Dataset(
+            name="clinic",
+            title="Breast cancer, Wisconsin (diagnostic)",
+            source="Wolberg, W., Mangasarian, O., Street, N. and Street, W. (1995). Breast Cancer "
+            "Wisconsin (Diagnostic). UCI Machine Learning Repository. "
+            "https://doi.org/10.24432/C5DW2B",
+        ),
+    )
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the bundled tables."""
+    return tuple(_DATASETS)
+
+
+def load(name: str) -> Dataset:
+    """Return a bundled table.
+
+    Parameters
+    ----------
+    name : str
+        ``"census"`` or ``"clinic"``, with or without ``demo:`` before it.
+
+    Examples
+    --------
+    >>> load("demo:clinic").schema.target
+    'diagnosis'
+    """
+    plain = name.removeprefix(PREFIX)
+    if plain not in _DATASETS:
+        close = nearest(plain, _DATASETS)
+        hint = f"Did you mean {PREFIX}{close}?" if close else "Give a path for a table of your own."
+        raise ParameterError(
+            f"datasets.load: name must be one of {', '.join(_DATASETS)}, was {name!r}. {hint}"
+        )
+    return _DATASETS[plain]

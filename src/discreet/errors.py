@@ -1,0 +1,132 @@
+"""Every exception that discreet raises on purpose.
+
+::
+
+    DiscreetError
+    ├── ParameterError      (ValueError)    an argument is outside its domain
+    ├── SchemaError         (ValueError)    what was declared is wrong or incomplete
+    ├── DataError           (ValueError)    rows do not fit what was declared
+    ├── PromiseError        (ValueError)    a promise cannot be kept, read or composed that way
+    ├── NoiseError          (RuntimeError)  drawing would repeat or reveal random numbers
+    ├── SourceError         (RuntimeError)  a table cannot be reached, read or written
+    ├── BudgetExceeded      (RuntimeError)  the ledger's limit would be passed; nothing was charged
+    ├── LedgerError         (RuntimeError)  the ledger cannot be used
+    │   ├── NotALedger                      the file or database is something else
+    │   ├── LedgerUnavailable               disk full, folder read-only, file locked, server gone
+    │   └── LedgerTampered                  the record does not agree with itself
+    └── MissingExtra        (ImportError)   an optional package is needed for this
+
+A message says which parameter, what it must be and what it was; then the way out. It may quote what
+was declared in public, never a row: text that depends on private rows is an unpaid release. The one
+exception is :class:`DataError`, which is raised only in the curator's own process and names the place
+of a bad cell (line and column), never its content.
+"""
+
+from __future__ import annotations
+
+
+class DiscreetError(Exception):
+    """The root of the tree: ``except DiscreetError`` catches everything that is ours."""
+
+
+class ParameterError(DiscreetError, ValueError):
+    """An argument is outside its domain."""
+
+
+class SchemaError(DiscreetError, ValueError):
+    """What was declared about a table is wrong or incomplete.
+
+    Parameters
+    ----------
+    *problems : str
+        One sentence or two for each thing that is wrong: whoever corrects a file wants to see all
+        of them at once.
+
+    Attributes
+    ----------
+    problems : tuple of str
+        The same, for programs.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        if len(self.problems) == 1:
+            return self.problems[0]
+        count = f"{len(self.problems)} things are wrong with what was declared:"
+        return "\n- ".join((count, *self.problems))
+
+
+class DataError(DiscreetError, ValueError):
+    """Rows do not fit what was declared about them.
+
+    Attributes
+    ----------
+    column : str or None
+        Name of the column.
+    line : int or None
+        Where the first bad cell stands, counted as the source counts (1 = first row of data).
+    """
+
+    def __init__(self, message: str, *, column: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.column = column
+        self.line = line
+
+
+class PromiseError(DiscreetError, ValueError):
+    """A promise cannot be kept, read or composed the way it was asked for."""
+
+
+class NoiseError(DiscreetError, RuntimeError):
+    """Drawing would repeat or reveal random numbers."""
+
+
+class SourceError(DiscreetError, RuntimeError):
+    """A table cannot be reached, read or written."""
+
+
+class BudgetExceeded(DiscreetError, RuntimeError):
+    """The charge would pass a limit of the ledger. Nothing was charged and nothing was drawn.
+
+    Attributes
+    ----------
+    asked, left, limit : float
+        In the currency named by ``currency``.
+    currency : str
+        Which cap is short: ``"rho"``, ``"epsilon"``, ``"delta"``, ...
+    scope : str
+        ``"total"`` or the owner's name.
+    """
+
+    def __init__(
+        self, message: str, *, asked: float, left: float, limit: float, currency: str, scope: str
+    ) -> None:
+        super().__init__(message)
+        self.asked = asked
+        self.left = left
+        self.limit = limit
+        self.currency = currency
+        self.scope = scope
+
+
+class LedgerError(DiscreetError, RuntimeError):
+    """The ledger cannot be used."""
+
+
+class NotALedger(LedgerError):
+    """The file or database exists and is something else."""
+
+
+class LedgerUnavailable(LedgerError):
+    """Disk full, folder read-only, file locked or server gone. Nothing was charged."""
+
+
+class LedgerTampered(LedgerError):
+    """The record does not agree with itself."""
+
+
+class MissingExtra(DiscreetError, ImportError):
+    """An optional package is needed; the message has the install line."""

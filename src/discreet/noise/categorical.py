@@ -1,0 +1,143 @@
+"""Uniform choices: randomized response, the order of rows, which rows stay."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.noise.stream import Stream, stream_or_fresh
+
+if TYPE_CHECKING:
+    from discreet._typing import AnyArray, Bools, Ints
+
+_MOST_LEVELS = 1 << 31
+
+
+def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
+    """Draw ``n`` integers uniformly from ``0 .. levels - 1``, exactly.
+
+    Reference
+    ---------
+    Multiplication by a 32-bit word with rejection of the incomplete last round; rejected positions are
+    redrawn in place.
+    """
+    if not 1 <= levels <= _MOST_LEVELS:
+        raise ParameterError(f"levels of uniform_integers must be 1 to 2**31, was {levels}.")
+    stream = stream_or_fresh(stream)
+    out = np.empty(n, np.int64)
+    biased = (1 << 32) % levels
+    where: slice | Ints = slice(None)
+    while n:
+        product = stream.words((n + 1) // 2).view(np.uint32)[:n] * np.uint64(levels)
+        out[where] = product >> np.uint64(32)
+        rejected = np.flatnonzero((product & np.uint64(0xFFFFFFFF)) < biased)
+        where = rejected if isinstance(where, slice) else where[rejected]
+        n = rejected.size
+    return out
+
+
+def response_threshold(keep: float, levels: int) -> int:
+    """Return the least threshold of :func:`randomized_response` that keeps a code at most that often.
+
+    Parameters
+    ----------
+    keep : float
+        Probability that an answer equals its own code, at least ``1 / levels``.
+    levels : int
+        Length of the public list.
+    """
+    if levels < 2 or not 1 <= Fraction(keep) * levels <= levels:
+        raise ParameterError(
+            f"keep of response_threshold must lie between 1/levels and 1, was {keep!r} for {levels} levels."
+        )
+    replaced = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
+    return math.ceil(replaced * (1 << 64))
+
+
+def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: Stream | None = None) -> Ints:
+    """Replace each code, with probability ``threshold / 2**64``, by a uniform draw from all levels.
+
+    Parameters
+    ----------
+    codes : array of integers in ``0 .. levels - 1``
+    levels : int
+        Length of the public list.
+    threshold : int
+        0 (keep everything) to 2**64 (tell nothing).
+    stream : Stream, optional
+        Where the random words come from.
+
+    Privacy
+    -------
+    An answer equals its own code with probability ``1 - r + r / levels`` and each other one with
+    ``r / levels``, ``r = threshold / 2**64``: pure local DP with the logarithm of their ratio, without
+    any rounding error. Both random numbers are drawn for every row, so the time is the same for all.
+
+    Reference
+    ---------
+    Warner's randomized response with ``levels`` answers; ``threshold`` comes from
+    :func:`response_threshold`.
+    """
+    codes = np.asarray(codes)
+    if not 0 <= threshold <= 1 << 64:
+        raise ParameterError(f"threshold of randomized_response must be 0 to 2**64, was {threshold}.")
+    if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < levels):
+        raise ParameterError(
+            "codes of randomized_response must lie in 0 .. levels - 1. Encode the column by its schema."
+        )
+    stream = stream_or_fresh(stream)
+    flat = codes.reshape(-1)
+    draws = uniform_integers(levels, flat.size, stream)
+    coins = stream.words(flat.size)
+    replace = coins <= np.uint64(threshold - 1) if threshold else np.zeros(flat.size, np.bool_)
+    return np.where(replace, draws, flat).astype(np.int64).reshape(codes.shape)
+
+
+def permutation(n: int, stream: Stream | None = None) -> Ints:
+    """Return a uniformly random order of ``0 .. n - 1``.
+
+    Reference
+    ---------
+    The order of ``n`` distinct uniform words is a uniform permutation; equal words are drawn again.
+    """
+    stream = stream_or_fresh(stream)
+    while True:
+        keys = stream.words(n)
+        order = np.argsort(keys)
+        if not np.any(np.diff(keys[order]) == 0):
+            return order
+
+
+def subsample(n: int, size: int, stream: Stream | None = None) -> Ints:
+    """Return ``size`` of the numbers ``0 .. n - 1``, every subset equally likely, in rising order."""
+    if not 0 <= size <= n:
+        raise ParameterError(f"size of subsample must be 0 to {n}, was {size}.")
+    return np.sort(permutation(n, stream)[:size])
+
+
+def keep_per_unit(units: AnyArray, most: int, stream: Stream | None = None) -> Bools:
+    """Mark at most ``most`` rows of each unit, chosen at random.
+
+    Parameters
+    ----------
+    units : array
+        One identifier per row; equal ones belong to one person.
+    most : int
+        How many rows of a unit may stay.
+    """
+    if most < 1:
+        raise ParameterError(f"most of keep_per_unit must be at least 1, was {most}.")
+    order = permutation(len(units), stream)
+    _, unit = np.unique(units, return_inverse=True)
+    shuffled = unit.reshape(-1)[order]
+    grouped = np.argsort(shuffled, kind="stable")
+    starts = np.flatnonzero(np.diff(shuffled[grouped], prepend=-1))
+    sizes = np.diff(np.append(starts, len(units)))
+    rank = np.arange(len(units)) - np.repeat(starts, sizes)
+    keep = np.zeros(len(units), np.bool_)
+    keep[order[grouped[rank < most]]] = True
+    return keep

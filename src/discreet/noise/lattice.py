@@ -1,0 +1,297 @@
+"""Exact deviates: real random numbers known to as many binary digits as a decision needs.
+
+A deviate of a density ``f`` on the line is proposed as a bucket ``h`` of width 1/64 and a uniform offset
+``u`` in [0, 1), standing for ``z = (h + u) / 64``, and accepted with probability ``f(z) / f(near)``,
+``near`` being the end of the bucket next to zero. For both densities here that ratio is
+``exp(-(slope[h] v + curvature v**2))`` with ``v`` the offset counted from ``near`` and dyadic rational
+constants: nothing but ``exp`` ever has to be evaluated.
+
+Offsets and acceptance numbers are infinite binary strings of which only a part has been drawn. A
+comparison is made only when the digits at hand decide it; otherwise more are drawn. So floating point
+is a way to decide fast and never changes the law. What remains is the rounding of the bucket
+probabilities to 128 bits and the cut of the tails: docs/explanation/theorems/lattice-sampler.md.
+
+Three stages, each a shortcut of the next, so that the last one is the definition:
+
+1. ``Kernels.propose``: 16 bits find the bucket in a table, 16 more accept it where every offset would
+   be accepted (98 % of all draws, integers only);
+2. ``_settle``: the bucket by 128-bit thresholds, acceptance by ``exp`` in double precision with a margin
+   far above its error;
+3. ``_decide``: integers and decimals of growing precision, about once in 2**48 draws.
+
+Rejected positions are redrawn in place, so that no position of the output differs from another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from discreet.noise.kernels import kernels_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from discreet._typing import AnyArray, Bools, Floats, Ints, Words
+    from discreet.noise.stream import Stream
+
+LOG2_BUCKETS = 6
+"""log2 of the number of buckets per unit."""
+BLOCK = 1 << 17
+"""Positions drawn together: enough to hide call overhead, few enough for the cache."""
+_SLOT_BITS = 16
+_THRESHOLD_BITS = 128
+# exp of an argument in [-0.22, 0] and the arithmetic around it err by less than 2**-50; deciding only
+# outside 2**-44 leaves a factor of 64 for a careless libm.
+_MARGIN = 2.0**-44
+
+Tail = tuple[int, int]
+"""Binary digits of an offset past the first 64, and how many they are."""
+
+
+class Deviates(NamedTuple):
+    """Accepted proposals ``z = (bucket + offset / 2**64) / 64``.
+
+    Digits of an offset past the first 64 are still free, except at the positions in ``tails``, where a
+    close decision has already looked at them.
+    """
+
+    bucket: AnyArray
+    offset: Words
+    tails: dict[int, Tail]
+
+
+@dataclass(frozen=True, eq=False)
+class BucketTable:
+    """Proposal probabilities and acceptance exponents of one density.
+
+    Place ``i`` of the arrays stands for bucket ``i - half``.
+    """
+
+    half: int
+    slots: AnyArray
+    """int32 per 16-bit slot: bucket << 16 | acceptance threshold (0 where two buckets share it)."""
+    thresholds: tuple[int, ...]
+    """Cumulative probabilities as integers of 128 bits."""
+    high: Words
+    """The upper half of each threshold; equal halves are told apart by ``thresholds``."""
+    slope: Floats
+    curvature: float
+
+
+def _build_table(
+    log_weight: list[Decimal], slope: list[Decimal], curvature: Decimal, *, mirror: bool
+) -> BucketTable:
+    """Tabulate the buckets from zero outward and, where asked, their mirror images."""
+    half = len(slope) if mirror else 0
+    if mirror:
+        log_weight, slope = log_weight[::-1] + log_weight, slope[::-1] + slope
+    with localcontext() as context:
+        context.prec = 70
+        weight = [w.exp() for w in log_weight]
+        total = sum(weight)
+        thresholds, running = [], Decimal(0)
+        for w in weight:
+            running += w
+            thresholds.append(int((running / total * (1 << _THRESHOLD_BITS)).to_integral_value()))
+        # The far end of a bucket has its least acceptance probability.
+        at_far_end = {a: int((-(a + curvature)).exp() * (1 << _SLOT_BITS)) for a in set(slope)}
+    thresholds[-1] = 1 << _THRESHOLD_BITS
+    slots = np.zeros(1 << _SLOT_BITS, np.int32)
+    shift = _THRESHOLD_BITS - _SLOT_BITS
+    place = 0
+    for slot in range(1 << _SLOT_BITS):
+        while thresholds[place] <= slot << shift:
+            place += 1
+        if thresholds[place] >= (slot + 1) << shift:
+            slots[slot] = (place - half) << _SLOT_BITS | at_far_end[slope[place]]
+    inner = thresholds[:-1]
+    largest = (1 << 64) - 1
+    return BucketTable(
+        half=half,
+        slots=slots,
+        thresholds=tuple(inner),
+        high=np.array([min(t >> 64, largest) for t in inner], np.uint64),
+        slope=np.array([float(a) for a in slope]),
+        curvature=float(curvature),
+    )
+
+
+@cache
+def normal_table() -> BucketTable:
+    """Tabulate the standard normal density, cut at 13.5 where 2**-135 of its mass remains."""
+    per_unit = Decimal(1 << LOG2_BUCKETS)
+    buckets = [Decimal(h) for h in range(27 << (LOG2_BUCKETS - 1))]
+    return _build_table(
+        [-((h / per_unit) ** 2) / 2 for h in buckets],
+        [h / per_unit**2 for h in buckets],
+        1 / per_unit**2 / 2,
+        mirror=True,
+    )
+
+
+@cache
+def exponential_table() -> BucketTable:
+    """Tabulate the standard exponential density, cut at 92 where 2**-132 of its mass remains."""
+    per_unit = Decimal(1 << LOG2_BUCKETS)
+    buckets = [Decimal(h) for h in range(92 << LOG2_BUCKETS)]
+    slope = [1 / per_unit] * len(buckets)
+    return _build_table([-h / per_unit for h in buckets], slope, Decimal(0), mirror=False)
+
+
+class Sampler:
+    """Draws deviates of one table, block by block, in memory that is taken once.
+
+    Digits for close decisions come from a stream of their own, so that a replay on a processor with
+    another ``exp`` stays in step.
+
+    Parameters
+    ----------
+    table : BucketTable
+        The density.
+    n : int
+        How many numbers will be drawn in all: chooses the block size and the inner loops.
+    stream : Stream
+        Where the random words come from.
+    """
+
+    def __init__(self, table: BucketTable, n: int, stream: Stream) -> None:
+        self.capacity = max(1, min(n, BLOCK))
+        self._table = table
+        self._stream = stream
+        self._ties = stream.spawn()
+        self._kernels = kernels_for(n, self.capacity)
+        self._words = np.empty(self.capacity + (self.capacity + 1) // 2, np.uint64)
+        self._bucket = np.empty(self.capacity, np.int16)
+
+    def blocks(self, n: int) -> Iterator[slice]:
+        """Cut ``n`` positions into blocks that fit the sampler."""
+        for start in range(0, n, self.capacity):
+            yield slice(start, min(start + self.capacity, n))
+
+    def draw(self, n: int) -> Deviates:
+        """Draw ``n`` deviates, at most one block; they are valid until the next call."""
+        deviates, rejected = self._attempt(self._words[: n + (n + 1) // 2], self._bucket[:n])
+        while rejected.size:
+            n = rejected.size
+            redrawn, again = self._attempt(np.empty(n + (n + 1) // 2, np.uint64), np.empty(n, np.int16))
+            deviates.bucket[rejected] = redrawn.bucket
+            deviates.offset[rejected] = redrawn.offset
+            deviates.tails.update({int(rejected[i]): tail for i, tail in redrawn.tails.items()})
+            rejected = rejected[again]
+        return deviates
+
+    def _attempt(self, words: Words, bucket: AnyArray) -> tuple[Deviates, Ints]:
+        """Propose once for each position; return also the rejected positions."""
+        n = bucket.size
+        self._stream.fill(words)
+        offset, shorts = words[:n], words[n:].view(np.uint16)
+        slot, lot = shorts[:n], shorts[n : 2 * n]
+        close = self._kernels.propose(self._table.slots, slot, lot, bucket)
+        deviates = Deviates(bucket, offset, {})
+        if not close.size:
+            return deviates, close
+        more = self._stream.words(3 * close.size).reshape(3, -1)
+        place, accepted, tails = _settle(
+            self._table, slot[close], lot[close], offset[close], more, self._ties
+        )
+        bucket[close] = place - self._table.half
+        deviates.tails.update({int(close[i]): tail for i, tail in tails.items()})
+        return deviates, close[~accepted]
+
+    def floor(self, deviates: Deviates, scale: float | Floats, half: bool, out: Ints) -> None:
+        """Write ``floor(scale * z + half / 2)`` of each deviate ``z``, exactly."""
+        bits = _power_of_two(scale)
+        if bits is not None:
+            self._kernels.shift_floor(deviates.bucket, deviates.offset, bits, half, out)
+            return
+        per_bucket = np.asarray(scale, np.float64) * 2.0**-LOG2_BUCKETS
+        undecided = self._kernels.scale_floor(deviates.bucket, deviates.offset, per_bucket, half, out)
+        scales = np.broadcast_to(per_bucket, out.shape)
+        for i in undecided:
+            out[i] = _floor_exactly(deviates, int(i), Fraction(float(scales[i])), half, self._ties)
+
+
+def _settle(
+    table: BucketTable, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
+) -> tuple[Ints, Bools, dict[int, Tail]]:
+    """Find place and verdict of proposals that were not accepted at sight."""
+    first, second, third = more
+    entry = table.slots[slot]
+    place = (entry >> _SLOT_BITS) + table.half
+    shared = np.flatnonzero((entry & 0xFFFF) == 0)
+    place[shared] = _place(table, slot[shared], first[shared], second[shared])
+    u = offset * 2.0**-64
+    v = np.where(place >= table.half, u, 1.0 - u)
+    probability = np.exp(-v * (table.slope[place] + table.curvature * v))
+    number = lot * 2.0**-16 + third * 2.0**-80
+    accepted = number < probability - _MARGIN
+    tails = {}
+    for i in np.flatnonzero(accepted != (number < probability + _MARGIN)):
+        digits = int(lot[i]) << 64 | int(third[i])
+        accepted[i], tail = _decide(table, int(place[i]), int(offset[i]), digits, ties)
+        if accepted[i]:
+            tails[int(i)] = tail
+    return place, accepted, tails
+
+
+def _place(table: BucketTable, slot: AnyArray, first: Words, second: Words) -> Ints:
+    """Find where 128-bit numbers fall: the slot's 16 bits and 112 more."""
+    upper = slot.astype(np.uint64) << np.uint64(48) | first >> np.uint64(16)
+    place = np.searchsorted(table.high, upper, side="right")
+    for i in np.flatnonzero(table.high[place - 1] == upper):
+        lower = (int(first[i]) << 48 | int(second[i]) >> 16) & (1 << 64) - 1
+        place[i] = bisect_right(table.thresholds, int(upper[i]) << 64 | lower)
+    return place
+
+
+def _decide(table: BucketTable, place: int, offset: int, number: int, ties: Stream) -> tuple[bool, Tail]:
+    """Compare an 80-digit acceptance number with the exact probability, drawing digits until decided."""
+    mirrored = place < table.half
+    slope, curvature = Decimal(float(table.slope[place])), Decimal(table.curvature)
+    extra = 0
+    while True:
+        with localcontext() as context:
+            context.prec = 60 + extra
+            slack = Decimal(10) ** (10 - context.prec)
+            ends = [Decimal(offset + end) / (1 << (64 + extra)) for end in (0, 1)]
+            v = sorted(1 - e for e in ends) if mirrored else ends
+            most, least = ((-x * (slope + curvature * x)).exp() for x in v)
+            scale = Decimal(1 << (80 + extra))
+            tail = (offset & (1 << extra) - 1, extra)
+            if (number + 1) / scale <= least - slack:
+                return True, tail
+            if number / scale >= most + slack:
+                return False, tail
+        offset = offset << 64 | ties.integer(64)
+        number = number << 64 | ties.integer(64)
+        extra += 64
+
+
+def _power_of_two(scale: float | Floats) -> int | None:
+    """Return ``b`` if a bucket is exactly ``2**b`` lattice steps wide, with ``0 <= b < 63``."""
+    if not isinstance(scale, float):
+        return None
+    mantissa, exponent = np.frexp(scale)
+    bits = int(exponent) - 1 - LOG2_BUCKETS
+    return bits if mantissa == 0.5 and 0 <= bits < 63 else None
+
+
+def _floor_exactly(deviates: Deviates, position: int, scale: Fraction, half: bool, ties: Stream) -> int:
+    """Floor with rational arithmetic, drawing digits of the offset until they decide."""
+    digits, extra = deviates.tails.get(position, (0, 0))
+    offset = int(deviates.offset[position]) << extra | digits
+    while True:
+        whole = (int(deviates.bucket[position]) << (64 + extra)) + offset
+        low, high = ((Fraction(whole + end, 1 << (64 + extra)) * scale + Fraction(half, 2)) for end in (0, 1))
+        # The upper end itself is not reached: an integer there does not split the interval.
+        if low // 1 == -(-high // 1) - 1:
+            return int(low // 1)
+        offset = offset << 64 | ties.integer(64)
+        extra += 64

@@ -1,0 +1,143 @@
+"""Uniform random words: the one place where randomness enters the product.
+
+A :class:`Stream` is the keystream of AES-256 in counter mode under a key that the operating system
+drew. Everything random, from lattice noise to the order of rows, is a function of such words, so that
+a curator who kept the key can replay a release bit for bit, and nobody else can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from discreet.errors import NoiseError, ParameterError
+
+if TYPE_CHECKING:
+    from discreet._typing import AnyArray, Words
+
+KEY_BYTES = 32
+_ZEROS = np.zeros(1 << 16, np.uint8)
+
+
+class Stream:
+    """An endless supply of uniform 64-bit words under one secret key.
+
+    ``Stream()`` takes its key from the operating system. ``Stream.from_seed(n)`` repeats itself and is
+    for tests and examples alone: whoever knows the seed can subtract the noise.
+
+    Parameters
+    ----------
+    key : bytes, optional
+        32 secret bytes; drawn from the operating system when left out.
+
+    Attributes
+    ----------
+    seeded : bool
+        True when the key follows from a seed; receipts and reports show it.
+    commitment : str
+        SHA-256 of the key: can be published, and later shows which key was used.
+
+    Privacy
+    -------
+    With ideal words every law in :mod:`discreet.noise` holds up to the total variation that its module
+    states. AES-256 in counter mode makes that computational: ``N`` blocks of 16 bytes differ from
+    uniform by at most ``N**2 / 2**129`` plus the advantage of the best attack on AES-256 itself.
+    A stream never repeats a word: it cannot be copied, pickled, or used on both sides of a fork.
+
+    Reference
+    ---------
+    NIST SP 800-38A (counter mode); docs/explanation/theorems/lattice-sampler.md.
+
+    Examples
+    --------
+    >>> from discreet.noise import Stream
+    >>> Stream.from_seed(7).words(3).dtype
+    dtype('uint64')
+    """
+
+    __slots__ = ("_cipher", "_key", "_lock", "_pid", "seeded")
+
+    def __init__(self, key: bytes | None = None) -> None:
+        if key is None:
+            key = os.urandom(KEY_BYTES)
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            raise ParameterError(
+                f"key of Stream must be {KEY_BYTES} bytes. Leave it out to draw a fresh one."
+            )
+        self._key = key
+        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self.seeded = False
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Stream:
+        """Return the stream that ``seed`` always gives: for tests and examples, never for people."""
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ParameterError(f"seed of Stream.from_seed must be an integer, was {type(seed).__name__}.")
+        stream = cls(hashlib.sha256(b"discreet seed %d" % seed).digest())
+        stream.seeded = True
+        return stream
+
+    @property
+    def commitment(self) -> str:
+        """SHA-256 of the key, in hexadecimal."""
+        return hashlib.sha256(self._key).hexdigest()
+
+    def derive(self, label: str) -> Stream:
+        """Return the independent stream for one purpose: always the same for one key and label."""
+        child = Stream(hmac.new(self._key, label.encode(), hashlib.sha256).digest())
+        child.seeded = self.seeded
+        return child
+
+    def spawn(self) -> Stream:
+        """Return an independent stream whose key is drawn from this one: another at every call."""
+        child = Stream(self.words(KEY_BYTES // 8).tobytes())
+        child.seeded = self.seeded
+        return child
+
+    def fill(self, out: AnyArray) -> None:
+        """Overwrite every byte of the contiguous array ``out`` with fresh random bytes."""
+        if os.getpid() != self._pid:
+            raise NoiseError(
+                "A Stream was carried over a fork, so two processes would draw the same noise. "
+                "Make one with Stream() in each process, or derive(label) before the fork."
+            )
+        raw = out.reshape(-1).view(np.uint8)
+        with self._lock:
+            for start in range(0, raw.size, _ZEROS.size):
+                piece = raw[start : start + _ZEROS.size]
+                self._cipher.update_into(_ZEROS.data[: piece.size], piece.data)
+
+    def words(self, n: int) -> Words:
+        """Return ``n`` uniform 64-bit words."""
+        out = np.empty(n, np.uint64)
+        self.fill(out)
+        return out
+
+    def integer(self, bits: int) -> int:
+        """Return a uniform integer of ``bits`` random bits (a multiple of 64)."""
+        return int.from_bytes(self.words(bits // 64).tobytes(), "little")
+
+    def generator(self) -> np.random.Generator:
+        """Return a numpy generator for simulations that protect nobody: attacks, figures, tests."""
+        return np.random.Generator(np.random.Philox(key=self.integer(128)))
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise NoiseError(
+            "A Stream cannot be copied or pickled: a copy would draw the same noise twice. "
+            "Use derive(label) for an independent one."
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse
+
+
+def stream_or_fresh(stream: Stream | None) -> Stream:
+    """Return ``stream``, or a new one keyed by the operating system."""
+    return Stream() if stream is None else stream

@@ -1,0 +1,186 @@
+"""From real rows to lattice integers and back: the map around Gaussian noise.
+
+Rows are divided by the noise they will get (whitened), rounded to a lattice, noised with one fixed scale
+of ``2**20`` steps, and mapped back. The map is public. Floating point before the noise is accounted for
+in ``sensitivity``; floating point after it is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.noise import gaussian
+from discreet.noise.gaussian import fill_rounded_gaussian
+from discreet.noise.stream import Stream, stream_or_fresh
+
+if TYPE_CHECKING:
+    from discreet._typing import Floats, Ints
+
+STEPS = 1 << 20
+"""Lattice steps per standard deviation of the noise."""
+_ROWS = 1 << 14
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """A public affine map that turns wanted noise into unit noise, with its exact sensitivity.
+
+    Made by :meth:`diagonal` (independent noise per column) or :meth:`dense` (correlated noise).
+
+    Attributes
+    ----------
+    sensitivity : float
+        How far two rows inside the bounds can be apart after whitening and rounding, in standard
+        deviations of the noise: the ``mu`` of replacing one row. Rounded up.
+    ideal_sensitivity : float
+        The same without a lattice; the difference is the price of exact arithmetic.
+
+    Privacy
+    -------
+    ``release`` is post-processing of the Gaussian mechanism on integers, so it is exactly
+    ``sensitivity``-GDP for one row under replace-one, up to ``total_variation``. It holds for whatever
+    rows come in, because integers are clamped to the public box (diagonal) or rows to the bounds and
+    rounding errors are bounded beforehand (dense).
+
+    Reference
+    ---------
+    docs/explanation/theorems/whitening.md
+    """
+
+    lower: Floats
+    upper: Floats
+    sensitivity: float
+    ideal_sensitivity: float
+    _top: Ints | None
+    _forward: Floats
+    _backward: Floats
+
+    @classmethod
+    def diagonal(cls, lower: Floats, upper: Floats, sd: Floats) -> Whitening:
+        """Give column ``j`` independent noise of standard deviation ``sd[j]``."""
+        lower, upper, sd = _vectors(lower, upper, sd)
+        if not np.all(np.isfinite(sd) & (sd > 0)):
+            raise ParameterError("sd of Whitening.diagonal must be finite numbers above 0.")
+        ratio = (upper - lower) / sd
+        if not np.all(ratio < 2.0**31):
+            raise ParameterError(
+                "sd of Whitening.diagonal must be at least 2**-31 of its column's range. "
+                "Ask for more noise, or declare tighter bounds."
+            )
+        top = np.rint(ratio * STEPS).astype(np.int64)
+        squares = sum(int(t) ** 2 for t in top)
+        return cls(
+            lower=lower,
+            upper=upper,
+            sensitivity=_root_up(squares) / STEPS,
+            ideal_sensitivity=float(np.sqrt(np.sum(ratio**2))),
+            _top=top,
+            _forward=STEPS / sd,
+            _backward=sd / STEPS,
+        )
+
+    @classmethod
+    def dense(
+        cls, lower: Floats, upper: Floats, matrix: Floats, inverse: Floats, diameter: float
+    ) -> Whitening:
+        """Give rows noise of covariance ``inverse @ inverse.T``.
+
+        ``matrix`` whitens: ``matrix @ inverse`` is the identity up to rounding (what is published has
+        the covariance of ``inverse``; privacy rests on ``matrix`` alone). ``diameter`` is a proven upper
+        bound on ``norm(matrix @ (x - y))`` over the box.
+        """
+        lower, upper = _vectors(lower, upper)
+        matrix, inverse = np.asarray(matrix, float), np.asarray(inverse, float)
+        p = lower.size
+        if matrix.shape != (p, p) or inverse.shape != (p, p):
+            raise ParameterError(
+                f"matrix and inverse of Whitening.dense must be {p} by {p}, "
+                f"were {matrix.shape} and {inverse.shape}."
+            )
+        if not (np.all(np.isfinite(matrix)) and np.all(np.isfinite(inverse))):
+            raise ParameterError("matrix and inverse of Whitening.dense must be finite.")
+        if not 0 < diameter < math.inf:
+            raise ParameterError(
+                f"diameter of Whitening.dense must be a finite number above 0, was {diameter!r}."
+            )
+        # A dot product of p terms in any order, after one subtraction and one scaling of each term.
+        reach = np.abs(matrix) @ (upper - lower) * STEPS
+        rounding = float(np.max(reach)) * (p + 4) * _UNIT * 1.01
+        if rounding > 0.5:
+            raise ParameterError(
+                "matrix of Whitening.dense makes rounding errors larger than half a lattice step. "
+                "Ask for more noise, or scale the columns to similar ranges."
+            )
+        return cls(
+            lower=lower,
+            upper=upper,
+            # whitening: half a step of rounding and half a step of arithmetic, for each of two rows
+            sensitivity=(diameter + 2 * math.sqrt(p) / STEPS) * (1 + 4 * _UNIT),
+            ideal_sensitivity=diameter,
+            _top=None,
+            _forward=matrix.T * STEPS,
+            _backward=inverse.T / STEPS,
+        )
+
+    def release(self, X: Floats, stream: Stream | None = None) -> Floats:
+        """Return the rows with noise; out-of-bounds values are clamped, missing ones refused."""
+        X = np.asarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != self.lower.size:
+            raise ParameterError(
+                f"X of Whitening.release must have {self.lower.size} columns, had shape {X.shape}."
+            )
+        stream = stream_or_fresh(stream)
+        out = np.empty(X.shape)
+        for start in range(0, len(X), _ROWS):
+            rows = self.quantize(X[start : start + _ROWS])
+            noise = np.empty(rows.size, np.int64)
+            fill_rounded_gaussian(noise, float(STEPS), stream)
+            out[start : start + _ROWS] = self.restore(rows + noise.reshape(rows.shape))
+        return out
+
+    def quantize(self, X: Floats) -> Ints:
+        """Return the rows as lattice integers."""
+        if np.isnan(X).any():
+            raise ParameterError(
+                "X of Whitening must have no missing values. Give missing cells a declared level first."
+            )
+        shifted = np.clip(X, self.lower, self.upper) - self.lower
+        if self._top is not None:
+            return np.clip(np.rint(shifted * self._forward).astype(np.int64), 0, self._top)
+        return np.rint(shifted @ self._forward).astype(np.int64)
+
+    def restore(self, lattice: Ints) -> Floats:
+        """Map lattice integers back to the columns' own units."""
+        if self._top is not None:
+            return np.asarray(self.lower + lattice * self._backward)
+        return np.asarray(self.lower + lattice @ self._backward)
+
+    def total_variation(self, n_rows: int) -> float:
+        """Sampler's distance from the exact law over ``n_rows`` rows."""
+        return n_rows * self.lower.size * gaussian.TOTAL_VARIATION
+
+
+def _vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...]:
+    """Return float vectors of one length, the first two being valid bounds."""
+    vectors = tuple(np.atleast_1d(np.asarray(v, np.float64)) for v in (lower, upper, *others))
+    if any(v.ndim != 1 or v.shape != vectors[0].shape for v in vectors) or not vectors[0].size:
+        raise ParameterError("lower, upper and sd of Whitening must be vectors of one length.")
+    lower, upper = vectors[:2]
+    if not (np.all(np.isfinite(lower)) and np.all(np.isfinite(upper)) and np.all(lower < upper)):
+        raise ParameterError(
+            "lower and upper of Whitening must be finite with lower below upper in every column."
+        )
+    return vectors
+
+
+def _root_up(square: int) -> float:
+    """Return a float at or above the square root of an integer."""
+    root = math.isqrt(square)
+    root += root * root < square
+    return math.nextafter(float(root), math.inf)

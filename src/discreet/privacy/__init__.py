@@ -1,0 +1,50 @@
+"""What noise promises: promises as values, calibration in both directions, composition, the ledger.
+
+``promises`` are the values that results carry; ``calibrate`` and ``floors`` turn noise into numbers and
+back; ``sensitivity`` says how far neighbors can be apart; ``compose`` and ``caps`` add promises up;
+``receipt`` and ``ledger`` keep the books. Nothing here sees a row or draws a random number.
+"""
+
+from __future__ import annotations
+
+from discreet.privacy.calibrate import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from discreet.privacy.compose import Spending
+from discreet.privacy.ledger import Ledger
+from discreet.privacy.promises import (
+    ZCDP,
+    ApproxDP,
+    ColumnFloor,
+    ErrorFloor,
+    GaussianDP,
+    NoPromise,
+    Promise,
+    PureDP,
+    promise_from_dict,
+)
+from discreet.privacy.receipt import Receipt
+
+__all__ = [
+    "ZCDP",
+    "ApproxDP",
+    "ColumnFloor",
+    "ErrorFloor",
+    "GaussianDP",
+    "Ledger",
+    "NoPromise",
+    "Promise",
+    "PureDP",
+    "Receipt",
+    "Spending",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "promise_from_dict",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

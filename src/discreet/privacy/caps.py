@@ -1,0 +1,302 @@
+"""A limit turned into fixed caps, once, before the first answer is seen.
+
+Analysts who see answers choose what to ask next, so a total that is re-read after each answer proves
+nothing. Caps that were fixed beforehand do: every charge must leave every cap unbroken, and then the
+limit holds however the charges were chosen. Why is proven in
+``docs/explanation/theorems/composition.md``; this module is that theorem in code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.privacy.amounts import ZERO, Amount, exact, float_down
+from discreet.privacy.calibrate import gaussian_mu
+from discreet.privacy.promises import (
+    ZCDP,
+    ApproxDP,
+    ErrorFloor,
+    GaussianDP,
+    NoPromise,
+    Promise,
+    PureDP,
+    promise_from_dict,
+)
+from discreet.privacy.reading import exp_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.privacy.compose import Spending
+
+SAMPLERS = 2.0**-64
+"""Total variation allowed to all samplers together under a limit that names none: 2**53 draws."""
+
+_FOR_SAMPLERS = Fraction(1, 10**6)
+"""Part of delta kept for the samplers where all of epsilon goes to Gaussian events."""
+
+_INFORMATION = "Fisher information of "
+
+# What a limit cannot express: the field of the books, what to call it, and the way out.
+_REFUSED = {
+    "pure-dp": (
+        ("gaussian", "Gaussian", "a limit of ApproxDP, ZCDP or GaussianDP"),
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "approx-dp": (("concentrated", "concentrated (ZCDP)", "limit=ZCDP(rho=zcdp_rho(epsilon, delta))"),),
+    "zcdp": (("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),),
+    "gaussian-dp": (
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
+        ("pure", "pure", "a limit of ApproxDP or ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "error-floor": (),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What may be spent in each currency under a limit.
+
+    Attributes
+    ----------
+    limit : Promise
+        What is guaranteed while every cap holds, however the charges were chosen.
+    amounts : tuple of (str, Amount)
+        The cap in each currency.
+    weight : Amount
+        What one unit of total variation counts in delta: ``1 + exp(epsilon)`` under an
+        :class:`ApproxDP` limit, else nothing, since there it has a cap of its own.
+    gaussian_share : float
+        Part of epsilon kept for Gaussian events; 0 where the limit is not :class:`ApproxDP`.
+
+    Privacy
+    -------
+    Under every cap the whole interaction keeps `limit`, with the charges chosen by someone who sees
+    every answer. One exception adds room and no risk: the first charge of all was chosen before any
+    answer, so under an :class:`ApproxDP` limit it may instead be read exactly; if it then passes a cap,
+    nothing is admitted after it.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``, theorem 2.
+    """
+
+    limit: Promise
+    amounts: tuple[tuple[str, Amount], ...]
+    weight: Amount = ZERO
+    gaussian_share: float = 0.0
+
+    @classmethod
+    def fix(cls, limit: Promise, *, gaussian_share: float = 0.5) -> Caps:
+        """Turn a limit into caps.
+
+        Parameters
+        ----------
+        limit : Promise
+            Any but :class:`NoPromise`.
+        gaussian_share : float
+            Part of epsilon kept for Gaussian events under an :class:`ApproxDP` limit; the rest is for
+            pure and (epsilon, delta) events. From 0 to 1.
+        """
+        if isinstance(gaussian_share, bool) or not 0 <= gaussian_share <= 1:
+            raise ParameterError(
+                f"gaussian_share of Ledger must be from 0 to 1, got {gaussian_share!r}. "
+                "It is the part of epsilon kept for Gaussian events; 0.5 suits a mix."
+            )
+        samplers = Amount.down(limit.total_variation or SAMPLERS)
+        match limit:
+            case PureDP():
+                amounts = {"epsilon": Amount.down(limit.epsilon), "total variation": samplers}
+            case ApproxDP():
+                return cls._approximate(limit, float(gaussian_share))
+            case ZCDP():
+                amounts = {"rho": Amount.down(limit.rho), "total variation": samplers}
+            case GaussianDP():
+                amounts = {
+                    "rho": Amount.down(exact(limit.mu) ** 2 / 2),
+                    "total variation": samplers,
+                }
+            case ErrorFloor():
+                amounts = {_INFORMATION + name: _information(limit, name) for name in limit.columns}
+            case _:
+                raise ParameterError(
+                    f"limit of Ledger must be a promise that can be kept, got "
+                    f"{type(limit).__name__}. Use limit=None to record without a limit."
+                )
+        if not isinstance(limit, ErrorFloor):
+            limit = dataclasses.replace(limit, total_variation=float_down(samplers.exact))
+        return cls(limit=limit, amounts=tuple(sorted(amounts.items())))
+
+    @classmethod
+    def _approximate(cls, limit: ApproxDP, gaussian_share: float) -> Caps:
+        if limit.total_variation:
+            raise ParameterError(
+                f"total_variation of an ApproxDP limit must be 0, got {limit.total_variation!r}. "
+                "What samplers add is paid from its delta."
+            )
+        share, epsilon, delta = (exact(x) for x in (gaussian_share, limit.epsilon, limit.delta))
+        # Points and samplers share one pool of delta; Gaussian events get the rest of it.
+        pool = delta if share == 0 else delta * _FOR_SAMPLERS if share == 1 else delta / 2
+        rho = Fraction(0)
+        if share:
+            mu = gaussian_mu(float_down(share * epsilon), float_down(delta - pool))
+            rho = exact(mu) ** 2 / 2
+        growth = exp_up(epsilon)
+        amounts = {
+            "rho": Amount.down(rho),
+            "epsilon": Amount.down((1 - share) * epsilon),
+            "delta": Amount.down(pool),
+        }
+        # Past the range of numbers no sampler but a perfect one fits: any weight this large says so.
+        weight = Amount.up(1 + growth if growth is not None else Fraction(10) ** 320)
+        return cls(
+            limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, gaussian_share=gaussian_share
+        )
+
+    def admit(self, before: Spending, asked: Spending, *, scope: str) -> Spending:
+        """Return the books after the charge `asked`, or refuse it.
+
+        Raises
+        ------
+        PromiseError
+            The limit cannot express this kind of charge, whatever is left.
+        BudgetExceeded
+            A cap would be passed.
+        """
+        self._check_same_people(asked)
+        after = before + asked
+        if isinstance(self.limit, ErrorFloor):
+            self._check_floors(asked)
+        elif asked.unpromised:
+            raise PromiseError(
+                f"promise of a charge must keep differential privacy under the limit "
+                f"{self.limit}, and this one does not ({'; '.join(asked.unpromised)}). "
+                "Use a ledger without a limit to record it."
+            )
+        if self._keeps_alone(before, asked):
+            return after
+        for name, words, way in _REFUSED[self.limit.kind]:
+            if getattr(asked, name):
+                raise PromiseError(
+                    f"promise of a charge must be of a kind that the limit {self.limit} can add "
+                    f"up, got a {words} event. Open the ledger with {way}."
+                )
+        for currency, cap in self.amounts:
+            spent, total = self._spent(before, currency), self._spent(after, currency)
+            if total > cap:
+                asked_for, left = float(self._spent(asked, currency)), cap.less(spent)
+                raise BudgetExceeded(
+                    f"{currency} of the charge must stay within what is left of the limit for "
+                    f"{scope!r}: asked {asked_for:.6g}, left {float_down(left.exact):.6g} of "
+                    f"{float_down(cap.exact):.6g}. Nothing was charged; ask for less, or stop here.",
+                    asked=asked_for,
+                    left=float_down(left.exact),
+                    limit=float_down(cap.exact),
+                    currency=currency,
+                    scope=scope,
+                )
+        return after
+
+    def left(self, spent: Spending) -> dict[str, float]:
+        """Return what is left in each currency, rounded down; nothing once any cap is passed."""
+        over = any(self._spent(spent, currency) > cap for currency, cap in self.amounts)
+        return {
+            currency: 0.0 if over else float_down(cap.less(self._spent(spent, currency)).exact)
+            for currency, cap in self.amounts
+        }
+
+    def _spent(self, books: Spending, currency: str) -> Amount:
+        """Return what the books come to in a currency of this limit."""
+        if currency.startswith(_INFORMATION):
+            cost = dict(books.columns).get(currency.removeprefix(_INFORMATION))
+            return ZERO if cost is None or cost.information is None else cost.information
+        if currency == "delta":
+            return books.point_delta + books.total_variation.times(self.weight)
+        if currency == "epsilon":
+            return books.linear
+        if currency == "rho":
+            return books.pooled if isinstance(self.limit, ZCDP) else books.gaussian
+        return books.total_variation
+
+    def _keeps_alone(self, before: Spending, asked: Spending) -> bool:
+        if before.charges or not isinstance(self.limit, ApproxDP):
+            return False
+        return asked.delta_at(self.limit.epsilon) <= self.limit.delta
+
+    def _check_same_people(self, asked: Spending) -> None:
+        for name in ("unit", "neighbors"):
+            ours, theirs = getattr(self.limit, name), getattr(asked, name)
+            if theirs is not None and theirs != ours:
+                raise PromiseError(
+                    f"{name} of the charge must be the limit's, {ours!r}, got {theirs!r}. "
+                    "Different relations between tables are never added up: keep one ledger for each."
+                )
+        wanted = self.limit.covers
+        if asked.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
+            return
+        if not set(wanted) <= set(asked.covers):
+            raise PromiseError(
+                f"covers of the charge must include what the limit covers, {', '.join(wanted)}, got "
+                f"{', '.join(asked.covers)}. Protect the rest too, or open the ledger with a limit "
+                "whose covers=(...) names the columns that every charge protects."
+            )
+
+    def guarantee(self, spent: Spending) -> Promise:
+        """Return the limit, said of the columns that every charge so far protected."""
+        if isinstance(self.limit, ErrorFloor) or self.limit.covers is not None or spent.covers is None:
+            return self.limit
+        if not spent.covers:
+            return NoPromise("the charges protect different columns and have none in common")
+        return dataclasses.replace(self.limit, covers=spent.covers)
+
+    def _check_floors(self, asked: Spending) -> None:
+        if not asked.columns:
+            raise PromiseError(
+                "promises of a charge must include an ErrorFloor under a limit of ErrorFloor, and "
+                "these do not. Compute the floor of this event, or open a ledger with a DP limit."
+            )
+        assert isinstance(self.limit, ErrorFloor)
+        for name in self.limit.columns:
+            cost = dict(asked.columns).get(name)
+            if cost is not None and cost.information is None:
+                raise PromiseError(
+                    f"fisher_information of the floor for {name!r} must be given to be added up, "
+                    "was None. Compute the floor with discreet.privacy.floors."
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values: caps are kept as they were fixed, never computed again."""
+        return {
+            "limit": self.limit.to_dict(),
+            "amounts": {currency: str(cap) for currency, cap in self.amounts},
+            "weight": str(self.weight),
+            "gaussian_share": self.gaussian_share,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Caps:
+        """Make the caps that :meth:`to_dict` wrote."""
+        amounts = {name: Amount.parse(cap) for name, cap in values["amounts"].items()}
+        return cls(
+            limit=promise_from_dict(values["limit"]),
+            amounts=tuple(sorted(amounts.items())),
+            weight=Amount.parse(values["weight"]),
+            gaussian_share=float(values["gaussian_share"]),
+        )
+
+
+def _information(limit: ErrorFloor, name: str) -> Amount:
+    information = limit[name].fisher_information
+    if information is None:
+        raise ParameterError(
+            f"fisher_information of the limit's floor for {name!r} must be given, was None: the "
+            "error alone does not say how much may be told. Compute the floor with "
+            "discreet.privacy.floors, which knows the column's range."
+        )
+    return Amount.down(information)

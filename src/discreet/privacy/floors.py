@@ -1,0 +1,569 @@
+"""How well anybody can guess a column from its noised value, in the column's own unit, rounded down.
+
+A floor is the exact Bayes error under a *named public prior*: if a person's value is drawn from that
+prior, no method whatever has a smaller root-mean-square error on average; hence for every method some
+value in the declared range has at least that error. It is no promise for each person, and it holds as
+it stands only if nothing else that the attacker sees (other columns, labels) tells about the value.
+
+To add a law of noise, write a class with the members of :class:`Noise`; the priors ask nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from scipy.optimize import brentq
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy import _bayes
+from discreet.privacy._numbers import (
+    UNIT,
+    finite,
+    round_down,
+    round_up,
+    sqrt_up,
+    step_until,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+UNBIASED_ONLY = "unbiased attackers only"
+"""The label that a Cramér-Rao number carries wherever it is shown."""
+
+_MANY = 2.0**40
+
+
+class Noise(Protocol):
+    """What a floor needs to know about additive noise."""
+
+    @property
+    def information(self) -> float:
+        """Fisher information about the location, rounded up."""
+
+    def repeated(self, releases: int) -> Self:
+        """Noise that leaves as much as ``releases`` independent draws around the same value."""
+
+    def interval_mean_square(self, width: float) -> float:
+        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+
+    def integer_mean_square(self, points: int) -> float:
+        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianNoise:
+    """Additive Gaussian noise.
+
+    Parameters
+    ----------
+    sd : float
+        Standard deviation, in the column's unit; above 0.
+
+    Privacy
+    -------
+    A law, not a promise.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1 to 3.
+    """
+
+    sd: float
+
+    def __post_init__(self) -> None:
+        way_out = "Give the standard deviation in the column's unit."
+        finite("GaussianNoise", "sd", self.sd, above=0.0, way_out=way_out)
+
+    @property
+    def information(self) -> float:
+        """``1 / sd^2``, rounded up."""
+        return round_up(1 / Fraction(self.sd) ** 2)
+
+    def repeated(self, releases: int) -> GaussianNoise:
+        """Return the noise of the average, which says all that the releases say."""
+        if releases == 1:
+            return self
+        return GaussianNoise(round_down(Fraction(self.sd) / Fraction(sqrt_up(Fraction(releases)))))
+
+    def interval_mean_square(self, width: float) -> float:
+        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+        return _scaled(_bayes.gaussian_interval(width / self.sd), self.sd)
+
+    def integer_mean_square(self, points: int) -> float:
+        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+        return _bayes.gaussian_integers(points, self.sd)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceNoise:
+    """Additive Laplace noise.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b of the density ``exp(-|n|/b) / (2b)``, in the column's unit; above 0.
+
+    Privacy
+    -------
+    A law, not a promise.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1, 4 and 5.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        way_out = "Give the scale in the column's unit."
+        finite("LaplaceNoise", "scale", self.scale, above=0.0, way_out=way_out)
+
+    @property
+    def information(self) -> float:
+        """``1 / scale^2``, rounded up."""
+        return round_up(1 / Fraction(self.scale) ** 2)
+
+    def repeated(self, releases: int) -> LaplaceNoise:
+        """Return itself for one release; several Laplace draws do not reduce to a single one."""
+        if releases == 1:
+            return self
+        raise PromiseError(
+            f"The parameter releases of LaplaceNoise.repeated must be 1, and was {releases}. Several "
+            "Laplace releases have no exact floor here; use Gaussian noise, or van_trees_floor for a "
+            "column that is not made of integers."
+        )
+
+    def interval_mean_square(self, width: float) -> float:
+        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+        return _scaled(_bayes.laplace_interval(width / self.scale), self.scale)
+
+    def integer_mean_square(self, points: int) -> float:
+        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+        return _bayes.laplace_integers(points, self.scale)
+
+
+def _scaled(mean_square: float, unit: float) -> float:
+    return mean_square * unit * unit * (1.0 - 8.0 * UNIT)
+
+
+@dataclass(frozen=True, slots=True)
+class UniformPrior:
+    """A value that could equally well be anything from ``lower`` to ``upper``.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Declared bounds; ``lower < upper``.
+
+    Privacy
+    -------
+    Public: it is made of declared bounds alone.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        way_out = "Declare the range of the column, lower below upper."
+        finite("UniformPrior", "lower", self.lower, way_out=way_out)
+        finite("UniformPrior", "upper", self.upper, above=float(self.lower), way_out=way_out)
+
+    @property
+    def name(self) -> str:
+        """How a statement names the prior."""
+        return f"uniform from {self.lower:g} to {self.upper:g}"
+
+    @property
+    def width(self) -> float:
+        """Length of the range, rounded up."""
+        return round_up(Fraction(self.upper) - Fraction(self.lower))
+
+    @property
+    def largest(self) -> float:
+        """The error of a guess without any file: no noise can prove more."""
+        return self.width / math.sqrt(12.0) * (1.0 - 8.0 * UNIT)
+
+    def mean_square(self, noise: Noise) -> float:
+        """Lower bound on the Bayes mean square error under ``noise``."""
+        # Rounded down: the floor grows with the range.
+        return noise.interval_mean_square(round_down(Fraction(self.upper) - Fraction(self.lower)))
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerPrior:
+    """A value that could equally well be any integer from ``lower`` to ``upper``.
+
+    Parameters
+    ----------
+    lower, upper : int
+        Declared bounds, both possible; ``lower < upper``.
+
+    Privacy
+    -------
+    Public: it is made of declared bounds alone. Noise well below half a step is undone by rounding,
+    and the floor says so by being about 0.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+
+    lower: int
+    upper: int
+
+    def __post_init__(self) -> None:
+        way_out = "Declare whole bounds, lower below upper, or use UniformPrior."
+        lower = finite("IntegerPrior", "lower", self.lower, way_out=way_out)
+        upper = finite("IntegerPrior", "upper", self.upper, above=lower, way_out=way_out)
+        for name, value in (("lower", lower), ("upper", upper)):
+            if not value.is_integer():
+                raise ParameterError(
+                    f"The parameter {name} of IntegerPrior must be a whole number, and was {value!r}. "
+                    f"{way_out}"
+                )
+
+    @property
+    def name(self) -> str:
+        """How a statement names the prior."""
+        return f"uniform on the integers from {self.lower:d} to {self.upper:d}"
+
+    @property
+    def points(self) -> int:
+        """Number of integers."""
+        return int(self.upper) - int(self.lower) + 1
+
+    @property
+    def width(self) -> float:
+        """Largest distance of two values, rounded up."""
+        return round_up(Fraction(self.points - 1))
+
+    @property
+    def largest(self) -> float:
+        """The error of a guess without any file: no noise can prove more."""
+        return math.sqrt((self.points**2 - 1) / 12.0) * (1.0 - 8.0 * UNIT)
+
+    def mean_square(self, noise: Noise) -> float:
+        """Lower bound on the Bayes mean square error under ``noise``."""
+        return noise.integer_mean_square(self.points)
+
+
+Prior: TypeAlias = UniformPrior | IntegerPrior
+_Law = TypeVar("_Law", bound=Noise)
+
+
+def bayes_floor(
+    noise: Noise,
+    prior: Prior,
+    *,
+    releases: int = 1,
+    total_variation: float = 0.0,
+    lattice_step: float = 0.0,
+) -> float:
+    """Return the least root-mean-square error of any guess, averaged over ``prior``, rounded down.
+
+    Parameters
+    ----------
+    noise : Noise
+        The law added to the value, in the column's unit.
+    prior : UniformPrior or IntegerPrior
+        The named public prior.
+    releases : int
+        How many independent releases of the same value the attacker sees.
+    total_variation : float
+        Distance between the sampler's law and ``noise``, over all the releases.
+    lattice_step : float
+        Step of the lattice to which the value is rounded before the noise; 0 if it is on it.
+
+    Returns
+    -------
+    float
+        ``sqrt(r^2 - width^2 * total_variation) - lattice_step / 2``, at least 0, with r the Bayes
+        error. Below the exact value by less than 1e-9 of it (1e-6 where Laplace noise spreads over
+        more than a thousand integers).
+
+    Privacy
+    -------
+    One column of one person. Assumes that the value is independent, under the prior and in the
+    noise, of everything else that is published: correlated columns lower it.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+
+    Examples
+    --------
+    >>> round(bayes_floor(GaussianNoise(10.0), UniformPrior(17, 90)), 2)
+    8.67
+    """
+    way_out = "Pass on what the sampler states; 0 for an ideal one."
+    tv = finite("bayes_floor", "total_variation", total_variation, least=0.0, most=1.0, way_out=way_out)
+    step = finite("bayes_floor", "lattice_step", lattice_step, least=0.0, way_out=way_out)
+    releases = whole(
+        "bayes_floor", "releases", releases, least=1, way_out="Count the releases of this column."
+    )
+    return _lowered(prior.mean_square(noise.repeated(releases)), prior, tv, step)
+
+
+def _lowered(mean_square: float, prior: Prior, total_variation: float, step: float) -> float:
+    # An attacker loses nothing by guessing inside the range, where no squared error passes width^2.
+    rest = mean_square - prior.width * prior.width * total_variation * (1.0 + 8.0 * UNIT)
+    if rest <= 0.0:
+        return 0.0
+    return max(0.0, math.sqrt(rest * (1.0 - 4.0 * UNIT)) * (1.0 - 4.0 * UNIT) - 0.5 * step)
+
+
+def least_noise(
+    law: Callable[[float], _Law],
+    prior: Prior,
+    error: float,
+    *,
+    column: str | None = None,
+    releases: int = 1,
+    total_variation: float = 0.0,
+    lattice_step: float = 0.0,
+) -> _Law:
+    """Return the least noise whose floor is at least ``error``, rounded up.
+
+    Parameters
+    ----------
+    law : class
+        :class:`GaussianNoise` or :class:`LaplaceNoise`: called with the size to try. A law must be
+        ordered: more noise is the smaller noise with something independent added.
+    prior : UniformPrior or IntegerPrior
+        The named public prior.
+    error : float
+        The floor to reach, in the column's unit; above 0.
+    column : str, optional
+        Named in a refusal.
+    releases, total_variation, lattice_step
+        As for :func:`bayes_floor`.
+
+    Returns
+    -------
+    Noise
+        With ``bayes_floor(result, prior, ...) >= error`` as floats compare.
+
+    Raises
+    ------
+    PromiseError
+        If the prior cannot prove that much, whatever the noise.
+
+    Privacy
+    -------
+    As :func:`bayes_floor`.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    error = finite("least_noise", "error", error, above=0.0, way_out="Ask for an error above 0, or for none.")
+    ceiling = _lowered(prior.largest**2, prior, total_variation, lattice_step)
+    if error >= ceiling:
+        raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
+
+    def floor(size: float) -> float:
+        return bayes_floor(
+            law(size),
+            prior,
+            releases=releases,
+            total_variation=total_variation,
+            lattice_step=lattice_step,
+        )
+
+    low = high = error
+    while floor(high) < error:
+        low, high = high, 2.0 * high
+        if high > _MANY * prior.width:
+            raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
+    while low == high or floor(low) >= error:
+        low, high = 0.5 * low, low
+    log_size = brentq(
+        lambda log_size: floor(math.exp(log_size)) - error,
+        math.log(low),
+        math.log(high),
+        xtol=1e-15,
+        rtol=8.0 * UNIT,
+    )
+    size = step_until(lambda size: size >= high or floor(size) >= error, math.exp(log_size), 1.0)
+    return law(min(size, high))
+
+
+def _beyond(function: str, error: float, ceiling: float, what: str, column: str | None) -> PromiseError:
+    named = "" if column is None else f" for column {column!r}"
+    return PromiseError(
+        f"The parameter error of {function}{named} must be below {ceiling:.9g}, and was {error:.9g}: {what} "
+        "can be guessed that well without any file, so no noise can prove more. Ask for less, declare a "
+        "wider domain if the column really has one, or leave the column out."
+    )
+
+
+def wrong_guess_floor(keep: float, levels: int, *, total_variation: float = 0.0) -> float:
+    """Return the least chance of guessing a category wrong after randomized response, rounded down.
+
+    Parameters
+    ----------
+    keep : float
+        Probability that the true category is reported; the others share the rest equally.
+    levels : int
+        Number of declared categories; at least 2.
+    total_variation : float
+        Distance between the sampler's law and the ideal one.
+
+    Returns
+    -------
+    float
+        ``1 - max(keep, (1 - keep) / (levels - 1)) - total_variation``, at least 0: the best guess
+        is the reported category, or, if it is kept less often than by chance, any other.
+
+    Privacy
+    -------
+    Under the uniform prior on the declared categories, one report of one person.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    function = "wrong_guess_floor"
+    keep, levels, tv = _response(function, keep, levels, total_variation)
+    best = max(Fraction(keep), (1 - Fraction(keep)) / (levels - 1))
+    return max(0.0, round_down(1 - best - Fraction(tv)))
+
+
+def keep_for_wrong_guess(
+    error: float, levels: int, *, column: str | None = None, total_variation: float = 0.0
+) -> float:
+    """Return the largest keep probability whose :func:`wrong_guess_floor` is at least ``error``.
+
+    Parameters
+    ----------
+    error : float
+        The chance of a wrong guess to reach; above 0.
+    levels : int
+        Number of declared categories; at least 2.
+    column : str, optional
+        Named in a refusal.
+    total_variation : float
+        As for :func:`wrong_guess_floor`.
+
+    Returns
+    -------
+    float
+        ``1 - error - total_variation``, rounded down; :func:`response_epsilon` gives its epsilon.
+
+    Raises
+    ------
+    PromiseError
+        If ``error`` is at or above ``1 - 1/levels``, the chance of a blind guess.
+
+    Privacy
+    -------
+    As :func:`wrong_guess_floor`.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    function = "keep_for_wrong_guess"
+    _, levels, tv = _response(function, 0.5, levels, total_variation)
+    error = finite(
+        function, "error", error, above=0.0, below=1.0, way_out="Ask for a chance between 0 and 1."
+    )
+    ceiling = 1 - Fraction(1, levels) - Fraction(tv)
+    keep = 1 - Fraction(error) - Fraction(tv)
+    if Fraction(error) >= ceiling or round_down(keep) * levels < 1:
+        raise _beyond(function, error, float(ceiling), f"one of {levels} equally likely categories", column)
+    return round_down(keep)
+
+
+def _response(function: str, keep: float, levels: int, total_variation: float) -> tuple[float, int, float]:
+    return (
+        finite(function, "keep", keep, least=0.0, most=1.0, way_out="Give a probability."),
+        whole(function, "levels", levels, least=2, way_out="Declare at least two categories."),
+        finite(
+            function,
+            "total_variation",
+            total_variation,
+            least=0.0,
+            most=1.0,
+            way_out="Pass on what the sampler states; 0 for an ideal one.",
+        ),
+    )
+
+
+def van_trees_floor(noise: Noise, prior: Prior, *, releases: int = 1) -> float:
+    """Return the closed-form floor ``1 / sqrt(information + 4 pi^2 / width^2)``, rounded down.
+
+    Parameters
+    ----------
+    noise : Noise
+        The law added to the value; only its Fisher information is used.
+    prior : UniformPrior
+        Gives the range. The bound averages over the cosine-squared prior on it, not the uniform.
+    releases : int
+        Information adds up, whatever the law.
+
+    Returns
+    -------
+    float
+        Root-mean-square error. For every attacker some value in the range has at least this error.
+
+    Raises
+    ------
+    PromiseError
+        For :class:`IntegerPrior`: rounding beats it (the bound is about continuous values).
+
+    Privacy
+    -------
+    One column, as :func:`bayes_floor`, but another average: where the noise is below a twentieth of
+    the range it is *above* the uniform prior's Bayes error, so it must not be said of that prior.
+
+    Reference
+    ---------
+    Gill and Levit (1995); ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    releases = whole("van_trees_floor", "releases", releases, least=1, way_out="Count the releases.")
+    if isinstance(prior, IntegerPrior):
+        raise PromiseError(
+            "The parameter prior of van_trees_floor must be a UniformPrior, and was an IntegerPrior: "
+            "rounding recovers integers that the bound calls protected. Use bayes_floor."
+        )
+    width = float(prior.upper) - float(prior.lower)
+    information = releases * noise.information + (2.0 * math.pi / width) ** 2 * (1.0 + 8.0 * UNIT)
+    return 1.0 / math.sqrt(information * (1.0 + 8.0 * UNIT)) * (1.0 - 8.0 * UNIT)
+
+
+def cramer_rao_unbiased_only(noise: Noise, *, releases: int = 1) -> float:
+    """Return ``1 / sqrt(information)``: a bound for unbiased attackers only, and no floor.
+
+    Parameters
+    ----------
+    noise : Noise
+        The law added to the value.
+    releases : int
+        Information adds up.
+
+    Returns
+    -------
+    float
+        Show it with the label :data:`UNBIASED_ONLY`. Whoever knows the range does better.
+
+    Privacy
+    -------
+    None against attackers who shrink their guess towards what they know.
+
+    Reference
+    ---------
+    Farokhi, Proposition 2.2; ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    releases = whole("cramer_rao_unbiased_only", "releases", releases, least=1, way_out="Count the releases.")
+    return 1.0 / math.sqrt(releases * noise.information) * (1.0 - 8.0 * UNIT)

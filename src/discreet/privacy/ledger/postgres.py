@@ -1,0 +1,250 @@
+"""A ledger in a PostgreSQL database, for data sets that several machines serve."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import weakref
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from discreet.errors import (
+    BudgetExceeded,
+    LedgerError,
+    LedgerTampered,
+    LedgerUnavailable,
+    MissingExtra,
+    NotALedger,
+    ParameterError,
+    PromiseError,
+)
+from discreet.privacy.ledger.chain import Row
+from discreet.privacy.ledger.pool import Pool
+from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    import psycopg
+
+_MARK = f"discreet ledger, format {FORMAT}"
+
+_TABLES = """
+CREATE TABLE book (
+    one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL,
+    seq BIGINT NOT NULL, hash TEXT NOT NULL
+);
+CREATE TABLE record (
+    seq BIGINT PRIMARY KEY, time TEXT NOT NULL, body TEXT NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE TABLE totals (scope TEXT PRIMARY KEY, caps TEXT, spent TEXT NOT NULL);
+CREATE TABLE questions (
+    question TEXT NOT NULL, owner TEXT NOT NULL, seq BIGINT NOT NULL,
+    PRIMARY KEY (question, owner)
+);
+CREATE TABLE answers (key TEXT PRIMARY KEY, answer BYTEA NOT NULL);
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN RAISE EXCEPTION 'the record is append-only'; END$$;
+CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON record
+FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+"""
+
+
+class _PostgresSession(Session):
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        # Every statement is a constant of store.py: only its placeholder is spelled differently.
+        cursor = self._connection.execute(sql.replace("?", "%s").encode(), values)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def record(self, after: int = 0) -> Iterator[Row]:
+        with self._connection.cursor(name="discreet_record") as rows:
+            rows.execute(
+                "SELECT seq, time, body, previous, hash FROM record WHERE seq > %s ORDER BY seq",
+                (after,),
+            )
+            for row in rows:
+                yield Row(*row)
+
+
+class PostgresSchema(Store):
+    """A ledger in a schema of its own: ``postgresql://host/database#name``.
+
+    Parameters
+    ----------
+    url : str
+        The part after ``#`` names the ledger within the database; without it the name is "ledger".
+        Its tables are in the schema ``discreet_<name>``.
+    timeout : float
+        Seconds to wait for other writers.
+    """
+
+    lasting = True
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self._psycopg = _driver()
+        parts = urlsplit(url)
+        name = parts.fragment or "ledger"
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
+            raise ParameterError(
+                f"name after # in the URL of Ledger.open must be lower-case letters, digits and "
+                f"underscores, got {name!r}. Say for instance postgresql://host/database#survey."
+            )
+        self.url = url
+        where = parts.hostname or ""
+        self.shown = f"postgresql://{where}{parts.path}#{name}"
+        self._target = urlunsplit(parts._replace(fragment=""))
+        self._schema = f"discreet_{name}"
+        self._timeout = timeout
+        self._pool: Pool[psycopg.Connection[Any]] = Pool()
+        weakref.finalize(self, self._pool.close)
+
+    def exists(self) -> bool:
+        """Look for the schema and its mark."""
+        with self._transaction() as connection:
+            return self._marked(connection)
+
+    def _marked(self, connection: psycopg.Connection[Any]) -> bool:
+        found = connection.execute(
+            "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s",
+            (self._schema,),
+        ).fetchall()
+        if not found:
+            return False
+        if found[0][0] != _MARK:
+            raise NotALedger(
+                f"URL of Ledger.open must name a ledger or a schema that does not exist yet, and "
+                f"{self._schema} of {self.shown} is something else. Nothing was changed; give "
+                "another name after #."
+            )
+        return True
+
+    def create(self, first: Row, caps: str | None, spent: str) -> None:
+        """Make schema and tables in one transaction, unless another process just did."""
+        with self._transaction() as connection:
+            # Two processes that open at once: the second waits here, then finds the ledger made.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
+            if self._marked(connection):
+                return
+            # The name was checked against a pattern; SQL has no placeholder for it.
+            connection.execute(f"CREATE SCHEMA {self._schema}".encode())
+            connection.execute(f"COMMENT ON SCHEMA {self._schema} IS '{_MARK}'".encode())
+            connection.execute(_TABLES.encode())
+            session = _PostgresSession(connection)
+            session.insert(first)
+            session.execute(
+                "INSERT INTO book (one, identity, seq, hash) VALUES (1, ?, ?, ?)",
+                first.hash, first.seq, first.hash,
+            )  # fmt: skip
+            session.put_total(TOTAL, caps, spent)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Session]:
+        """Hold the book exclusively; commit durably at the end, undo everything on an exception."""
+        # All writers lock the one row of the book first: one order, so no deadlock. Threads of one
+        # process wait in line here instead, so that they do not use up the server's connections.
+        lock = "SELECT seq FROM book FOR UPDATE"
+        try:
+            with self._pool.line(self._timeout), self._transaction(lock) as connection:
+                yield _PostgresSession(connection)
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        """Look at one consistent state."""
+        begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        with self._transaction(begin) as connection:
+            yield _PostgresSession(connection)
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:
+        connection = None
+        with self._explaining():
+            try:
+                connection = self._begin(begin)
+                yield connection
+                connection.commit()
+            except (BudgetExceeded, PromiseError):
+                assert connection is not None
+                connection.rollback()
+                self._pool.keep(connection)
+                raise
+            except BaseException:
+                if connection is not None:
+                    connection.close()
+                raise
+            self._pool.keep(connection)
+
+    def _begin(self, begin: str) -> psycopg.Connection[Any]:
+        idle = self._pool.take()
+        if idle is not None:
+            try:
+                idle.execute(begin.encode())
+            except self._psycopg.OperationalError:
+                # The server was restarted while the connection lay idle; nothing was asked yet.
+                idle.close()
+            else:
+                return idle
+        connection = self._connect()
+        try:
+            connection.execute(begin.encode())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        wait = int(self._timeout * 1000)
+        options = f"-c synchronous_commit=on -c lock_timeout={wait} -c search_path={self._schema}"
+        connection: psycopg.Connection[Any] = self._psycopg.connect(
+            self._target, options=options, connect_timeout=max(1, int(self._timeout))
+        )
+        return connection
+
+    def close(self) -> None:
+        """Give back what the database holds open; the next use opens it again."""
+        self._pool.close()
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Turn the driver's errors into ours, without the URL's password."""
+        errors = self._psycopg.errors
+        try:
+            yield
+        except (
+            errors.UndefinedTable,
+            errors.UndefinedColumn,
+            errors.IntegrityError,
+        ) as error:
+            raise LedgerTampered(
+                f"the tables of the ledger must be as they were made, and those of {self.shown} are "
+                f"not ({_first_line(error)}). Restore them from a backup that checks."
+            ) from None
+        except self._psycopg.Error as error:
+            raise self._unavailable(error) from None
+
+    def _unavailable(self, error: Exception) -> LedgerError:
+        return LedgerUnavailable(
+            f"the ledger {self.shown} must be reachable and writable, and is not now "
+            f"({_first_line(error)}). Nothing is released; mend server or lock and try again."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _driver() -> ModuleType:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra(
+            "psycopg must be installed to keep a ledger in PostgreSQL, and is not. "
+            "Run: pip install 'discreet[postgres]'"
+        ) from error
+    return psycopg

@@ -1,0 +1,170 @@
+"""The replay behind ``Ledger.check``: the record against itself, the totals against the record."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, LedgerTampered
+from discreet.privacy.caps import Caps
+from discreet.privacy.compose import Spending
+from discreet.privacy.ledger.chain import Row, verified
+from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, owner_scope
+from discreet.privacy.promises import promise_from_dict
+from discreet.privacy.receipt import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Replay:
+    """What the totals must be, computed again from the record alone.
+
+    Attributes
+    ----------
+    spent : dict of str to Spending
+        By scope.
+    caps : dict of str to (Caps or None)
+        By scope, as fixed when the scope was opened.
+    paid : dict of (str, str) to int
+        The row in which an owner paid for a question.
+    answers : dict of str to str
+        Digest of each stored answer.
+    """
+
+    def __init__(self) -> None:
+        self.spent: dict[str, Spending] = {}
+        self.caps: dict[str, Caps | None] = {}
+        self.paid: dict[tuple[str, str], int] = {}
+        self.answers: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._owner_caps: Caps | None = None
+
+    def follow(self, row: Row) -> None:
+        """Repeat what the row says was done, under the rules of the day it was done."""
+        try:
+            content = row.content
+            match content["type"]:
+                case "open":
+                    self._open(row, content)
+                case "owner limit":
+                    self._limit(content)
+                case "charge":
+                    self._charge(row, content)
+                case "answer":
+                    self._answer(content)
+                case other:
+                    raise ValueError(f"unknown type {other!r}")
+        except (ValueError, KeyError, TypeError, BudgetExceeded) as error:
+            raise LedgerTampered(
+                f"row {row.seq} of the ledger's record must be a step that the ledger allows, and is "
+                f"not ({error}). Restore the ledger from a backup that checks."
+            ) from error
+
+    def _open(self, row: Row, content: Mapping[str, Any]) -> None:
+        if row.seq != 1 or content["format"] != FORMAT:
+            raise ValueError("a ledger is opened once, in its first row")
+        self._owner_caps = read_caps(content["owner_caps"])
+        self.caps[TOTAL] = read_caps(content["caps"])
+        self.spent[TOTAL] = Spending()
+
+    def _limit(self, content: Mapping[str, Any]) -> None:
+        scope = owner_scope(content["owner"])
+        if self.spent.get(scope, Spending()).charges:
+            raise ValueError("an owner's limit is set before the first charge")
+        self.caps[scope] = read_caps(content["caps"])
+        self.spent[scope] = Spending()
+
+    def _charge(self, row: Row, content: Mapping[str, Any]) -> None:
+        asked = Spending.of([promise_from_dict(promise) for promise in content["promises"]])
+        question, owner = content["question"], content["owner"]
+        scopes = scopes_of(owner, known=question in self._known)
+        if not scopes or content["scopes"] != scopes:
+            raise ValueError(f"it must charge {scopes}")
+        for scope in scopes:
+            caps = self.caps.setdefault(scope, self._owner_caps)
+            before = self.spent.get(scope, Spending())
+            self.spent[scope] = before + asked if caps is None else caps.admit(before, asked, scope=scope)
+        if question is not None:
+            self.paid[question, owner or ""] = row.seq
+            self._known.add(question)
+
+    def _answer(self, content: Mapping[str, Any]) -> None:
+        if content["key"] in self.answers:
+            raise ValueError("a question has one answer")
+        self.answers[content["key"]] = content["sha256"]
+
+
+def check(session: Session) -> None:
+    """Verify the chain, repeat every step, and compare the result with the tables."""
+    replay = Replay()
+    row = None
+    for row in verified(session.record()):
+        replay.follow(row)
+    identity, seq, digest = session.head()
+    if row is None or (row.seq, row.hash) != (seq, digest):
+        last = 0 if row is None else row.seq
+        raise LedgerTampered(
+            f"row {seq} of the ledger's record must be its last, and row {last} is: rows were deleted "
+            "from the end or added past it. Restore the ledger from a backup that checks."
+        )
+    first = session.row(1)
+    if first is None or first.hash != identity:
+        raise LedgerTampered(
+            "row 1 of the ledger's record must be the one that gave the ledger its identity, and is "
+            "not. Restore the ledger from a backup that checks."
+        )
+    _compare_totals(session, replay)
+    _compare_answers(session, replay)
+
+
+def _compare_totals(session: Session, replay: Replay) -> None:
+    found = session.totals()
+    for scope in sorted({*found, *replay.spent}):
+        stored = found.get(scope)
+        if stored is None or scope not in replay.spent:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be there if and only if the record has it, and is not. "
+                "Restore the ledger from a backup that checks."
+            )
+        expected = write_caps(replay.caps[scope]), canonical(replay.spent[scope].to_dict())
+        if stored != expected:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be the sum of its rows, and is not: it was changed. "
+                "Restore the ledger from a backup that checks."
+            )
+
+
+def _compare_answers(session: Session, replay: Replay) -> None:
+    rows = session.execute("SELECT question, owner, seq FROM questions")
+    if {(str(question), str(owner)): int(seq) for question, owner, seq in rows} != replay.paid:
+        raise LedgerTampered(
+            "the list of questions must be the record's, and is not: it was changed. "
+            "Restore the ledger from a backup that checks."
+        )
+    keys = {str(key) for (key,) in session.execute("SELECT key FROM answers")}
+    for key in sorted(keys | set(replay.answers)):
+        answer = session.answer(key)
+        if answer is None or hashlib.sha256(answer).hexdigest() != replay.answers.get(key):
+            raise LedgerTampered(
+                f"the answer to {key!r} must be the one recorded, and is not: it was changed. "
+                "Restore the ledger from a backup that checks."
+            )
+
+
+def scopes_of(owner: str | None, *, known: bool) -> list[str]:
+    """Return whom a charge is charged to, in the order in which scopes are always taken."""
+    return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
+
+
+def read_caps(values: Mapping[str, Any] | None) -> Caps | None:
+    """Make caps from the JSON of a row."""
+    return None if values is None else Caps.from_dict(values)
+
+
+def write_caps(caps: Caps | None) -> str | None:
+    """Write caps as the text of a total."""
+    return None if caps is None else canonical(caps.to_dict())
+
+
+__all__ = ["Replay", "check", "read_caps", "scopes_of", "write_caps"]

@@ -1,0 +1,326 @@
+"""A ledger in one SQLite file, or in memory for tests and notebooks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import (
+    BudgetExceeded,
+    LedgerError,
+    LedgerTampered,
+    LedgerUnavailable,
+    NotALedger,
+    PromiseError,
+)
+from discreet.privacy.ledger.chain import Row
+from discreet.privacy.ledger.pool import Pool
+from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APPLICATION = 0x64736372
+"""SQLite's application id of our files: "dscr"."""
+
+_TABLES = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE book (
+    one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL,
+    seq INTEGER NOT NULL, hash TEXT NOT NULL
+) STRICT;
+CREATE TABLE record (
+    seq INTEGER PRIMARY KEY, time TEXT NOT NULL, body TEXT NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL
+) STRICT;
+CREATE TABLE totals (scope TEXT PRIMARY KEY, caps TEXT, spent TEXT NOT NULL) STRICT;
+CREATE TABLE questions (
+    question TEXT NOT NULL, owner TEXT NOT NULL, seq INTEGER NOT NULL,
+    PRIMARY KEY (question, owner)
+) STRICT;
+CREATE TABLE answers (key TEXT PRIMARY KEY, answer BLOB NOT NULL) STRICT;
+CREATE TRIGGER record_is_never_changed BEFORE UPDATE ON record
+BEGIN SELECT RAISE(ABORT, 'the record is append-only'); END;
+CREATE TRIGGER record_is_never_deleted BEFORE DELETE ON record
+BEGIN SELECT RAISE(ABORT, 'the record is append-only'); END;
+"""
+
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+
+
+class _SqliteSession(Session):
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def record(self, after: int = 0) -> Iterator[Row]:
+        rows = self._connection.execute(
+            "SELECT seq, time, body, previous, hash FROM record WHERE seq > ? ORDER BY seq", (after,)
+        )
+        return (Row(*row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A connection and the file that it was opened on."""
+
+    connection: sqlite3.Connection
+    file: tuple[int, int]
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class SqliteFile(Store):
+    """A ledger in a file: WAL with full synchronization, one writer at a time, mode 0600.
+
+    Parameters
+    ----------
+    path : str
+        The file. Not on a network disk, where locks cannot be trusted.
+    timeout : float
+        Seconds to wait for other writers.
+    """
+
+    lasting = True
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self._path = Path(path).expanduser().absolute()
+        self.url = self.shown = str(self._path)
+        self._timeout = timeout
+        self._pool: Pool[_Open] = Pool()
+        weakref.finalize(self, self._pool.close)
+
+    def exists(self) -> bool:
+        """Look at the file's header alone: no lock, no journal, nothing written.
+
+        SQLite reads it for us although the bytes are simple: closing a file that we opened ourselves
+        would drop the locks that this process holds on it through other connections.
+        """
+        try:
+            if not self._path.exists():
+                return False
+            if not self._path.is_file():
+                raise self._stranger("no file")
+            look = sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
+            with contextlib.closing(look):
+                ((application,),) = look.execute("PRAGMA application_id").fetchall()
+                ((version,),) = look.execute("PRAGMA user_version").fetchall()
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+                raise self._stranger("another kind of file") from error
+            raise self._unavailable(error) from error
+        except OSError as error:
+            raise self._unavailable(error) from error
+        if application != APPLICATION:
+            raise self._stranger("a database of another program")
+        if version != FORMAT:
+            raise self._stranger(f"a ledger of format {version}, while this version knows {FORMAT}")
+        return True
+
+    def create(self, first: Row, caps: str | None, spent: str) -> None:
+        """Make the file under another name and link it into place: it is whole or absent."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        if log.exists() and not self._path.exists():
+            raise self._stranger(f"missing, while its journal {log.name} was left behind")
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.{time.monotonic_ns()}.new")
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            try:
+                with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                    connection.execute("PRAGMA synchronous = FULL")
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    _fill(connection, first, caps, spent)
+                with draft.open("rb") as file:
+                    os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, self._path)
+            finally:
+                for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
+                    draft.with_name(name).unlink(missing_ok=True)
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unavailable(error) from error
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Session]:
+        """Hold the book exclusively; commit durably at the end, undo everything on an exception."""
+        # SQLite's own queue polls; threads of one process wait in line here instead.
+        try:
+            with self._pool.line(self._timeout), self._transaction("BEGIN IMMEDIATE") as session:
+                yield session
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        """Look at one consistent state."""
+        with self._transaction("BEGIN") as session:
+            yield session
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[Session]:
+        used = None
+        try:
+            used = self._pool.take() or self._connect()
+            used.connection.execute(begin)
+            self._check_same_file(used)
+            yield _SqliteSession(used.connection)
+            used.connection.execute("COMMIT")
+        except BaseException as error:
+            self._undo(used, error)
+            if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
+                raise self._explained(error) from error
+            raise
+        self._pool.keep(used)
+
+    def _undo(self, used: _Open | None, error: BaseException) -> None:
+        if used is None:
+            return
+        if isinstance(error, (BudgetExceeded, PromiseError)):
+            with contextlib.suppress(sqlite3.Error):
+                used.connection.execute("ROLLBACK")
+                self._pool.keep(used)
+                return
+        # Closing undoes what was not committed, also where a rollback itself would fail.
+        used.close()
+
+    def _connect(self) -> _Open:
+        if not self.exists():
+            raise self._unavailable(FileNotFoundError("the file is gone"))
+        # mode=rw: never make a file that somebody just removed.
+        connection = sqlite3.connect(
+            f"{self._path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            return _Open(connection, self._file())
+        except BaseException:
+            connection.close()
+            raise
+
+    def _file(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
+
+    def _check_same_file(self, used: _Open) -> None:
+        """Refuse to go on in a file that was moved away or replaced: its charges would be lost."""
+        try:
+            same = self._file() == used.file
+        except OSError:
+            same = False
+        if not same:
+            raise self._unavailable(FileNotFoundError("the file was moved or replaced"))
+
+    def close(self) -> None:
+        """Give back what the database holds open; the next use opens it again."""
+        self._pool.close()
+
+    def _stranger(self, what: str) -> NotALedger:
+        return NotALedger(
+            f"path of Ledger.open must be a ledger or a file that does not exist yet, and "
+            f"{self.shown} is {what}. Nothing was changed; give another path."
+        )
+
+    def _explained(self, error: sqlite3.Error | UnicodeDecodeError) -> LedgerError:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in _DAMAGED:  # also where Python, not SQLite, could not read the text
+            return LedgerTampered(
+                f"the file of the ledger must be readable, and {self.shown} is damaged ({error}). "
+                "Restore it from a backup that checks."
+            )
+        if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_ERROR):
+            return LedgerTampered(
+                f"the tables of the ledger must be as they were made, and those of {self.shown} are "
+                f"not ({error}). Restore it from a backup that checks."
+            )
+        return self._unavailable(error)
+
+    def _unavailable(self, error: Exception) -> LedgerUnavailable:
+        return LedgerUnavailable(
+            f"the ledger {self.shown} must be readable and writable, and is not now ({error}). "
+            "Nothing is released; mend the disk, folder or lock and try again."
+        )
+
+
+class Memory(Store):
+    """A ledger that lives as long as its process, for tests and notebooks."""
+
+    url = shown = ":memory:"
+    lasting = False
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def exists(self) -> bool:
+        """Say whether it was created."""
+        return self._connection is not None
+
+    def create(self, first: Row, caps: str | None, spent: str) -> None:
+        """Make the tables with the record's first row."""
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, connection.close)
+        _fill(connection, first, caps, spent)
+        self._connection = connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Session]:
+        """Hold the book exclusively; undo everything on an exception."""
+        if self._pid != os.getpid():
+            raise LedgerUnavailable(
+                "a ledger in memory must be used in the process that opened it, and this is another: "
+                "its charges would be lost. Open the ledger with a path."
+            )
+        with self._lock:
+            if self._connection is None:
+                raise LedgerError("the ledger must be open, and was closed. Open a new one.")
+            self._connection.execute("BEGIN")
+            try:
+                yield _SqliteSession(self._connection)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    read = write
+
+    def close(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+def _fill(connection: sqlite3.Connection, first: Row, caps: str | None, spent: str) -> None:
+    connection.executescript(_TABLES)
+    connection.execute("BEGIN IMMEDIATE")
+    session = _SqliteSession(connection)
+    session.insert(first)
+    session.execute(
+        "INSERT INTO book (one, identity, seq, hash) VALUES (1, ?, ?, ?)",
+        first.hash, first.seq, first.hash,
+    )  # fmt: skip
+    session.put_total(TOTAL, caps, spent)
+    connection.execute("COMMIT")

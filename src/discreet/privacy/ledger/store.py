@@ -1,0 +1,145 @@
+"""What a database must do for a ledger: exclusive transactions over five small tables.
+
+``book``       one row: the ledger's identity, number and hash of the last row of the record
+``record``     the hash-chained record; a trigger refuses to change or delete its rows
+``totals``     per scope: its caps and what it spent, as JSON with amounts as decimal text
+``questions``  per digest of a question and owner: the row of the record that paid for it
+``answers``    per question or charge: the one answer that ever leaves
+
+Every write happens inside :meth:`Store.write`, which holds the book exclusively from its first
+statement to a durable commit, so that reading a total and then writing it cannot race.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import LedgerTampered
+from discreet.privacy.ledger.chain import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+FORMAT = 1
+"""Version of the tables and of the record; a change of meaning gets a new number."""
+
+TOTAL = "total"
+
+
+def owner_scope(owner: str) -> str:
+    """Return the scope of an owner, which no owner's name can make collide with the total."""
+    return f"owner:{owner}"
+
+
+class Session(ABC):
+    """One transaction's view of the tables."""
+
+    @abstractmethod
+    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement with ``?`` for values, and return its rows."""
+
+    @abstractmethod
+    def record(self, after: int = 0) -> Iterator[Row]:
+        """Go through the record in order without holding it in memory."""
+
+    def head(self) -> tuple[str, int, str]:
+        """Return identity, last row's number and its hash."""
+        found = self.execute("SELECT identity, seq, hash FROM book")
+        if len(found) != 1:
+            raise LedgerTampered(
+                f"the book of the ledger must have one row, and has {len(found)}. "
+                "Restore the ledger from a backup that checks."
+            )
+        identity, seq, digest = found[0]
+        return str(identity), int(seq), str(digest)
+
+    def append(self, time: str, body: str) -> Row:
+        """Add a row to the record and move the head to it."""
+        _, seq, previous = self.head()
+        row = Row.after(seq, previous, time, body)
+        self.insert(row)
+        self.execute("UPDATE book SET seq = ?, hash = ?", row.seq, row.hash)
+        return row
+
+    def insert(self, row: Row) -> None:
+        """Write a row of the record."""
+        self.execute(
+            "INSERT INTO record (seq, time, body, previous, hash) VALUES (?, ?, ?, ?, ?)",
+            row.seq, row.time, row.body, row.previous, row.hash,
+        )  # fmt: skip
+
+    def row(self, seq: int) -> Row | None:
+        """Return one row of the record."""
+        found = self.execute("SELECT seq, time, body, previous, hash FROM record WHERE seq = ?", seq)
+        return Row(*found[0]) if found else None
+
+    def total(self, scope: str) -> tuple[str | None, str] | None:
+        """Return caps and spending of a scope as text, or None if it has none yet."""
+        found = self.execute("SELECT caps, spent FROM totals WHERE scope = ?", scope)
+        return (found[0][0], str(found[0][1])) if found else None
+
+    def totals(self) -> dict[str, tuple[str | None, str]]:
+        """Return caps and spending of every scope."""
+        found = self.execute("SELECT scope, caps, spent FROM totals")
+        return {str(scope): (caps, str(spent)) for scope, caps, spent in found}
+
+    def put_total(self, scope: str, caps: str | None, spent: str) -> None:
+        """Write caps and spending of a scope."""
+        self.execute(
+            "INSERT INTO totals (scope, caps, spent) VALUES (?, ?, ?) "
+            "ON CONFLICT (scope) DO UPDATE SET caps = excluded.caps, spent = excluded.spent",
+            scope, caps, spent,
+        )  # fmt: skip
+
+    def paid(self, question: str) -> dict[str, int]:
+        """Return who paid for a question, and in which row; the first payer's row is smallest."""
+        found = self.execute("SELECT owner, seq FROM questions WHERE question = ?", question)
+        return {str(owner): int(seq) for owner, seq in found}
+
+    def put_paid(self, question: str, owner: str, seq: int) -> None:
+        """Note that an owner (or nobody, "") paid for a question."""
+        self.execute("INSERT INTO questions (question, owner, seq) VALUES (?, ?, ?)", question, owner, seq)
+
+    def answer(self, key: str) -> bytes | None:
+        """Return the stored answer."""
+        found = self.execute("SELECT answer FROM answers WHERE key = ?", key)
+        return bytes(found[0][0]) if found else None
+
+    def put_answer(self, key: str, answer: bytes) -> None:
+        """Store an answer."""
+        self.execute("INSERT INTO answers (key, answer) VALUES (?, ?)", key, answer)
+
+
+class Store(ABC):
+    """A database that holds one ledger. It may be used from any thread and after a fork."""
+
+    url: str
+    """What :meth:`Ledger.open` was given, made absolute: opening it again finds the same ledger."""
+
+    shown: str
+    """The same without secrets, for messages."""
+
+    lasting: bool
+    """Whether another process can open it."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Say whether there is a ledger; raise NotALedger where there is something else."""
+
+    @abstractmethod
+    def create(self, first: Row, caps: str | None, spent: str) -> None:
+        """Make the tables with the record's first row, durably, unless another process just did."""
+
+    @abstractmethod
+    def write(self) -> AbstractContextManager[Session]:
+        """Hold the book exclusively; commit durably at the end, undo everything on an exception."""
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[Session]:
+        """Look at one consistent state."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the database holds open; the next use opens it again."""

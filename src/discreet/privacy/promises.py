@@ -1,0 +1,353 @@
+"""What a result promises about the people behind it: one frozen value per kind of promise.
+
+Every promise names whom it protects (`unit`, `neighbors`), which columns it is about (`covers`), what it
+takes for granted (`assumes`), whether the arithmetic behind it was exact, and how far the sampler's law
+may lie from the one in the theorem (`total_variation`). A `kind` never changes its meaning; a new
+meaning gets a new kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy._promise import Arithmetic, Promise, Statistic, check_positive
+from discreet.privacy.amounts import exact, float_up
+from discreet.privacy.calibrate import (
+    gaussian_delta,
+    gaussian_epsilon,
+    group_delta,
+    group_epsilon,
+    group_mu,
+    group_rho,
+    pure_delta,
+    zcdp_delta,
+    zcdp_epsilon,
+)
+from discreet.privacy.error_floor import ColumnFloor, ErrorFloor
+from discreet.privacy.reading import least_epsilon
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Self
+
+__all__ = [
+    "ZCDP",
+    "ApproxDP",
+    "Arithmetic",
+    "ColumnFloor",
+    "ErrorFloor",
+    "GaussianDP",
+    "NoPromise",
+    "Promise",
+    "PureDP",
+    "Statistic",
+    "promise_from_dict",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PureDP(Promise):
+    """Pure differential privacy.
+
+    Parameters
+    ----------
+    epsilon : float
+        Bound on the log ratio of the probabilities of any result; positive.
+
+    Privacy
+    -------
+    ``P(S) <= exp(epsilon) Q(S)`` for all neighbors and sets of results S; read at a smaller epsilon it
+    costs the delta of randomized response, which is tight.
+
+    Reference
+    ---------
+    Dwork, McSherry, Nissim and Smith 2006. ``docs/explanation/theorems/composition.md``.
+    """
+
+    kind: ClassVar[str] = "pure-dp"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        check_positive(self, "epsilon")
+
+    def _ideal_delta(self, epsilon: float) -> float:
+        return pure_delta(self.epsilon, epsilon)
+
+    def _ideal_epsilon(self, delta: float) -> float:
+        return least_epsilon(lambda x: pure_delta(self.epsilon, x) <= delta, self.epsilon)
+
+    def _grouped(self, m: int) -> Self:
+        return dataclasses.replace(self, epsilon=group_epsilon(self.epsilon, m))
+
+    def sentence(self) -> str:
+        """Say the promise in plain language."""
+        return (
+            f"{self._difference()} multiplies the probability of any result by at most "
+            f"{_factor(self.epsilon)} (epsilon {self.epsilon:g}).{self._about()}"
+        )
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.epsilon:g} ({self.neighbors}, {self.unit})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ApproxDP(Promise):
+    """Approximate differential privacy at one point.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        In (0, 1).
+
+    Privacy
+    -------
+    ``P(S) <= exp(epsilon) Q(S) + delta``. One point says nothing at a smaller delta. At a smaller
+    epsilon the worst mechanism gives all away with probability delta and is randomized response
+    otherwise.
+
+    Reference
+    ---------
+    Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; Kairouz, Oh and Viswanath 2015.
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    kind: ClassVar[str] = "approx-dp"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        check_positive(self, "epsilon")
+        check_positive(self, "delta", below=1.0)
+
+    def _ideal_delta(self, epsilon: float) -> float:
+        rest = (1 - exact(self.delta)) * exact(pure_delta(self.epsilon, epsilon))
+        return float_up(exact(self.delta) + rest)
+
+    def _ideal_epsilon(self, delta: float) -> float:
+        if delta < self.delta:
+            raise PromiseError(
+                f"delta must be at least {self.delta:g} to read this ApproxDP, was {delta:g} once "
+                "the sampler's total variation is taken off: one point of the privacy curve says "
+                "nothing at a smaller delta. Ask for GaussianDP or ZCDP, which have a whole curve."
+            )
+        return least_epsilon(lambda x: self._ideal_delta(x) <= delta, self.epsilon)
+
+    def _grouped(self, m: int) -> Self:
+        delta = group_delta(self.epsilon, self.delta, m)
+        if delta >= 1:
+            raise PromiseError(
+                f"ApproxDP(epsilon={self.epsilon:g}, delta={self.delta:g}) promises nothing to a "
+                f"group of {m}: its delta would reach 1. Ask for a smaller delta or epsilon."
+            )
+        return dataclasses.replace(self, epsilon=group_epsilon(self.epsilon, m), delta=delta)
+
+    def sentence(self) -> str:
+        """Say the promise in plain language."""
+        return (
+            f"{self._difference()} multiplies the probability of any result by at most "
+            f"{_factor(self.epsilon)} and adds at most {self.delta:g} "
+            f"(epsilon {self.epsilon:g}, delta {self.delta:g}).{self._about()}"
+        )
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g} ({self.neighbors}, {self.unit})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ZCDP(Promise):
+    """Zero-concentrated differential privacy.
+
+    Parameters
+    ----------
+    rho : float
+        Positive.
+
+    Privacy
+    -------
+    The Renyi divergence of order alpha between neighbors is at most ``rho alpha`` for every
+    alpha > 1.
+
+    Reference
+    ---------
+    Bun and Steinke 2016; read as (epsilon, delta) by Canonne, Kamath and Steinke 2020, corollary 13.
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    rho: float
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        check_positive(self, "rho")
+
+    def _ideal_delta(self, epsilon: float) -> float:
+        return zcdp_delta(self.rho, epsilon)
+
+    def _ideal_epsilon(self, delta: float) -> float:
+        return _needing_delta(self, delta, lambda: zcdp_epsilon(self.rho, delta))
+
+    def _grouped(self, m: int) -> Self:
+        return dataclasses.replace(self, rho=group_rho(self.rho, m))
+
+    def sentence(self) -> str:
+        """Say the promise in plain language."""
+        return (
+            f"{self._difference()} moves the results by a Renyi divergence of at most "
+            f"{self.rho:g} times its order (rho {self.rho:g}).{self._about()}"
+        )
+
+    def __str__(self) -> str:
+        return f"rho = {self.rho:g} ({self.neighbors}, {self.unit})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GaussianDP(Promise):
+    """Gaussian differential privacy: the exact promise of Gaussian noise.
+
+    Parameters
+    ----------
+    mu : float
+        L2 sensitivity over the noise's standard deviation; positive.
+
+    Privacy
+    -------
+    Telling neighbors apart is at least as hard as telling N(0, 1) from N(mu, 1) by one draw.
+
+    Reference
+    ---------
+    Dong, Roth and Su 2022; the curve is Balle and Wang 2018, theorem 8.
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    kind: ClassVar[str] = "gaussian-dp"
+    mu: float
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        check_positive(self, "mu")
+
+    def _ideal_delta(self, epsilon: float) -> float:
+        return gaussian_delta(epsilon, self.mu)
+
+    def _ideal_epsilon(self, delta: float) -> float:
+        return _needing_delta(self, delta, lambda: gaussian_epsilon(self.mu, delta))
+
+    def _grouped(self, m: int) -> Self:
+        return dataclasses.replace(self, mu=group_mu(self.mu, m))
+
+    def sentence(self) -> str:
+        """Say the promise in plain language."""
+        return (
+            f"{self._difference()} is at least as hard to notice as a shift of {self.mu:g} standard "
+            f"deviations in one Gaussian draw (mu {self.mu:g}).{self._about()}"
+        )
+
+    def __str__(self) -> str:
+        return f"mu = {self.mu:g} ({self.neighbors}, {self.unit})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NoPromise(Promise):
+    """Nothing is promised, and this is why.
+
+    Parameters
+    ----------
+    reason : str
+        A sentence for the reader of the statement.
+
+    Privacy
+    -------
+    None. It is a value, so that a ledger can record it and no total can forget it.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    kind: ClassVar[str] = "no-promise"
+    reason: str = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        if not isinstance(self.reason, str) or not self.reason.strip():
+            raise ParameterError(
+                f"reason of NoPromise must be a sentence, got {self.reason!r}. Say what leaves unprotected."
+            )
+
+    def _grouped(self, m: int) -> Self:
+        return self
+
+    def sentence(self) -> str:
+        """Say that there is no promise, and why."""
+        return f"No privacy is promised: {self.reason}"
+
+    def __str__(self) -> str:
+        return f"no promise ({self.reason})"
+
+
+_KINDS: dict[str, type[Promise]] = {
+    kind.kind: kind for kind in (PureDP, ApproxDP, ZCDP, GaussianDP, ErrorFloor, NoPromise)
+}
+
+
+def promise_from_dict(values: Mapping[str, Any]) -> Promise:
+    """Make the promise that :meth:`Promise.to_dict` wrote; unknown kinds and keys are refused."""
+    rest = dict(values)
+    tag = rest.pop("kind", None)
+    kind = _KINDS.get(tag) if isinstance(tag, str) else None
+    if kind is None:
+        raise ParameterError(
+            f"kind of a promise must be one of {', '.join(_KINDS)}, got {tag!r}. "
+            "It may have been written by a newer version."
+        )
+    known = {item.name for item in dataclasses.fields(kind)}
+    if kind is ErrorFloor:
+        known = known - {"entries"} | {"columns"}
+    _refuse_unknown(kind.__name__, rest, known)
+    for name in ("covers", "assumes"):
+        if isinstance(rest.get(name), list):
+            rest[name] = tuple(rest[name])
+    try:
+        if kind is not ErrorFloor:
+            return kind(**rest)
+        floors = {}
+        inner = {item.name for item in dataclasses.fields(ColumnFloor)}
+        for name, floor in dict(rest.pop("columns")).items():
+            _refuse_unknown("ColumnFloor", floor, inner)
+            floors[name] = ColumnFloor(**floor)
+        return ErrorFloor(floors, **rest)
+    except (TypeError, KeyError) as error:
+        raise ParameterError(
+            f"values of {kind.__name__} must hold all of its numbers, and do not ({error}). "
+            "Write them with to_dict()."
+        ) from error
+
+
+def _needing_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
+    if delta == 0:
+        raise PromiseError(
+            f"delta must be positive to read {type(promise).__name__} as an epsilon, was 0: "
+            "Gaussian noise has no finite epsilon at delta 0. Ask at a delta such as 1e-6."
+        )
+    return read()
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"exp({epsilon:g})"
+
+
+def _refuse_unknown(owner: str, values: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ParameterError(
+            f"keys of {owner} must be among {', '.join(sorted(known))}, got {', '.join(unknown)}. "
+            "It may have been written by a newer version."
+        )

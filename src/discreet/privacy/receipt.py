@@ -1,0 +1,144 @@
+"""What was paid for a result, in a form that travels with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
+from discreet.privacy.promises import Promise, promise_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """A charge, as its ledger recorded it.
+
+    Attributes
+    ----------
+    id : str
+        Names the charge; unique within its ledger and, with the ledger's identity, anywhere.
+    what : str
+        A few words for people: "release of survey.parquet".
+    when : str
+        Universal time, ISO 8601.
+    promises : tuple of Promise
+        What was charged.
+    owner : str or None
+        Whose own budget was charged beside the total.
+    ledger : str or None
+        Identity of the ledger; None if the result was made without one.
+    seq : int or None
+        Row of the ledger's record.
+    hash : str or None
+        Hash of that row, by which :meth:`Ledger.check` finds it again.
+    question : str or None
+        Digest of the question, if its answer is kept for repeats.
+    schema : str or None
+        Digest of the schema that the promises stand on.
+    version : str
+        Of the product.
+    seeded : bool
+        Whether the noise came from a seed, which makes it public: for tests alone.
+    answer : bytes or None
+        The stored answer, when the charge met one. Not part of the JSON.
+
+    Privacy
+    -------
+    A receipt holds declared and public facts only, and may be published. One without a ledger is a
+    statement by whoever made the result that nobody counted.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    id: str
+    what: str
+    when: str
+    promises: tuple[Promise, ...]
+    owner: str | None = None
+    ledger: str | None = None
+    seq: int | None = None
+    hash: str | None = None
+    question: str | None = None
+    schema: str | None = None
+    version: str
+    seeded: bool = False
+    answer: bytes | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def unrecorded(
+        cls,
+        promises: Promise | Iterable[Promise],
+        *,
+        what: str,
+        schema: str | None = None,
+        seeded: bool = False,
+    ) -> Receipt:
+        """Return the receipt of a result that no ledger counted."""
+        parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
+        when = now()
+        text = canonical([what, when, [part.to_dict() for part in parts]])
+        return cls(
+            id="unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16],
+            what=what,
+            when=when,
+            promises=parts,
+            schema=schema,
+            version=product_version(),
+            seeded=seeded,
+        )
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a ledger counted it."""
+        return self.ledger is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, without the answer."""
+        values = {
+            item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "answer"
+        }
+        values["promises"] = [promise.to_dict() for promise in self.promises]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Receipt:
+        """Make the receipt that :meth:`to_dict` wrote."""
+        names = {item.name for item in dataclasses.fields(cls)} - {"answer"}
+        if set(values) != names:
+            raise ParameterError(
+                f"keys of Receipt must be {', '.join(sorted(names))}, got "
+                f"{', '.join(sorted(values))}. Write them with to_dict()."
+            )
+        made = dict(values)
+        made["promises"] = tuple(promise_from_dict(promise) for promise in values["promises"])
+        return cls(**made)
+
+
+def now() -> str:
+    """Return universal time, to the microsecond, as text."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in the one form that is hashed: sorted keys, no spaces, plain ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@cache
+def product_version() -> str:
+    """Return the installed version, or "unknown" when run from a source tree."""
+    try:
+        return metadata.version("discreet")
+    except metadata.PackageNotFoundError:
+        return "unknown"

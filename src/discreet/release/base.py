@@ -1,0 +1,284 @@
+"""What every release has in common: rows in, plan, charge, draw, rows out, always in that order."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from discreet.errors import DataError, ParameterError, SchemaError
+from discreet.noise import Stream, keep_per_unit
+from discreet.privacy import Receipt
+from discreet.schema import Column, Schema
+from discreet.tables import Field, open_table, write_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet._typing import AnyArray, Floats, Ints
+    from discreet.privacy import Ledger, Promise
+
+    Encoded = Mapping[str, AnyArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Release:
+    """A table that may be published, with everything it promises.
+
+    Attributes
+    ----------
+    columns : mapping of str to array
+        The published columns in encoded form: numbers as float64 (NaN = missing), categories as
+        positions in their levels.
+    schema : Schema
+        What was declared about the table before a row was read.
+    promises : tuple of Promise
+        Every promise that holds; those on different columns of one row add up.
+    receipt : Receipt
+        What was charged, and whether a seed makes the noise public.
+
+    Privacy
+    -------
+    Only ``columns`` depends on rows, and only through the mechanism of the release. Rows keep the order in
+    which they came; each promise holds for somebody who knows that order.
+
+    Reference
+    ---------
+    docs/explanation/theorems/whitening.md
+    """
+
+    columns: Encoded
+    schema: Schema
+    promises: tuple[Promise, ...]
+    receipt: Receipt
+
+    @property
+    def data(self) -> Floats:
+        """The numeric features as a matrix, in the order of ``schema.numeric_features``."""
+        return np.column_stack([self.columns[c.name] for c in self.schema.numeric_features])
+
+    @property
+    def target(self) -> AnyArray | None:
+        """The published labels, or None."""
+        name = self.schema.target
+        return None if name is None or name not in self.columns else self.decoded(name)
+
+    def decoded(self, name: str) -> AnyArray:
+        """Return one published column in the words of its schema: levels, not codes."""
+        column, values = self.schema.column(name), self.columns[name]
+        if not column.is_category:
+            return values
+        levels = np.array(column.levels, dtype=object)
+        plain = [level for level in column.levels if level is not None]
+        decoded = levels[values]
+        return decoded if len(plain) < len(levels) else decoded.astype(np.array(plain).dtype)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """How the columns look in a file: noised integers and dates are plain numbers."""
+        return tuple(
+            Field.of(c) if c.is_category or c.role == "public" else Field(c.name)
+            for c in self.schema.released
+            if c.name in self.columns
+        )
+
+    def write(self, path: str | Path, *, replace: bool = False) -> None:
+        """Write the table as Parquet or CSV, whole or not at all, its rows in the order they came in."""
+        write_table(path, self.fields, [self.columns], replace=replace)
+
+
+class Plan(ABC):
+    """What will be done to each row and what it promises: made from public facts alone.
+
+    Attributes
+    ----------
+    promises : tuple of Promise
+        Everything that will hold for one unit of the schema, with all its rows.
+    """
+
+    promises: tuple[Promise, ...]
+
+    @abstractmethod
+    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Return the published columns of some rows."""
+
+
+class ReleaseMethod(ABC):
+    """A way to publish a whole table.
+
+    Subclasses store their parameters in ``__init__`` and implement :meth:`plan`; reading, charging and
+    drawing happen here, in this order, so that no method can draw before it has paid.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        What is declared about the table. Exactly one of ``schema`` and ``bounds`` is needed.
+    bounds : (lower, upper), optional
+        For a bare matrix: two numbers or two vectors.
+    ledger : Ledger, optional
+        Where the promises are charged, before the first random bit is drawn.
+    random_state : int, optional
+        A seed, for tests and examples alone: the receipt is marked, and whoever knows it can remove
+        the noise.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        schema: Schema | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        if (schema is None) == (bounds is None):
+            raise ParameterError(
+                f"{type(self).__name__} needs exactly one of schema and bounds. "
+                "Declare what the columns may contain; it is never read off the rows."
+            )
+        self.schema = schema
+        self.bounds = bounds
+        self.ledger = ledger
+        self.random_state = random_state
+
+    @abstractmethod
+    def plan(self, schema: Schema, n_rows: int) -> Plan:
+        """Say what will be done and promised, from the schema and the public number of rows."""
+
+    def release(self, X: Any, y: AnyArray | None = None) -> Release:
+        """Publish a table: plan, charge, then draw.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, URL or mapping of names to arrays
+            A matrix holds the numeric features in the schema's order; anything else is read by
+            name. Values outside the declared bounds are clipped in silence.
+        y : array, optional
+            With a matrix: the target, as values of its declared list.
+
+        Returns
+        -------
+        Release
+        """
+        schema, rows, ids = self._read(X, y)
+        check_publishable(schema, type(self).__name__)
+        n_rows = len(next(iter(rows.values())))
+        stream = Stream() if self.random_state is None else Stream.from_seed(self.random_state)
+        plan = self.plan(schema, n_rows)
+        receipt = self._charge(plan.promises, schema, stream.seeded)
+        if ids is not None:
+            assert schema.max_rows_per_unit is not None
+            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
+            rows = {name: values[kept] for name, values in rows.items()}
+        columns = plan.draw(rows, stream.derive("noise"))
+        return Release(columns=columns, schema=schema, promises=plan.promises, receipt=receipt)
+
+    def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
+        what = f"{self.name} release of {schema.dataset or 'a table'}"
+        if self.ledger is None:
+            return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
+        return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)
+
+    def _read(self, X: Any, y: AnyArray | None) -> tuple[Schema, Encoded, Ints | None]:
+        if self.schema is None:
+            return _read_bare(X, y, self.bounds)
+        if isinstance(X, np.ndarray) or (isinstance(X, list) and not isinstance(X, Mapping)):
+            schema, rows = _read_matrix(np.asarray(X), y, self.schema)
+            return schema, rows, None
+        if y is not None:
+            raise ParameterError(
+                f"y of {type(self).__name__}.release must be left out unless X is a matrix. "
+                "A table holds its target as a column."
+            )
+        with_ids = self.schema.id_column is not None
+        with open_table(X) as table:
+            batches = list(table.batches(self.schema, ids=with_ids))
+        if not batches:
+            raise DataError(f"{type(self).__name__}.release needs at least one row, the table has none.")
+        rows = {c.name: np.concatenate([b[c.name] for b in batches]) for c in self.schema.released}
+        ids = np.concatenate([b.ids for b in batches if b.ids is not None]) if with_ids else None
+        return self.schema, rows, ids
+
+
+def check_publishable(schema: Schema, where: str) -> None:
+    """Refuse promises that a published table cannot keep: it shows how many rows it has."""
+    if schema.neighbors != "replace-one" or schema.row_count != "public":
+        raise SchemaError(
+            f"schema of {where} must say neighbors: replace-one and row_count: public, said "
+            f"{schema.neighbors} and {schema.row_count}. A released table shows its length; use queries "
+            "where the length is secret."
+        )
+
+
+def _read_bare(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded, None]:
+    matrix = np.asarray(X, np.float64)
+    if matrix.ndim != 2:
+        raise ParameterError(f"X must be a matrix of rows when bounds are given, had shape {matrix.shape}.")
+    if y is not None:
+        raise ParameterError(
+            "y needs a schema that declares its classes. Give schema= with a target instead of bounds=."
+        )
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(b, float), matrix.shape[1]) for b in bounds)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"bounds must be a pair of numbers or of vectors of length {matrix.shape[1]}. "
+            "Write bounds=(0, 1), or one lower and one upper bound for each column."
+        ) from None
+    columns = [
+        Column(f"x{j + 1}", lower=float(low), upper=float(high))
+        for j, (low, high) in enumerate(zip(lower, upper, strict=True))
+    ]
+    schema = Schema(columns=columns)
+    schema, rows = _read_matrix(matrix, None, schema)
+    return schema, rows, None
+
+
+def _read_matrix(X: AnyArray, y: AnyArray | None, schema: Schema) -> tuple[Schema, Encoded]:
+    if not len(X):
+        raise DataError("X must have at least one row.")
+    if len(schema.features) != len(schema.numeric_features):
+        raise ParameterError(
+            "X must be a frame or a mapping of names to arrays when the schema has categories: "
+            "a matrix holds numeric features alone."
+        )
+    clipped = schema.clip(X)
+    rows: dict[str, AnyArray] = {c.name: clipped[:, j] for j, c in enumerate(schema.numeric_features)}
+    for j, column in enumerate(schema.numeric_features):
+        if column.required and np.isnan(clipped[:, j]).any():
+            raise DataError(
+                f"Column {column.name!r} is declared required and has missing cells. "
+                "Declare required=False, and missing becomes a level of its own.",
+                column=column.name,
+            )
+    if y is None:
+        if schema.target is not None:
+            schema = dataclasses.replace(
+                schema, target=None, columns=[c for c in schema.columns if c.role != "target"]
+            )
+        return schema, rows
+    if schema.target is None:
+        raise ParameterError("y was given, and the schema declares no target. Write target= in the schema.")
+    rows[schema.target] = _encode_target(np.asarray(y), schema.column(schema.target), len(X))
+    return schema, rows
+
+
+def _encode_target(y: AnyArray, column: Column, n_rows: int) -> AnyArray:
+    if y.shape != (n_rows,):
+        raise ParameterError(f"y must have one entry for each of the {n_rows} rows, had shape {y.shape}.")
+    if not column.is_category:
+        return column.clip(y)
+    codes = np.full(n_rows, -1, np.int32)
+    for code, level in enumerate(column.levels):
+        codes[y == level] = code
+    if (codes < 0).any():
+        raise DataError(
+            f"y must hold the declared values of {column.name!r} alone. Declare every class in its list.",
+            column=column.name,
+        )
+    return codes

@@ -1,0 +1,308 @@
+"""One column: what its cells may contain, in public, before a row is read."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from discreet.errors import ParameterError, SchemaError
+from discreet.schema.column_rules import column_problems
+from discreet.schema.dialect import PYTHON, Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._typing import AnyArray, Floats
+
+Type: TypeAlias = Literal["number", "integer", "category", "date", "id", "text"]
+Role: TypeAlias = Literal["sensitive", "target", "public", "id", "drop"]
+Level: TypeAlias = str | int | bool | None  # None is the level of a missing cell
+
+
+@dataclass(frozen=True, slots=True)
+class Protect:
+    """What one column asks for itself: exactly one of the two.
+
+    Parameters
+    ----------
+    error : float, optional
+        The root-mean-square error below which nobody shall be able to guess a cell, in the column's
+        own unit; for a category the chance of a wrong guess.
+    share : float, optional
+        The part of the table's epsilon that is spent on this column, between 0 and 1.
+    """
+
+    _: KW_ONLY
+    error: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the cells of one column may contain.
+
+    Parameters
+    ----------
+    name : str
+        As in the table.
+    type : {"number", "integer", "category", "date", "id", "text"}, optional
+        Taken from the other parameters when left out: ``values`` make a category, dates as bounds a
+        date, bounds a number. Whole numbers are never guessed: say ``type="integer"``, because the
+        error that noise enforces on them is smaller.
+    lower, upper : float, int or datetime.date
+        The smallest and largest value that a cell may hold. Cells outside are clipped in silence.
+    values : tuple of str, of int or of bool
+        Everything a category may hold. Cells with anything else become :attr:`other`.
+    role : {"sensitive", "target", "public", "id", "drop"}, default "sensitive"
+        What happens to the column. Ids and dropped columns never leave.
+    required : bool, default True
+        Whether every cell holds something. If not, "missing" is published too, as a level of a
+        category or as a flag beside a number, and is randomized like any other value.
+    closed : bool, optional
+        Whether ``values`` is complete, so that ``"other"`` is not added. By default a target, and a
+        list of integers or booleans, is closed; a list of strings is open.
+    measure : str, optional
+        The unit people say: years, EUR.
+    protect : Protect, optional
+        ``Protect(error=9)`` or ``Protect(share=0.5)``.
+    bounds_source : str, optional
+        Who says that the bounds or the list are right: a codebook, a law, an instrument.
+    grid : float, optional
+        A public step to which published numbers may be rounded; it divides the range.
+    title, description : str, optional
+        For people.
+    dialect : Dialect
+        Whose words an error uses, Python's or the file's.
+
+    Privacy
+    -------
+    Everything here is published as it stands, so nothing here may come from the rows: a bound read
+    off the data is a fact about the person who holds it.
+
+    Reference
+    ---------
+    In a file: a field of Frictionless Table Schema with a ``privacy`` block,
+    ``docs/reference/schema.md``.
+
+    Examples
+    --------
+    >>> Column("age", lower=0, upper=120).width
+    120.0
+    >>> Column("job", values=("clerk", "nurse"), required=False).levels
+    ('clerk', 'nurse', 'other', None)
+    """
+
+    name: str
+    _: KW_ONLY
+    type: Type | None = None
+    lower: float | int | datetime.date | None = None
+    upper: float | int | datetime.date | None = None
+    values: tuple[Level, ...] | None = None
+    role: Role = "sensitive"
+    required: bool = True
+    closed: bool | None = None
+    measure: str | None = None
+    protect: Protect | None = None
+    bounds_source: str | None = None
+    grid: float | None = None
+    title: str | None = None
+    description: str | None = None
+    dialect: InitVar[Dialect] = PYTHON
+
+    def __post_init__(self, dialect: Dialect) -> None:
+        _settle(self)
+        problems = column_problems(self, dialect)
+        if problems:
+            raise SchemaError(*problems)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether cells have an order and a distance: numbers, integers and dates."""
+        return self.type in ("number", "integer", "date")
+
+    @property
+    def is_category(self) -> bool:
+        """Whether cells come from a declared list."""
+        return self.type == "category"
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the column is part of what is published; ids and dropped columns are not."""
+        return self.role in ("sensitive", "target", "public")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the declared list is complete, so that an unlisted cell is an error."""
+        if self.closed is not None:
+            return self.closed
+        # "other" beside 0 and 1 would turn a column of numbers into one of strings, and an unlisted
+        # class is not something a learner can be asked to predict.
+        return self.role == "target" or not all(isinstance(v, str) for v in self.values or ())
+
+    @property
+    def other(self) -> str | None:
+        """The level that stands for everything unlisted; None if the list is closed."""
+        if not self.is_category or self.is_closed:
+            return None
+        named = [v for v in self.values or () if isinstance(v, str) and v.casefold() == "other"]
+        return named[0] if named else "other"
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Everything that may be published of a category; ``None`` stands for a missing cell."""
+        if not self.is_category:
+            return ()
+        levels = self.values or ()
+        if self.other is not None and self.other not in levels:
+            levels += (self.other,)
+        return levels if self.required else (*levels, None)
+
+    @property
+    def missing_flag(self) -> str | None:
+        """Name of the flag published beside a number that may be missing; None if it may not."""
+        return f"{self.name}_missing" if self.is_number and not self.required else None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The bounds as floats; a date is counted in days since its lower bound."""
+        lower, upper = self.lower, self.upper
+        if not self.is_number or lower is None or upper is None:
+            raise ParameterError(
+                f"Column {self.name!r} must have bounds for its range to be asked, and has none. "
+                "Ask is_number first, and leave dropped columns out."
+            )
+        if isinstance(lower, datetime.date) or isinstance(upper, datetime.date):
+            assert isinstance(lower, datetime.date)
+            assert isinstance(upper, datetime.date)
+            return 0.0, float((upper - lower).days)
+        return float(lower), float(upper)
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower bound, for a date in days."""
+        lower, upper = self.range
+        return upper - lower
+
+    @property
+    def n_integers(self) -> int:
+        """How many values an integer column, or a date, may hold."""
+        if self.type not in ("integer", "date"):
+            raise ParameterError(
+                f"Column {self.name!r} must be of type integer or date for its values to be "
+                f"counted, was {self.type}. Declare type='integer' if its cells are whole numbers."
+            )
+        return round(self.width) + 1
+
+    @property
+    def fill(self) -> float:
+        """The public number that stands in for a missing cell: the middle of the range.
+
+        A whole number where cells are whole numbers.
+        """
+        lower, upper = self.range
+        middle = lower + (upper - lower) / 2
+        return middle if self.type == "number" else float(np.floor(middle))
+
+    def clip(self, values: AnyArray) -> Floats:
+        """Move numbers that lie outside the bounds to the nearest bound, in silence.
+
+        Parameters
+        ----------
+        values : array of numbers
+            Dates as days since the lower bound, see :meth:`days`.
+
+        Returns
+        -------
+        array of float64
+            NaN means missing and stays NaN; infinities go to the bounds; -0.0 becomes 0.0.
+        """
+        lower, upper = self.range
+        # + 0.0: the sign of a zero is a bit of the original that the bounds do not account for.
+        return np.clip(np.asarray(values, dtype=np.float64), lower, upper) + 0.0
+
+    def days(self, dates: AnyArray) -> Floats:
+        """Count dates in days since the lower bound; a missing date (NaT) becomes NaN."""
+        lower = self._first_day()
+        since = np.asarray(dates, dtype="datetime64[D]") - np.datetime64(lower, "D")
+        return np.where(np.isnat(since), np.nan, since.astype(np.float64))
+
+    def dates(self, days: AnyArray) -> AnyArray:
+        """Turn days since the lower bound, rounded, back into dates; NaN becomes NaT."""
+        lower = self._first_day()
+        counted = np.asarray(days, dtype=np.float64)
+        whole = np.where(np.isnan(counted), 0.0, np.rint(counted)).astype("timedelta64[D]")
+        return np.where(np.isnan(counted), np.datetime64("NaT", "D"), np.datetime64(lower, "D") + whole)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the field of a schema file that declares this column."""
+        from discreet.schema.writing import field_document
+
+        return field_document(self)
+
+    @classmethod
+    def from_dict(cls, field: Mapping[str, Any]) -> Column:
+        """Read the field of a schema file; the inverse of :meth:`to_dict`."""
+        from discreet.schema.document import read_field
+
+        return read_field(field)
+
+    def _first_day(self) -> datetime.date:
+        if self.type != "date" or not isinstance(self.lower, datetime.date):
+            raise ParameterError(
+                f"Column {self.name!r} must be of type date to count in days, was {self.type}. "
+                "Declare its bounds as dates."
+            )
+        return self.lower
+
+
+def _settle(column: Column) -> None:
+    """Bring what was given into its one form: plain numbers, tuples, a type.
+
+    What does not fit any form is left as it is, for the rules to name.
+    """
+
+    def settle(field: str, value: object) -> None:
+        object.__setattr__(column, field, value)
+
+    values: object = column.values
+    if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str):
+        settle("values", tuple(_plain(value) for value in values))
+    if column.type == "id" and column.role == "sensitive":
+        settle("role", "id")
+    if column.role == "id":
+        settle("type", "id")
+    settle("grid", _plain(column.grid))
+    lower, upper = _plain(column.lower), _plain(column.upper)
+    if column.type is None:
+        if column.values is not None:
+            settle("type", "category")
+        elif isinstance(lower, datetime.date) or isinstance(upper, datetime.date):
+            settle("type", "date")
+        elif lower is not None or upper is not None:
+            settle("type", "number")
+        elif column.role == "drop":
+            settle("type", "text")
+    settle("lower", _number(lower, whole=column.type == "integer"))
+    settle("upper", _number(upper, whole=column.type == "integer"))
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy's scalars into Python's, so that equal declarations are equal and hash alike."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _number(bound: Any, *, whole: bool) -> Any:
+    """Write a bound as the type says: int for integers, float for numbers, -0.0 as 0.0."""
+    if isinstance(bound, bool) or not isinstance(bound, int | float):
+        return bound
+    if whole:
+        return int(bound) if isinstance(bound, int) or bound.is_integer() else bound
+    try:
+        return float(bound) + 0.0
+    except OverflowError:  # an int beyond float: the rules call it infinite
+        return math.inf if bound > 0 else -math.inf

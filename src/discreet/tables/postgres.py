@@ -1,0 +1,338 @@
+"""Tables in PostgreSQL, in and out by COPY.
+
+Rows travel as CSV text through a pipe between the server's COPY and DuckDB, which encodes and decodes
+them as it does a file's: nothing is stored on the way, and no Python object is made per cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from discreet.errors import DiscreetError, MissingExtra, ParameterError, SourceError
+from discreet.tables.encode import declared_type
+from discreet.tables.engine import connect, session, split_table_name
+from discreet.tables.source import withhold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import psycopg
+    from duckdb import DuckDBPyConnection
+
+SCHEMES = ("postgresql", "postgres")
+_BLOCK = 2**18
+_BUFFER = 2**22  # how much text DuckDB gathers before it encodes
+# As what DuckDB takes the text of each server type; anything else stays text.
+_SQL_TYPES = {
+    "bool": "BOOLEAN", "int2": "BIGINT", "int4": "BIGINT", "int8": "BIGINT", "oid": "BIGINT",
+    "float4": "DOUBLE", "float8": "DOUBLE", "numeric": "DOUBLE", "date": "DATE",
+    "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
+}  # fmt: skip
+
+
+class Address:
+    """A ``postgresql://`` URL, taken apart.
+
+    Parameters
+    ----------
+    url : str
+        With ``?table=name`` or ``?table=schema.name``; other parameters are libpq's.
+
+    Attributes
+    ----------
+    label : str
+        Server, database and table, for messages: no user, no password.
+    table : tuple of str
+        The table's name, after its schema's if one was given.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        parameters = parse_qsl(parts.query, keep_blank_values=True)
+        tables = [value for key, value in parameters if key == "table"]
+        if len(tables) != 1:
+            raise ParameterError(
+                f"A PostgreSQL URL must name one table, and names {len(tables)}. End it in "
+                "?table=schema.name."
+            )
+        self.table = tuple(split_table_name(tables[0]))
+        if len(self.table) > 2:
+            raise ParameterError(
+                f"The table in a PostgreSQL URL must be schema.name, was {tables[0]!r}. The "
+                "database is named before the question mark."
+            )
+        rest = urlencode([pair for pair in parameters if pair[0] != "table"])
+        self._target = urlunsplit(parts._replace(query=rest))
+        where = f"{parts.hostname or 'localhost'}{parts.path}"
+        self.label = f"The table {tables[0]!r} at postgresql://{where}"
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Log in."""
+        driver = _driver()
+        try:
+            server: psycopg.Connection[Any] = driver.connect(
+                self._target, client_encoding="utf8", application_name="discreet"
+            )
+            return server
+        except driver.Error as problem:
+            kind = type(problem).__name__
+        # The driver's text repeats the user's name and, for a malformed URL, the password.
+        raise SourceError(
+            f"{self.label} must be on a server that lets us in, and it does not ({kind}). Check "
+            "host, port, user, password and database with psql."
+        )
+
+    def identifier(self) -> Any:
+        """Return the table's name for use in a query."""
+        from psycopg import sql
+
+        return sql.Identifier(*self.table)
+
+
+def _driver() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtra(
+            "A postgresql:// URL needs psycopg, which is not installed. Install it with: "
+            "pip install 'discreet[postgres]'"
+        ) from None
+    return psycopg
+
+
+class PostgresSource:
+    """A table or view of a PostgreSQL server.
+
+    Everything is read in one read-only transaction that keeps its snapshot, so that a count and two
+    passes see the same rows; DuckDB never talks to the server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._address = Address(url)
+        self.label = self._address.label
+        self._server = self._address.connect()
+        self._engine = connect()
+        try:
+            with self._guarded():
+                self._describe()
+        except DiscreetError:
+            self.close()
+            raise
+
+    def _describe(self) -> None:
+        driver = _driver()
+        self._server.isolation_level = driver.IsolationLevel.REPEATABLE_READ
+        self._server.read_only = True
+        # The text of cells must not depend on the server's settings, nor the order of rows on
+        # where another session's scan happens to be.
+        for setting in (
+            "DateStyle = 'ISO'",
+            "TimeZone = 'UTC'",
+            "bytea_output = 'hex'",
+            "extra_float_digits = 1",
+            "synchronize_seqscans = off",
+        ):
+            self._server.execute(f"SET LOCAL {setting}")
+        cursor = self._server.execute(self._select("*", " LIMIT 0"))
+        columns = cursor.description or ()
+        self.names: Sequence[str] = [column.name for column in columns]
+        self.sql_types: Sequence[str] = [
+            _SQL_TYPES.get(getattr(self._server.adapters.types.get(c.type_code), "name", ""), "VARCHAR")
+            for c in columns
+        ]
+
+    def _select(self, what: Any, tail: str = "") -> Any:
+        from psycopg import sql
+
+        what = sql.SQL(what) if isinstance(what, str) else what
+        return sql.SQL("SELECT {} FROM {}{}").format(what, self._address.identifier(), sql.SQL(tail))
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        driver = _driver()
+        try:
+            yield
+        except driver.Error as problem:
+            withhold(problem)  # a server quotes what it cannot convert
+            absent = (driver.errors.UndefinedTable, driver.errors.InvalidSchemaName)
+            raise SourceError(
+                f"{self.label} does not exist. Check its name and schema."
+                if isinstance(problem, absent)
+                else f"{self.label} cannot be read: the server answered {type(problem).__name__}. "
+                "Ask for the right to SELECT from it, and check that the server is up."
+            ) from None
+
+    @contextlib.contextmanager
+    def scan(self, places: Sequence[int]) -> Iterator[tuple[DuckDBPyConnection, str]]:
+        """Start a COPY and give the FROM clause that reads its other end."""
+        from psycopg import sql
+
+        texts = sql.SQL(", ").join(
+            sql.SQL("CAST({} AS text)").format(sql.Identifier(self.names[i])) for i in places
+        )
+        query = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(self._select(texts))
+        command = query.as_bytes(self._server)
+        columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in places)
+        # The server quotes an empty string and does not quote a NULL.
+        options = (
+            "auto_detect=false, header=false, delim=',', quote='\"', escape='\"', comment='', "
+            f"nullstr='', allow_quoted_nulls=false, buffer_size={_BUFFER}, columns={{{columns}}}"
+        )
+        typed = ", ".join(f"CAST(c{i} AS {self.sql_types[i]}) AS c{i}" for i in places)
+        # DuckDB lets go of its end of the pipe before the thread at the other is waited for.
+        with (
+            _pipe_from(lambda end: self._copy_out(command, end)) as end,
+            contextlib.closing(session(self._engine)) as cursor,
+        ):
+            text = f"read_csv('/dev/fd/{end}', {options})"
+            yield cursor, f"(SELECT {typed} FROM {text})"  # noqa: S608 - ours
+
+    def _copy_out(self, command: bytes, end: int) -> None:
+        """Send the rows of a COPY into a pipe.
+
+        This speaks to libpq itself: the driver's own iteration goes through its event loop for every
+        row and takes five times as long.
+        """
+        from psycopg import pq
+
+        link = self._server.pgconn
+        # The savepoint keeps the snapshot when a reader leaves before the end.
+        with self._guarded(), self._server.transaction():
+            answer: Any = link.exec_(command)
+            try:
+                held = bytearray()
+                while answer.status == pq.ExecStatus.COPY_OUT:
+                    size, row = link.get_copy_data(0)
+                    held += row
+                    if size < 0 or len(held) >= _BLOCK:
+                        _write_all(end, held)
+                        held = bytearray()
+                    if size < 0:
+                        break
+            except BrokenPipeError:
+                self._server.cancel()
+                while link.get_copy_data(0)[0] > 0:
+                    pass
+                raise
+            finally:
+                while (rest := link.get_result()) is not None:
+                    answer = rest
+            if answer.status != pq.ExecStatus.COMMAND_OK:
+                code = answer.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
+                raise _driver().errors.lookup(code.decode())
+
+    def count(self) -> int:
+        """Count the rows."""
+        with self._guarded():
+            row = self._server.execute(self._select("count(*)")).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def declared_types(self) -> list[str]:
+        """Name the type of each column in the words of a schema file."""
+        return [declared_type(sql_type) for sql_type in self.sql_types]
+
+    def explain(self, message: str) -> DiscreetError | None:
+        """Leave the message to the caller: it may quote rows."""
+        return None
+
+    def close(self) -> None:
+        """End the transaction and log out."""
+        self._server.close()
+        self._engine.close()
+
+
+@contextlib.contextmanager
+def _pipe_from(feed: Callable[[int], None]) -> Iterator[int]:
+    """Run `feed` in a thread that writes into a pipe; yield the end to read from.
+
+    What `feed` raises is raised here at the end, rather than what the reader made of a stream cut
+    short. When the reader leaves early, the pipe breaks, which ends the thread.
+    """
+    reading, writing = os.pipe()
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            feed(writing)
+        except BaseException as problem:
+            failure.append(problem)
+        finally:
+            os.close(writing)
+
+    thread = threading.Thread(target=run, name="discreet-pipe", daemon=True)
+    thread.start()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        thread.join()
+        if failure and not isinstance(failure[0], BrokenPipeError):
+            raise failure[0] from None
+
+
+def _write_all(end: int, block: bytearray) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(end, rest) :]
+
+
+def write_postgres(
+    url: str,
+    columns: Sequence[tuple[str, str]],
+    copy_to: Callable[[str], int],
+    *,
+    replace: bool,
+) -> int:
+    """Make a table and fill it, in one transaction.
+
+    Parameters
+    ----------
+    url : str
+        Where, with ``?table=``.
+    columns : sequence of (name, SQL type)
+        What to make.
+    copy_to : callable
+        Writes rows as CSV without a header into the file it is given; returns their number.
+    replace : bool
+        Whether a table of that name may be dropped.
+    """
+    address, driver, written = Address(url), _driver(), [0]
+    from psycopg import sql
+
+    def feed(end: int) -> None:
+        written[0] = copy_to(f"/dev/fd/{end}")
+
+    definitions = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in columns
+    )
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contextlib.closing(address.connect()))
+        table = address.identifier()
+        try:
+            if replace:
+                server.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            server.execute(sql.SQL("CREATE TABLE {} ({})").format(table, definitions))
+            command = sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(table)
+            with (
+                server.cursor() as cursor,
+                cursor.copy(command) as copy,
+                _pipe_from(feed) as end,
+            ):
+                while block := os.read(end, _BLOCK):
+                    copy.write(block)
+            server.commit()
+            return written[0]
+        except driver.Error as problem:
+            taken = isinstance(problem, driver.errors.DuplicateTable)
+            kind = type(problem).__name__
+    raise SourceError(
+        f"{address.label} exists already. Drop it, name another, or pass replace=True."
+        if taken
+        else f"{address.label} cannot be written: the server answered {kind}. Nothing was left "
+        "there. Ask for the right to CREATE in that schema, and check that the server has room."
+    )

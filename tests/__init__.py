@@ -1,0 +1,1 @@
+"""The tests of discreet, laid out like the package."""

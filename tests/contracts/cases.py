@@ -1,0 +1,52 @@
+"""One working example for each registered method: whoever adds a method adds a row here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.privacy import ApproxDP
+from discreet.release import GaussianRelease, ReleaseMethod
+from discreet.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SCHEMA = Schema(
+    dataset="contract",
+    columns=[
+        Column("age", type="integer", lower=0, upper=120, measure="years"),
+        Column("income", lower=0, upper=2e5, measure="EUR", required=False),
+        Column("job", values=("clerk", "nurse", "pilot"), required=False),
+        Column("region", values=("north", "south"), role="public", closed=True),
+        Column("owner", values=(0, 1)),
+    ],
+    target="owner",
+)
+"""Every kind of column that a release meets."""
+
+ROWS: Mapping[str, Any] = {
+    "age": np.array([34, 61, 5, 118] * 25),
+    "income": np.array([41_000.0, np.nan, 0.0, 180_000.0] * 25),
+    "job": np.array(["nurse", None, "astronaut", "clerk"] * 25, dtype=object),
+    "region": np.array(["north", "south"] * 50),
+    "owner": np.array([0, 1, 1, 0] * 25),
+}
+OUTSIDE: Mapping[str, Any] = {
+    **ROWS,
+    "age": np.array([34, 61, -7, 900] * 25),
+    "income": np.array([41_000.0, np.nan, -1e9, np.inf] * 25),
+}
+INSIDE: Mapping[str, Any] = {
+    **ROWS,
+    "age": np.array([34, 61, 0, 120] * 25),
+    "income": np.array([41_000.0, np.nan, 0.0, 2e5] * 25),
+}
+"""What ``OUTSIDE`` is after clipping."""
+
+RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
+    "gaussian": lambda **rest: GaussianRelease(
+        privacy=ApproxDP(epsilon=4, delta=1e-6), **{"schema": SCHEMA, **rest}
+    ),
+}

@@ -1,0 +1,214 @@
+"""The exact sampler: its shortcuts agree with its definition, and its tables with the law."""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import mpmath
+import numpy as np
+import pytest
+
+from discreet.noise import Stream, discrete_laplace, kernels, lattice, rounded_gaussian
+from discreet.noise.gaussian import TOTAL_VARIATION as GAUSSIAN_TV
+from discreet.noise.laplace import TOTAL_VARIATION as LAPLACE_TV
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLES: dict[str, Callable[[], lattice.BucketTable]] = {
+    "normal": lattice.normal_table,
+    "exponential": lattice.exponential_table,
+}
+
+
+def _exact_weights(name: str, table: lattice.BucketTable) -> list[mpmath.mpf]:
+    """Bucket probabilities from scratch, with 100 digits."""
+    buckets = range(-table.half, len(table.slope) - table.half)
+    near = [mpmath.mpf(h if h >= 0 else h + 1) / 64 for h in buckets]
+    weights = [mpmath.exp(-z * z / 2 if name == "normal" else -z) for z in near]
+    total = mpmath.fsum(weights)
+    return [w / total for w in weights]
+
+
+@pytest.mark.parametrize(("name", "claimed"), [("normal", GAUSSIAN_TV), ("exponential", LAPLACE_TV / 2)])
+def test_the_tables_and_the_tails_stay_inside_the_claimed_total_variation(name: str, claimed: float) -> None:
+    table = TABLES[name]()
+    with mpmath.workdps(100):
+        exact = _exact_weights(name, table)
+        ends = [0, *table.thresholds, 1 << 128]
+        tabulated = [mpmath.mpf(b - a) / mpmath.mpf(2) ** 128 for a, b in itertools.pairwise(ends)]
+        difference = mpmath.fsum(abs(a - b) for a, b in zip(exact, tabulated, strict=True))
+        cut = mpmath.mpf(len(table.slope) - table.half) / 64
+        tail = mpmath.erfc(cut / mpmath.sqrt(2)) if name == "normal" else mpmath.exp(-cut)
+        # Accepted mass per proposal: width times the integral of f over the sum of f(near).
+        integral = mpmath.sqrt(2 * mpmath.pi) if name == "normal" else mpmath.mpf(1)
+        near = [h if h >= 0 else h + 1 for h in range(-table.half, len(table.slope) - table.half)]
+        heights = mpmath.fsum(
+            mpmath.exp(-((mpmath.mpf(h) / 64) ** 2) / 2 if name == "normal" else -mpmath.mpf(h) / 64)
+            for h in near
+        )
+        acceptance = 64 * integral * (1 - tail) / heights
+        assert 0.98 < acceptance < 1
+        assert difference / acceptance + tail <= claimed
+        # and the bound is not idle: it is of the right order
+        assert difference > claimed / 64
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_slot_that_accepts_at_sight_lies_in_one_bucket_and_below_its_least_probability(
+    name: str,
+) -> None:
+    table = TABLES[name]()
+    ends = [0, *table.thresholds, 1 << 128]
+    checked = 0
+    for slot in range(0, 1 << 16, 37):
+        entry = int(table.slots[slot])
+        least, place = entry & 0xFFFF, (entry >> 16) + table.half
+        if least == 0:
+            continue
+        checked += 1
+        assert ends[place] <= slot << 112
+        assert (slot + 1) << 112 <= ends[place + 1]
+        with localcontext() as context:
+            context.prec = 50
+            far = (-(Decimal(float(table.slope[place])) + Decimal(table.curvature))).exp()
+            assert Decimal(least) / (1 << 16) <= far
+    assert checked > 1700
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_acceptance_in_double_precision_never_contradicts_the_exact_decision(name: str) -> None:
+    table = TABLES[name]()
+    stream = Stream.from_seed(3)
+    n = 2_000
+    slot, lot = stream.words(n).view(np.uint16)[: 2 * n].reshape(2, n)
+    offset, more = stream.words(n), stream.words(3 * n).reshape(3, n)
+    # Half of the acceptance numbers are put next to the probability, where decisions are hard.
+    place, _, _ = lattice._settle(table, slot, lot, offset, more, stream.spawn())
+    u = offset * 2.0**-64
+    v = np.where(place >= table.half, u, 1 - u)
+    probability = np.exp(-v * (table.slope[place] + table.curvature * v))
+    lot = np.where(np.arange(n) % 2, np.floor(probability * 2**16), lot).astype(np.uint16)
+    place, accepted, tails = lattice._settle(table, slot, lot, offset, more, stream.spawn())
+    exact = [
+        lattice._decide(
+            table, int(place[i]), int(offset[i]), int(lot[i]) << 64 | int(more[2, i]), stream.spawn()
+        )[0]
+        for i in range(n)
+    ]
+    assert np.array_equal(accepted, exact)
+    assert 0.2 < np.mean(accepted) < 1
+    assert not tails
+
+
+def test_a_decision_closer_than_the_digits_at_hand_draws_more_and_remembers_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a margin of 1 every doubtful proposal takes the exact road."""
+    seen: list[int] = []
+    decide = lattice._decide
+
+    def watched(*arguments: object) -> tuple[bool, lattice.Tail]:
+        verdict, tail = decide(*arguments)  # type: ignore[arg-type]
+        seen.append(tail[1])
+        return verdict, tail
+
+    monkeypatch.setattr(lattice, "_decide", watched)
+    usual = rounded_gaussian(1000.3, 5_000, Stream.from_seed(9))
+    assert not seen
+    monkeypatch.setattr(lattice, "_MARGIN", 1.0)
+    exact = rounded_gaussian(1000.3, 5_000, Stream.from_seed(9))
+    assert np.array_equal(usual, exact)
+    assert len(seen) > 50
+
+
+def test_digits_already_seen_by_a_close_decision_are_not_drawn_again() -> None:
+    """An acceptance number equal to the probability in its first 80 digits forces more digits."""
+    table = lattice.normal_table()
+    offset = 1 << 63
+    place = table.half + 64  # bucket [1, 1 + 1/64)
+    with mpmath.workdps(60):
+        v = mpmath.mpf(offset) / 2**64
+        probability = mpmath.exp(-v * (mpmath.mpf(float(table.slope[place])) + table.curvature * v))
+        number = int(mpmath.floor(probability * 2**80))
+    tails = {lattice._decide(table, place, offset, number, Stream.from_seed(k))[1] for k in range(8)}
+    assert {count for _, count in tails} == {64}
+    assert len(tails) == 8
+    digits, count = next(iter(tails))
+    deviates = lattice.Deviates(np.array([64], np.int16), np.array([offset], np.uint64), {0: (digits, count)})
+    # At a scale so large that the 65th digit counts, the remembered digits are the ones used.
+    scale = Fraction(1 << 80)
+    value = lattice._floor_exactly(deviates, 0, scale, False, Stream.from_seed(99))
+    expected = (Fraction((64 << 128) + (offset << 64 | digits), 1 << 128) * scale) // 1
+    assert value == expected
+
+
+@pytest.mark.parametrize("s", [1.0, 10.0, 777.7, 2.0**12, 2.0**20, 3.3e9, 2.0**40, 1.1 * 2**40, 2.0**50])
+@pytest.mark.parametrize("half", [True, False])
+def test_rounding_agrees_with_rational_arithmetic(s: float, half: bool) -> None:
+    n = 3_000
+    sampler = lattice.Sampler(lattice.normal_table(), n, Stream.from_seed(2))
+    deviates = sampler.draw(n)
+    out = np.empty(n, np.int64)
+    sampler.floor(deviates, s, half, out)
+    for i in range(n):
+        z = Fraction(int(deviates.bucket[i]) * 2**64 + int(deviates.offset[i]), 64 << 64)
+        assert out[i] == (z * Fraction(s) + Fraction(half, 2)) // 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_rounding_is_right_where_bucket_and_offset_cancel(compiled: bool) -> None:
+    """Just below zero the offset's own rounding is large against the value."""
+    if compiled:
+        pytest.importorskip("numba", reason="the [fast] extra is not installed")
+    scale = 1.1 * 2**34
+    offsets = [
+        (1 << 64) - int((2 * m + 1) * 2**63 / Fraction(scale)) + j
+        for m in range(1, 20_000, 97)
+        for j in range(-3, 4)
+    ]
+    bucket, offset = np.full(len(offsets), -1, np.int16), np.array(offsets, np.uint64)
+    out = np.empty(len(offsets), np.int64)
+    make = kernels.numba_kernels() if compiled else kernels.NumpyKernels
+    assert make is not None
+    undecided = set(make(out.size).scale_floor(bucket, offset, np.array(scale), True, out).tolist())
+    decided = [i for i in range(out.size) if i not in undecided]
+    exact = [(Fraction(o - 2**64, 2**64) * Fraction(scale) + Fraction(1, 2)) // 1 for o in offsets]
+    assert all(out[i] == exact[i] for i in decided)
+    assert len(undecided) > 100
+
+
+def test_a_scale_for_each_position_is_the_same_as_one_scale_for_all() -> None:
+    n = 4_000
+    sampler = lattice.Sampler(lattice.normal_table(), n, Stream.from_seed(4))
+    deviates = sampler.draw(n)
+    one, each = np.empty(n, np.int64), np.empty(n, np.int64)
+    sampler.floor(deviates, 2.0**20, True, one)
+    sampler.floor(deviates, np.full(n, 2.0**20), True, each)
+    assert np.array_equal(one, each)
+
+
+@pytest.mark.parametrize("s", [1.0, 777.7, 2.0**20, 1.1 * 2**40])
+def test_numba_and_numpy_give_the_same_bits(s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba", reason="the [fast] extra is not installed")
+    n = lattice.BLOCK + 12_345
+    monkeypatch.setattr(kernels, "WORTH_COMPILING", n + 1)
+    plain = rounded_gaussian(s, n, Stream.from_seed(8)), discrete_laplace(s, n, Stream.from_seed(8))
+    monkeypatch.setattr(kernels, "WORTH_COMPILING", 1)
+    assert isinstance(kernels.kernels_for(n, 10), kernels.numba_kernels())  # type: ignore[arg-type]
+    fast = rounded_gaussian(s, n, Stream.from_seed(8)), discrete_laplace(s, n, Stream.from_seed(8))
+    assert np.array_equal(plain[0], fast[0])
+    assert np.array_equal(plain[1], fast[1])
+
+
+def test_without_numba_the_numpy_loops_serve_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "numba_kernels", lambda: None)
+    assert isinstance(kernels.kernels_for(10**9, 10), kernels.NumpyKernels)
+
+
+def test_memory_does_not_grow_with_the_number_of_draws() -> None:
+    small, large = (lattice.Sampler(lattice.normal_table(), n, Stream.from_seed(1)) for n in (10**6, 10**9))
+    assert small.capacity == large.capacity == lattice.BLOCK

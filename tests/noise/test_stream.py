@@ -1,0 +1,100 @@
+"""The source of randomness: it never repeats itself, and a seed is marked."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from discreet.errors import NoiseError, ParameterError
+from discreet.noise import Stream
+
+
+def test_words_are_the_aes_256_counter_mode_keystream_of_the_key() -> None:
+    key = bytes(range(32))
+    expected = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 30_000))
+    stream = Stream(key)
+    drawn = np.concatenate([stream.words(n) for n in (1, 7, 20_000, 9_992)])
+    assert drawn.tobytes() == expected
+
+
+def test_two_fresh_streams_differ_and_one_seed_repeats() -> None:
+    assert not np.array_equal(Stream().words(4), Stream().words(4))
+    assert np.array_equal(Stream.from_seed(5).words(4), Stream.from_seed(5).words(4))
+    assert not np.array_equal(Stream.from_seed(5).words(4), Stream.from_seed(6).words(4))
+
+
+def test_a_seed_marks_the_stream_and_everything_made_from_it() -> None:
+    assert not Stream().seeded
+    seeded = Stream.from_seed(1)
+    assert seeded.seeded
+    assert seeded.derive("x").seeded
+    assert seeded.spawn().seeded
+    assert not Stream().derive("x").seeded
+
+
+def test_derive_is_the_same_for_a_label_and_spawn_is_another_each_time() -> None:
+    stream = Stream.from_seed(1)
+    assert np.array_equal(stream.derive("a").words(4), stream.derive("a").words(4))
+    assert not np.array_equal(stream.derive("a").words(4), stream.derive("b").words(4))
+    assert not np.array_equal(stream.spawn().words(4), stream.spawn().words(4))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_stream_cannot_be_duplicated(duplicate: object) -> None:
+    with pytest.raises(NoiseError, match="derive"):
+        duplicate(Stream())  # type: ignore[operator]
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_stream_is_not_usable_on_the_other_side_of_a_fork() -> None:
+    stream = Stream()
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        try:
+            stream.words(1)
+            os.write(write, b"drew")
+        except NoiseError:
+            os.write(write, b"refused")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    assert os.read(read, 10) == b"refused"
+    os.close(read)
+    stream.words(1)
+
+
+def test_threads_that_share_a_stream_never_see_the_same_words() -> None:
+    stream = Stream()
+    seen: list[np.ndarray] = []
+    threads = [threading.Thread(target=lambda: seen.append(stream.words(5_000))) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    everything = np.concatenate(seen)
+    assert np.unique(everything).size == everything.size == 80_000
+
+
+@pytest.mark.parametrize("key", [b"short", "x" * 32, bytearray(32)])
+def test_a_key_of_the_wrong_form_is_refused(key: object) -> None:
+    with pytest.raises(ParameterError, match="32 bytes"):
+        Stream(key)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [1.5, True, "7"])
+def test_a_seed_must_be_an_integer(seed: object) -> None:
+    with pytest.raises(ParameterError, match="integer"):
+        Stream.from_seed(seed)  # type: ignore[arg-type]
+
+
+def test_the_commitment_tells_keys_apart_without_showing_them() -> None:
+    key = bytes(range(32))
+    assert Stream(key).commitment == Stream(key).commitment != Stream().commitment
+    assert key.hex() not in Stream(key).commitment

@@ -1,0 +1,146 @@
+"""No bound, list or scale is read off the rows, anywhere in the package.
+
+The scan is coarse on purpose. A call that reduces an array to an extreme, a quantile, a spread or a
+list of its values either happens where there are no rows, or stands on the list below with a reason
+that a reviewer can weigh.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import discreet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(discreet.__file__).parent
+
+REDUCTIONS = frozenset(
+    (
+        *("min", "max", "amin", "amax", "nanmin", "nanmax", "ptp"),
+        *("quantile", "nanquantile", "percentile", "nanpercentile", "median", "nanmedian"),
+        *("std", "nanstd", "var", "nanvar", "histogram", "describe"),
+        *("unique", "value_counts", "n_unique", "nunique"),
+    )
+)
+SQL = re.compile(
+    r"\b(min|max|quantile\w*|median|stddev\w*|var_\w+|variance|approx_quantile|mode|mad"
+    r"|approx_count_distinct|summarize)\b\s*\(|\bsummarize\b|count\s*\(\s*distinct",
+    re.IGNORECASE,
+)
+
+# Rooms from which no number can reach a bound, because of what they may import and who imports them.
+EXEMPT_ROOMS = {
+    "noise": "sees no row: arrays are random draws, tables of probabilities or public lattice points",
+    "privacy": "sees no row: arrays are privacy curves over declared parameters",
+    "audit": "an attacker may learn from all that he gets; nothing that draws noise imports an attack",
+}
+
+# "module:function" -> why what it computes never becomes a bound, a list or a scale.
+ALLOWED = {
+    "tables.write:_within": "checks that codes about to be written are inside their list",
+}
+
+
+def reduction(node: ast.AST) -> str | None:
+    """Return the name of the reduction that a node calls, or passes on as ``np.max``."""
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Attribute):
+            ufunc = function.value.attr
+            if function.attr in ("reduce", "accumulate") and ufunc in ("minimum", "maximum"):
+                return f".{ufunc}.{function.attr}"
+        if isinstance(function, ast.Attribute) and function.attr in REDUCTIONS:
+            return f".{function.attr}"
+        return None
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return None
+    passed_on = node.value.id in ("np", "numpy") and node.attr in REDUCTIONS
+    return f"np.{node.attr}" if passed_on else None
+
+
+def reductions(tree: ast.AST, module: str) -> Iterator[tuple[str, str]]:
+    """Yield (module:function, what) for every suspicious call and every suspicious piece of SQL."""
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, where = stack.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            where = f"{where}.{node.name}" if where else node.name
+            docstring = ast.get_docstring(node, clean=False)
+        elif isinstance(node, ast.Module):
+            docstring = ast.get_docstring(node, clean=False)
+        else:
+            docstring = None
+        name = reduction(node)
+        if name:
+            yield f"{module}:{where}", name
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.search(node.value):
+            yield f"{module}:{where}", "SQL"
+        for child in ast.iter_child_nodes(node):
+            is_docstring = (
+                isinstance(child, ast.Expr)
+                and isinstance(child.value, ast.Constant)
+                and child.value.value == docstring
+            )
+            if not is_docstring:
+                stack.append((child, where))
+
+
+def scan(folder: Path) -> set[tuple[str, str]]:
+    found = set()
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        if parts[0] not in EXEMPT_ROOMS:
+            found |= set(reductions(ast.parse(path.read_text("utf-8")), ".".join(parts)))
+    return found
+
+
+def test_every_reduction_of_an_array_is_argued_for() -> None:
+    unargued = {f"{where} ({what})" for where, what in scan(PACKAGE) if where not in ALLOWED}
+    assert not unargued, (
+        "Bounds, lists and scales are declared, never computed from rows. If this is no such thing, "
+        f"say why in ALLOWED: {sorted(unargued)}"
+    )
+
+
+def test_every_argument_is_still_needed() -> None:
+    assert set(ALLOWED) <= {where for where, _ in scan(PACKAGE)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(X): return X.min(axis=0), X.max(axis=0)",
+        "def f(X): return np.quantile(X, 0.99)",
+        "def f(X): return np.apply_along_axis(np.nanmax, 0, X)",
+        "def f(X): return np.maximum.reduce(X)",
+        "def f(X): return (X - X.mean(0)) / X.std(0)",
+        "def f(y): return np.unique(y)",
+        "def f(con): return con.execute('SELECT min(age), max(age) FROM t')",
+        "def f(con): return con.execute(f'SUMMARIZE {name}')",
+        "class A:\n    async def f(self, rows): return rows['age'].max()",
+    ],
+)
+def test_the_scan_catches_bounds_that_are_read_off_rows(code: str) -> None:
+    assert list(reductions(ast.parse(code), "twin"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""Never calls min() or X.max()."""',
+        'def f():\n    """Take no quantile(x) of rows."""',
+        "LARGEST = np.iinfo(np.int64).max",
+        "def f(a, b): return np.minimum(np.maximum(a, 0), b)",
+        "def f(a): return min(a, 3)",
+        "LAST = datetime.date.max.toordinal()",
+    ],
+)
+def test_the_scan_lets_pass_what_reduces_no_array(code: str) -> None:
+    assert not list(reductions(ast.parse(code), "twin"))

@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import datetime
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from discreet.errors import DataError, ParameterError, SchemaError, SourceError
+from discreet.schema import Column, Schema
+from discreet.tables import Table, open_table
+from tests.tables.people import ENCODED, KINDS, SCHEMA, people, same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    with people(request.param, tmp_path, url) as source, open_table(source) as opened:
+        yield opened
+
+
+def read(source: Any, schema: Schema, **options: Any) -> dict[str, Any]:
+    with open_table(source, **options) as table:
+        batches = list(table.batches(schema))
+    return {
+        column.name: np.concatenate([batch[column.name] for batch in batches]) for column in schema.released
+    }
+
+
+def test_every_source_gives_the_same_bits(table: Table) -> None:
+    (batch,) = table.batches(SCHEMA)
+    assert list(batch) == list(ENCODED)
+    assert batch.n_rows == 4
+    for name, wanted in ENCODED.items():
+        assert same(batch[name], wanted), name
+
+
+def test_every_source_counts_its_rows(table: Table) -> None:
+    assert table.count() == 4
+
+
+def test_every_source_tells_names_and_types(table: Table) -> None:
+    names = "person weight age born job children owner notes undeclared"
+    assert " ".join(table.names) == names
+    types = table.types
+    assert types["job"] == types["person"] == types["notes"] == "string"
+    assert types["weight"] == "number"
+    assert types["children"] == "integer"
+    assert types["owner"] == "boolean"
+    assert types["born"] == "date"
+
+
+def test_every_source_can_be_read_twice_and_half(table: Table) -> None:
+    batches = table.batches(SCHEMA, rows=1)
+    assert next(batches)["age"][0] == 17.0
+    again = list(table.batches(SCHEMA)) if "postgresql" not in table.label else []
+    batches.close()  # type: ignore[attr-defined]
+    again = again or list(table.batches(SCHEMA))
+    assert same(again[0]["age"], ENCODED["age"])
+    assert table.count() == 4
+
+
+def test_undeclared_columns_are_listed_and_not_read(table: Table) -> None:
+    assert table.extra(SCHEMA) == ("undeclared",)
+    (batch,) = table.batches(SCHEMA)
+    assert not {"undeclared", "notes", "person"} & set(batch)
+
+
+def test_ids_are_read_only_when_asked_for(table: Table) -> None:
+    (without,) = table.batches(SCHEMA)
+    (batch,) = table.batches(SCHEMA, ids=True)
+    assert without.ids is None
+    assert batch.ids is not None
+    assert batch.ids.dtype == np.uint64
+    assert batch.ids[0] == batch.ids[2]
+    assert len(set(batch.ids.tolist())) == 3
+    assert list(batch) == list(ENCODED)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 100])
+def test_batches_have_the_rows_asked_for_in_order(rows: int) -> None:
+    n = 10
+    schema = Schema(columns=[Column("x", lower=0, upper=n)])
+    with open_table({"x": np.arange(float(n))}) as table:
+        batches = list(table.batches(schema, rows=rows))
+    assert [batch.n_rows for batch in batches[:-1]] == [rows] * (len(batches) - 1)
+    assert np.concatenate([batch["x"] for batch in batches]).tolist() == list(range(n))
+    assert [batch.start for batch in batches] == list(range(0, n, rows))
+
+
+def test_a_long_table_keeps_its_order_across_row_groups_and_threads(tmp_path: Path) -> None:
+    n = 700_000
+    query = f"SELECT i AS x, 'level' || i % 70 AS c, i::DOUBLE AS y FROM range({n}) r(i)"
+    # Long lists: an engine is tempted to look them up by a join, which mixes the rows.
+    schema = Schema(
+        columns=[
+            Column("x", lower=0, upper=n),
+            Column("y", lower=0, upper=n, required=False),
+            Column("c", values=tuple(f"level{i}" for i in range(60))),
+        ],
+        missing_values=tuple(str(-i) for i in range(1, 40)),
+    )
+    for kind in ("parquet", "csv", "polars", "relation", "duckdb"):
+        with people(kind, tmp_path, query=query) as source, open_table(source) as table:
+            at = 0
+            for batch in table.batches(schema):
+                wanted = np.arange(at, at + batch.n_rows)
+                assert (batch["x"] == wanted).all(), kind
+                assert (batch["y"] == wanted).all(), kind
+                assert (batch["c"] == np.minimum(wanted % 70, 60)).all(), kind
+                assert batch.n_rows == min(2**16, n - at)
+                at += batch.n_rows
+            assert at == n
+
+
+def test_a_view_that_picks_rows_from_a_long_list_keeps_their_order(tmp_path: Path) -> None:
+    chosen = ", ".join(f"'level{i}'" for i in range(0, 60, 2))
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT i AS x, 'level' || i % 60 AS c FROM range(600000) r(i)")
+        connection.execute(f"CREATE VIEW v AS SELECT x FROM t WHERE c IN ({chosen})")
+    schema = Schema(columns=[Column("x", lower=0, upper=1e6)])
+    assert (read(f"{path}?table=v", schema)["x"] == np.arange(0, 600_000, 2)).all()
+
+
+def test_leaving_early_does_not_read_the_rest(tmp_path: Path) -> None:
+    schema = Schema(columns=[Column("x", lower=0, upper=1)])
+    query = "SELECT CASE WHEN i = 2_900_000 THEN 'bad' ELSE '1' END AS x FROM range(3_000_000) r(i)"
+    with people("csv", tmp_path, query=query) as source, open_table(source) as table:
+        assert len(list(itertools.islice(table.batches(schema), 3))) == 3
+        with pytest.raises(DataError) as caught:
+            list(table.batches(schema))
+        assert caught.value.line == 2_900_001
+
+
+NUMBER = Schema(columns=[Column("x", lower=-10, upper=10, required=False)])
+
+
+@pytest.mark.parametrize(
+    ("cell", "wanted"),
+    [
+        ("1.5", 1.5),
+        (" 2 ", 2.0),
+        ("1e400", 10.0),
+        ("-1e400", -10.0),
+        ("inf", 10.0),
+        ("-Infinity", -10.0),
+        ("nan", np.nan),
+        ("NaN", np.nan),
+        ("", np.nan),
+        ('""', np.nan),
+        ("99", 10.0),
+        ("-0.0", 0.0),
+        ("0.1", 0.1),
+        ("5e-324", 5e-324),
+    ],
+)
+def test_a_number_is_parsed_exactly_and_clipped(tmp_path: Path, cell: str, wanted: float) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"x,y\n{cell},1\n")
+    assert same(read(path, NUMBER)["x"], np.array([wanted]))
+
+
+@pytest.mark.parametrize("cell", ["abc", "1,5", "12 3", "true", "0x1F", "2020-01-01", "１２"])
+def test_letters_in_a_number_are_named_by_row_and_column_and_not_quoted(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f'x,y\n1,1\n\n"{cell}",SECRET\n')
+    with pytest.raises(DataError) as caught:
+        read(path, NUMBER)
+    assert caught.value.column == "x"
+    assert caught.value.line == 2
+    assert "row 2" in str(caught.value)
+    assert cell not in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_the_first_bad_cell_is_named_even_far_down(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    cells = ["1"] * 200_000
+    cells[150_000] = cells[170_000] = "bad"
+    path.write_text("x\n" + "\n".join(cells) + "\n")
+    with pytest.raises(DataError) as caught:
+        read(path, NUMBER)
+    assert caught.value.line == 150_001
+
+
+def test_a_fraction_is_no_whole_number() -> None:
+    schema = Schema(columns=[Column("x", type="integer", lower=0, upper=9)])
+    assert read({"x": [3.0, 1e300]}, schema)["x"].tolist() == [3.0, 9.0]
+    with pytest.raises(DataError, match="whole number"):
+        read({"x": [3.0, 3.5]}, schema)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Column("x", lower=0, upper=9),
+        Column("x", type="integer", lower=0, upper=9),
+        Column("x", lower=datetime.date(2000, 1, 1), upper=datetime.date(2001, 1, 1)),
+        Column("x", values=("a", "b")),
+        Column("x", values=(0, 1)),
+        Column("x", values=(True, False)),
+    ],
+)
+def test_a_missing_cell_where_one_is_required_is_named(tmp_path: Path, column: Column) -> None:
+    path = tmp_path / "t.csv"
+    good = {"date": "2000-05-05", "category": str((column.values or ("",))[0])}
+    path.write_text(f"x,y\n{good.get(column.type or '', '1')},1\n,1\n")
+    with pytest.raises(DataError, match="hold something") as caught:
+        read(path, Schema(columns=[column]))
+    assert (caught.value.column, caught.value.line) == ("x", 2)
+
+
+def test_declared_tokens_are_missing_and_others_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,job\n-999,?\n1,clerk\n,\n")
+    columns = [
+        Column("x", lower=-1000, upper=10, required=False),
+        Column("job", values=("clerk",), required=False),
+    ]
+    schema = Schema(columns=columns, missing_values=("", "-999", "?"))
+    found = read(path, schema)
+    assert same(found["x"], np.array([np.nan, 1.0, np.nan]))
+    assert found["job"].tolist() == [2, 0, 2]
+    plain = read(path, Schema(columns=columns))
+    assert same(plain["x"], np.array([-999.0, 1.0, np.nan]))
+    assert plain["job"].tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32, np.int16])
+def test_a_number_token_is_missing_in_typed_columns_too(dtype: type) -> None:
+    schema = Schema(columns=NUMBER.columns, missing_values=("-999",))
+    found = read({"x": np.array([-999, 4], dtype)}, schema)["x"]
+    assert same(found, np.array([np.nan, 4.0]))
+
+
+def test_an_unknown_value_is_other_in_an_open_list_and_an_error_in_a_closed_one() -> None:
+    cells = {"x": ["a", "b", "SECRET"]}
+    opened = Schema(columns=[Column("x", values=("b", "a"))])
+    assert read(cells, opened)["x"].tolist() == [1, 0, 2]
+    closed = Schema(columns=[Column("x", values=("b", "a"), closed=True)])
+    with pytest.raises(DataError) as caught:
+        read(cells, closed)
+    assert (caught.value.column, caught.value.line) == ("x", 3)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_other_is_used_where_it_is_listed() -> None:
+    schema = Schema(columns=[Column("x", values=("Other", "a"))])
+    assert read({"x": ["a", "q", "Other"]}, schema)["x"].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["0", "1", "1.0"], [0, 1, 1], [0.0, 1.0, 1.0], [False, True, True], np.array([0, 1, 1], "i1")],
+)
+def test_integer_levels_are_found_however_the_source_spells_them(cells: Any) -> None:
+    schema = Schema(columns=[Column("x", values=(1, 0))])
+    assert read({"x": cells}, schema)["x"].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("cells", [["0.5"], [0.5], [2], ["one"], [1e300], [-1.0]])
+def test_what_is_not_an_integer_level_is_an_error(cells: Any) -> None:
+    with pytest.raises(DataError, match="declared values"):
+        read({"x": cells}, Schema(columns=[Column("x", values=(1, 0))]))
+
+
+@pytest.mark.parametrize("cells", [["true", "false"], ["TRUE", "0"], [True, False], [1, 0], [1.0, 0.0]])
+def test_boolean_levels_are_found_however_the_source_spells_them(cells: Any) -> None:
+    schema = Schema(columns=[Column("x", values=(False, True))])
+    assert read({"x": cells}, schema)["x"].tolist() == [1, 0]
+    with pytest.raises(DataError):
+        read({"x": [2, 0]}, schema)
+
+
+def test_string_levels_of_digits_match_numbers_with_gaps() -> None:
+    schema = Schema(columns=[Column("x", values=("1", "2", "2.5"), required=False)])
+    found = read({"x": np.array([2.0, np.nan, 1.0, 2.5, 7.0])}, schema)["x"]
+    assert found.tolist() == [1, 4, 0, 2, 3]
+
+
+def test_dates_count_days_from_the_lower_bound(tmp_path: Path) -> None:
+    day = datetime.date
+    schema = Schema(columns=[Column("x", lower=day(2000, 1, 1), upper=day(2000, 12, 31))])
+    path = tmp_path / "t.csv"
+    path.write_text("x\n2000-01-31\n1066-10-14\n9999-12-31\n2000-03-01 23:59:59\ninfinity\n")
+    assert read(path, schema)["x"].tolist() == [30.0, 0.0, 365.0, 60.0, 365.0]
+    path.write_text("x\n2000-02-30\n")
+    with pytest.raises(DataError, match="date"):
+        read(path, schema)
+
+
+def test_a_moment_belongs_to_its_day_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import polars as pl
+
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    moment = datetime.datetime(2000, 1, 2, 23, 30, tzinfo=datetime.UTC)
+    day = datetime.date
+    schema = Schema(columns=[Column("x", lower=day(2000, 1, 1), upper=day(2000, 12, 31))])
+    assert read(pl.DataFrame({"x": [moment]}), schema)["x"].tolist() == [1.0]
+
+
+def test_a_declared_column_that_is_absent_is_named_at_once_with_the_nearest() -> None:
+    schema = Schema(columns=[Column("wieght", lower=0, upper=1), Column("zzz", lower=0, upper=1)])
+    with (
+        open_table({"weight": [1.0]}) as table,
+        pytest.raises(SchemaError) as caught,
+    ):
+        table.batches(schema)
+    assert len(caught.value.problems) == 2
+    assert "Did you mean 'weight'?" in caught.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "cells"),
+    [
+        (Column("x", lower=0, upper=1), np.array(["2000-01-01"], "M8[D]")),
+        (Column("x", values=(0, 1)), np.array(["2000-01-01"], "M8[D]")),
+        (Column("x", lower=datetime.date(2000, 1, 1), upper=datetime.date(2001, 1, 1)), [3.0]),
+    ],
+)
+def test_a_type_that_cannot_be_read_as_declared_is_named_at_once(column: Any, cells: Any) -> None:
+    with open_table({"x": cells}) as table, pytest.raises(SchemaError, match="'x'"):
+        table.batches(Schema(columns=[column]))
+
+
+HOSTILE = (
+    'a"b', "a'b", "x;DROP TABLE t", "select", "имя", "a b", "--", "c0", "e0", "\\", "%s",
+    "{x}", "*", "n" * 150, "💥", "source",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_names_are_only_names(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
+    names = [name for name in HOSTILE if kind != "postgres" or len(name) < 63]
+    cells = ", ".join(f"{i} AS " + '"' + n.replace('"', '""') + '"' for i, n in enumerate(names))
+    schema = Schema(columns=[Column(name, lower=0, upper=100) for name in reversed(names)])
+    with people(kind, tmp_path, url, f"SELECT {cells}") as source:
+        found = read(source, schema)
+    assert [found[name].tolist() for name in names] == [[float(i)] for i in range(len(names))]
+
+
+def test_names_that_differ_by_case_alone_stay_apart(tmp_path: Path) -> None:
+    import polars as pl
+
+    schemas = {name: Schema(columns=[Column(name, lower=0, upper=9)]) for name in ("Age", "age")}
+    frame = pl.DataFrame({"Age": [1], "age": [2]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    frame.write_csv(tmp_path / "t.csv")
+    for source in (frame, frame.to_pandas(), tmp_path / "t.parquet", tmp_path / "t.csv"):
+        assert read(source, schemas["Age"])["Age"].tolist() == [1.0]
+        assert read(source, schemas["age"])["age"].tolist() == [2.0]
+
+
+def test_nested_columns_do_not_shift_the_names_of_a_parquet_file(tmp_path: Path) -> None:
+    people_query = "SELECT {'a': 1, 'b': [{'c': 2}]} AS nest, [1, 2] AS list, 5 AS x, MAP {1: 2} AS m"
+    with people("parquet", tmp_path, query=people_query) as source, open_table(source) as table:
+        assert table.names == ("nest", "list", "x", "m")
+        (batch,) = table.batches(NUMBER)
+        assert batch["x"].tolist() == [5.0]
+        with pytest.raises(SchemaError, match="nest"):
+            table.batches(Schema(columns=[Column("nest", lower=0, upper=1)]))
+
+
+def test_a_table_without_rows_gives_no_batch(tmp_path: Path) -> None:
+    query = "SELECT 1.0::DOUBLE AS x WHERE false"
+    for kind in ("csv", "csv.gz", "parquet", "duckdb", "relation", "pandas", "polars", "arrays"):
+        with people(kind, tmp_path, query=query) as source, open_table(source) as table:
+            assert list(table.batches(NUMBER)) == []
+            assert table.count() == 0
+
+
+@pytest.mark.parametrize("bad", [object(), 3, None, [1, 2], b"x.csv"])
+def test_what_is_no_table_is_refused(bad: Any) -> None:
+    with pytest.raises(ParameterError, match="source must be"):
+        open_table(bad)
+
+
+def test_a_lazy_frame_is_refused_with_the_way_out() -> None:
+    import polars as pl
+
+    with pytest.raises(ParameterError, match=r"collect\(\)"):
+        open_table(pl.LazyFrame({"x": [1]}))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"x": [1], "y": [1, 2]},
+        {"x": np.ones((2, 2))},
+        {"x": np.array([1j])},
+        {"x": np.array([b"a"])},
+        {1: [2]},
+        {"": [1]},
+    ],
+)
+def test_arrays_that_make_no_table_are_refused(bad: Any) -> None:
+    with pytest.raises(SourceError):
+        open_table(bad)
+
+
+def test_arrays_of_every_kind_are_read() -> None:
+    schema = Schema(columns=[Column("x", lower=-9, upper=9, required=False)])
+    for array in (
+        np.array([1, 2, 3], ">f8"),
+        np.array([1, 2, 3], ">i4"),
+        np.array([1, 2, 3], np.float16),
+        np.array([1, 2, 3], np.longdouble),
+        np.arange(9.0)[1:9:1][:3],
+        np.array(["1", "2", "3"], np.dtypes.StringDType()),
+        np.array([1, "2", 3.0], object),
+        [1, 2, 3],
+    ):
+        assert read({"x": array}, schema)["x"].tolist() == [1.0, 2.0, 3.0]
+    masked = np.ma.array([1.0, 2.0], mask=[True, False])
+    assert same(read({"x": masked}, schema)["x"], np.array([np.nan, 2.0]))
+
+
+def test_ids_need_a_declared_column_and_a_value_in_every_row() -> None:
+    with open_table({"x": [1.0]}) as table, pytest.raises(ParameterError, match="id_column"):
+        table.batches(NUMBER, ids=True)
+    schema = Schema(columns=[*NUMBER.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=1)
+    with (
+        open_table({"x": [1.0, 2.0], "who": ["a", None]}) as table,
+        pytest.raises(DataError) as caught,
+    ):
+        list(table.batches(schema, ids=True))
+    assert (caught.value.column, caught.value.line) == ("who", 2)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_a_batch_has_at_least_one_row(rows: int) -> None:
+    with open_table({"x": [1.0]}) as table, pytest.raises(ParameterError, match="rows"):
+        table.batches(NUMBER, rows=rows)
