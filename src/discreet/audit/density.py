@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from discreet._typing import Floats
 
 LogLaw: TypeAlias = Callable[["Floats"], "Floats"]
-"""Vectorised; minus infinity where the law has no mass at all."""
+"""Vectorized; minus infinity where the law has no mass at all."""
 
 _FINE, _COARSE = (np.polynomial.legendre.leggauss(m) for m in (24, 16))
 _UNIT = 2.0**-53
@@ -43,7 +43,7 @@ class Density:
     Parameters
     ----------
     logpdf : callable
-        Natural logarithm of the density, vectorised.
+        Natural logarithm of the density, vectorized.
     lower, upper : float
         Finite ends of the interval that is integrated.
     tail : float
@@ -83,7 +83,7 @@ class Lattice:
     Parameters
     ----------
     logpmf : callable
-        Natural logarithm of the mass, vectorised over float arrays of whole numbers.
+        Natural logarithm of the mass, vectorized over float arrays of whole numbers.
     lower, upper : int
         First and last integer that is summed.
     tail : float
