@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.audit import run_audit
+    from discreet.learn import RegularizedSVM
     from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
-    from discreet.release import GaussianRelease
+    from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease
     from discreet.schema import Column, Schema
 
 __all__ = [
     "ZCDP",
     "ApproxDP",
+    "BoundedRelease",
     "Column",
     "ErrorFloor",
     "GaussianDP",
     "GaussianRelease",
+    "InvariantRelease",
+    "LaplaceRelease",
     "Ledger",
     "NoPromise",
     "PureDP",
+    "RegularizedSVM",
     "Schema",
     "run_audit",
 ]
@@ -31,7 +36,8 @@ __all__ = [
 _ROOMS = {
     "schema": ("Column", "Schema"),
     "privacy": ("ZCDP", "ApproxDP", "ErrorFloor", "GaussianDP", "Ledger", "NoPromise", "PureDP"),
-    "release": ("GaussianRelease",),
+    "learn": ("RegularizedSVM",),
+    "release": ("BoundedRelease", "GaussianRelease", "InvariantRelease", "LaplaceRelease"),
     "audit": ("run_audit",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from discreet.release import Release
-    from discreet.release.gaussian import GaussianPlan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,7 +61,8 @@ def demo(
         method = GaussianRelease(privacy=wanted, schema=schema, ledger=ledger)
         with _stage(console, "plan") as say:
             plan = method.plan(schema, n_rows)
-            say(f"{len(plan.numbers)} numbers: Gaussian; {len(plan.responses)} lists: randomized response")
+            numbers = len(plan.numbers.columns) if plan.numbers else 0
+            say(f"{numbers} numbers: Gaussian; {len(plan.responses)} lists: randomized response")
         with _stage(console, "release") as say:
             released = method.release(dataset.path)
             say(f"charged as row {released.receipt.seq} of {out / 'ledger.sqlite'}, then drawn")
@@ -70,7 +70,7 @@ def demo(
             released.write(out / f"{dataset.name}.parquet", replace=True)
             ledger.check(released.receipt)
             say(f"{out / f'{dataset.name}.parquet'}; the ledger's record is intact")
-    _print_columns(console, released, plan)
+    _print_columns(console, released)
     _print_promises(console, released)
 
 
@@ -85,40 +85,37 @@ def _stage(console: Console, name: str) -> Iterator[Callable[[str], None]]:
     console.print(f" {name:9s} {said[0]:<{width}s} {took:6.2f} s", soft_wrap=True, markup=False)
 
 
-def _print_columns(console: Console, released: Release, plan: GaussianPlan) -> None:
+def _print_columns(console: Console, released: Release) -> None:
     from rich.table import Table
 
-    from discreet.privacy import ErrorFloor
-    from discreet.release.gaussian import prior_of
+    from discreet.release.law import GaussianLaw, ResponseLaw
+    from discreet.release.table import prior_of
 
-    (floor,) = (p for p in released.promises if isinstance(p, ErrorFloor))
-    keep = {r.column.name: r.keep for r in plan.responses if not r.missing_flag}
     table = Table(title="How well can anybody guess a cell?", title_justify="left", box=None, pad_edge=False)
-    for heading in ("column", "declared", "noise", "without the file", "proven floor", "unit"):
-        table.add_column(heading, justify="left" if heading in ("column", "unit") else "right")
-    for column in released.schema.released:
-        name = column.name
-        if name in plan.sd:
+    for heading in ("column", "declared", "noise", "blind guess", "proven floor", "unit"):
+        left = heading in ("column", "unit")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=heading != "unit")
+    for done in released.summary:
+        column = released.schema.column(done.column)
+        row = ("public", "none", "", "", "")
+        if isinstance(done.law, GaussianLaw) and done.floor is not None:
             lower, upper = column.range
             row = (
                 f"{lower:,g} to {upper:,g}",
-                f"sd {_three_digits(plan.sd[name])}",
+                f"sd {_three_digits(done.law.sd)}",
                 f"± {_three_digits(prior_of(column).largest)}",
-                f"± {_three_digits(floor[name].error)}",
+                f"± {_three_digits(done.floor.error)}",
                 column.measure or "",
             )
-        elif name in keep:
-            levels = len(column.levels)
+        elif isinstance(done.law, ResponseLaw) and done.floor is not None:
             row = (
-                f"{levels} levels",
-                f"kept {keep[name]:.0%}",
-                f"wrong {1 - 1 / levels:.0%}",
-                f"wrong {floor[name].error:.0%}",
+                f"{done.law.levels} levels",
+                f"kept {done.law.keep:.0%}",
+                f"wrong {1 - 1 / done.law.levels:.0%}",
+                f"wrong {done.floor.error:.0%}",
                 "of guesses",
             )
-        else:
-            row = ("public", "none", "", "", "")
-        table.add_row(name, *row)
+        table.add_row(done.column, *row)
     console.print()
     console.print(table)
 

@@ -16,6 +16,8 @@
     │   └── LedgerTampered                  the record does not agree with itself
     └── MissingExtra        (ImportError)   an optional package is needed for this
 
+    DiscreetWarning         (UserWarning)   something holds, and less well than its reader may think
+
 A message says which parameter, what it must be and what it was; then the way out. It may quote what
 was declared in public, never a row: text that depends on private rows is an unpaid release. The one
 exception is :class:`DataError`, which is raised only in the curator's own process and names the place
@@ -130,3 +132,11 @@ class LedgerTampered(LedgerError):
 
 class MissingExtra(DiscreetError, ImportError):
     """An optional package is needed; the message has the install line."""
+
+
+class DiscreetWarning(UserWarning):
+    """Something holds, and less well than its reader may think.
+
+    A warning may depend on private rows. It is shown in the curator's own process alone, like a
+    :class:`DataError`, and must not be passed on to anybody else.
+    """

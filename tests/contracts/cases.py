@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.privacy import ApproxDP
-from discreet.release import GaussianRelease, ReleaseMethod
+from discreet.privacy import ApproxDP, PureDP
+from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease, ReleaseMethod
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -46,7 +46,33 @@ INSIDE: Mapping[str, Any] = {
 """What ``OUTSIDE`` is after clipping."""
 
 RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
+    "bounded": lambda **rest: BoundedRelease(
+        privacy=PureDP(epsilon=4), in_range=True, **{"schema": SCHEMA, **rest}
+    ),
     "gaussian": lambda **rest: GaussianRelease(
         privacy=ApproxDP(epsilon=4, delta=1e-6), **{"schema": SCHEMA, **rest}
     ),
+    "laplace": lambda **rest: LaplaceRelease(privacy=PureDP(epsilon=4), **{"schema": SCHEMA, **rest}),
+    "invariant": lambda **rest: InvariantRelease(
+        learner="svm", variance=0.25, scales="range", **{"schema": SCHEMA, **rest}
+    ),
+}
+
+WITHOUT_PROMISE = {"invariant"}
+"""Methods that promise nothing, say why, and work on whole tables with a model."""
+
+INSIDE_THE_RANGE = {"bounded"}
+"""Methods whose numbers cannot spread wider with more noise: their law tells."""
+
+NUMBER = Schema(columns=[Column("x", lower=-1, upper=3)])
+"""One number, for audits of its cells."""
+
+ON_ONE_NUMBER: dict[str, Callable[[int], ReleaseMethod]] = {
+    "bounded": lambda seed: BoundedRelease(
+        privacy=PureDP(epsilon=16), in_range=True, schema=NUMBER, random_state=seed
+    ),
+    "gaussian": lambda seed: GaussianRelease(
+        privacy=ApproxDP(epsilon=1, delta=1e-3), schema=NUMBER, random_state=seed
+    ),
+    "laplace": lambda seed: LaplaceRelease(privacy=PureDP(epsilon=1), schema=NUMBER, random_state=seed),
 }

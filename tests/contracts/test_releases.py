@@ -10,17 +10,42 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.errors import BudgetExceeded, DataError, ParameterError, SchemaError
+from discreet.audit import distinguish, precision
+from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError, SchemaError
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, Ledger, PureDP, Receipt, promise_from_dict
+from discreet.privacy import (
+    ApproxDP,
+    ErrorFloor,
+    GaussianDP,
+    Ledger,
+    NoPromise,
+    Promise,
+    PureDP,
+    Receipt,
+    Spending,
+    promise_from_dict,
+)
 from discreet.release import METHODS, Release
-from tests.contracts.cases import INSIDE, OUTSIDE, RELEASES, ROWS, SCHEMA
+from discreet.release.law import law_from_dict
+from tests.contracts.cases import (
+    INSIDE,
+    INSIDE_THE_RANGE,
+    NUMBER,
+    ON_ONE_NUMBER,
+    OUTSIDE,
+    RELEASES,
+    ROWS,
+    SCHEMA,
+    WITHOUT_PROMISE,
+)
 
 methods = pytest.mark.parametrize("name", sorted(METHODS))
+private = pytest.mark.parametrize("name", sorted(set(METHODS) - WITHOUT_PROMISE))
 
 
 def test_every_method_has_an_example_and_every_example_a_method() -> None:
     assert set(RELEASES) == set(METHODS)
+    assert set(ON_ONE_NUMBER) == set(METHODS) - WITHOUT_PROMISE
 
 
 @methods
@@ -49,7 +74,8 @@ def test_nothing_is_drawn_when_the_budget_is_short(name: str, monkeypatch: pytes
     ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=1e-3, delta=1e-9))
     draws: list[int] = []
     monkeypatch.setattr(Stream, "fill", lambda *_: draws.append(1))
-    with pytest.raises(BudgetExceeded):
+    # What promises nothing does not fit under any limit.
+    with pytest.raises(PromiseError if name in WITHOUT_PROMISE else BudgetExceeded):
         RELEASES[name](ledger=ledger).release(ROWS)
     assert not draws
 
@@ -76,7 +102,12 @@ def test_promises_are_made_from_public_facts_alone(name: str) -> None:
     method = RELEASES[name]()
     planned = method.plan(SCHEMA, len(ROWS["age"])).promises
     released = method.release(ROWS).promises
-    other = {**ROWS, "age": np.zeros(100), "income": np.full(100, 2e5), "job": np.array(["pilot"] * 100)}
+    other = {
+        **ROWS,
+        "age": np.arange(100) ** 2 // 100,
+        "income": np.full(100, 2e5),
+        "job": np.array(["pilot"] * 100),
+    }
     assert planned == released == method.release(other).promises
     assert planned
 
@@ -85,7 +116,7 @@ def test_promises_are_made_from_public_facts_alone(name: str) -> None:
 def test_promises_name_the_unit_and_survive_json(name: str) -> None:
     for promise in RELEASES[name]().release(ROWS).promises:
         assert promise.unit == SCHEMA.unit
-        assert promise.arithmetic == "exact"
+        assert promise.arithmetic == ("real" if isinstance(promise, NoPromise) else "exact")
         assert promise_from_dict(promise.to_dict()) == promise
         with pytest.raises(dataclasses.FrozenInstanceError):
             promise.unit = "household"  # type: ignore[misc]
@@ -101,10 +132,12 @@ def test_the_receipt_survives_json_and_names_the_schema(name: str) -> None:
 
 @methods
 def test_every_protected_column_is_covered_and_public_ones_are_not(name: str) -> None:
-    release = RELEASES[name]().release(ROWS)
+    release = RELEASES[name]().release(ROWS, shuffle=False)
+    assert np.array_equal(release.decoded("region"), ROWS["region"])
+    if name in WITHOUT_PROMISE:
+        return
     covered = {c for p in release.promises if not isinstance(p, ErrorFloor) for c in p.covers or ()}
     assert covered == {"age", "income", "job", "owner"}
-    assert np.array_equal(release.decoded("region"), ROWS["region"])
 
 
 @methods
@@ -117,11 +150,20 @@ def test_several_rows_of_one_person_cost_accordingly(name: str) -> None:
     rows = {**ROWS, "who": np.repeat(np.arange(20), 5)}
     release = RELEASES[name](schema=several).release(rows)
     assert len(release.columns["age"]) == 60
-    one, three = (RELEASES[name](schema=s).release(r) for s, r in ((SCHEMA, ROWS), (several, rows)))
+    if name in WITHOUT_PROMISE:
+        return
     # The same promise to a person with three rows takes three times the noise.
-    sizes = [next(p for p in r.promises if isinstance(p, GaussianDP)).mu for r in (one, three)]
-    assert sizes[1] == pytest.approx(sizes[0], rel=1e-4)
-    assert float(np.nanstd(three.columns["age"])) > 2 * float(np.nanstd(one.columns["age"]))
+    one, three = (RELEASES[name](schema=s).release(r) for s, r in ((SCHEMA, ROWS), (several, rows)))
+    assert cost(three.promises) == pytest.approx(cost(one.promises), rel=1e-4)
+    if name in INSIDE_THE_RANGE:
+        prices = [r.summary[0].law.to_dict()["regularization"] for r in (one, three)]
+        assert prices[1] < prices[0] / 2
+    else:
+        assert float(np.nanstd(three.columns["age"])) > 2 * float(np.nanstd(one.columns["age"]))
+
+
+def cost(promises: tuple[Promise, ...]) -> float:
+    return Spending.of(promises).epsilon_at(1e-6)
 
 
 @methods
@@ -160,6 +202,67 @@ def test_documentation_says_what_is_protected_and_where_it_is_proven(name: str) 
 
 
 @methods
+def test_the_rows_of_a_table_are_shuffled_unless_their_order_is_asked_for(name: str) -> None:
+    regions = {**ROWS, "region": np.array(["north"] * 50 + ["south"] * 50)}
+    shuffled = RELEASES[name]().release(regions).decoded("region")
+    assert sorted(shuffled) == sorted(regions["region"])
+    assert not np.array_equal(shuffled, regions["region"])
+    kept = RELEASES[name]().release(regions, shuffle=False).decoded("region")
+    assert np.array_equal(kept, regions["region"])
+
+
+@private
+def test_the_rows_of_a_matrix_keep_their_order(name: str) -> None:
+    ends = np.repeat([-1.0, 3.0], 2_000).reshape(-1, 1)
+    data = ON_ONE_NUMBER[name](1).release(ends).data
+    assert data[2_000:].mean() - data[:2_000].mean() > 2
+
+
+@private
+def test_publishing_in_batches_writes_the_same_promises_and_every_row(name: str, tmp_path: Any) -> None:
+    source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    from discreet.tables import open_table, write_table
+
+    n = 150_000
+    write_table(source, NUMBER, [{"x": np.full(n, 1.0)}])
+    done = ON_ONE_NUMBER[name](3).publish(source, target)
+    assert done.n_rows == n
+    assert done.promises == ON_ONE_NUMBER[name](3).plan(NUMBER, n).promises
+    with open_table(target) as table:
+        assert table.count() == n
+    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=1e-3, delta=1e-9))
+    with pytest.raises(BudgetExceeded):
+        RELEASES[name](ledger=ledger, schema=NUMBER).publish(source, tmp_path / "never.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", "out.parquet"]
+
+
+@methods
+def test_the_summary_names_every_column_its_law_and_its_floor(name: str) -> None:
+    release = RELEASES[name]().release(ROWS)
+    assert [s.column for s in release.summary] == [c.name for c in release.schema.released]
+    for summary in release.summary:
+        assert law_from_dict(summary.law.to_dict()) == summary.law
+        assert summary.law.words()
+        assert (summary.floor is None) == (summary.column == "region" or name in WITHOUT_PROMISE)
+    flagged = {s.column for s in release.summary if s.law.missing_keep is not None}
+    assert flagged == (set() if name in WITHOUT_PROMISE else {"income"})
+
+
+@private
+def test_the_ends_of_the_range_are_no_easier_to_tell_apart_than_promised(name: str) -> None:
+    (promise,) = (p for p in ON_ONE_NUMBER[name](0).plan(NUMBER, 1).promises if not isinstance(p, ErrorFloor))
+
+    def cells(value: float, stream: Stream) -> Any:
+        method = ON_ONE_NUMBER[name](int(stream.words(1)[0]))
+        return method.release(np.full((50_000, 1), value)).data
+
+    for attack in (distinguish, precision):
+        assert attack(cells, -1.0, 3.0, promise, stream=Stream.from_seed(1)).verdict == "holds"
+    tight = GaussianDP(mu=0.05) if isinstance(promise, GaussianDP) else PureDP(epsilon=0.05)
+    assert distinguish(cells, -1.0, 3.0, tight, stream=Stream.from_seed(1)).verdict == "broken"
+
+
+@methods
 def test_what_was_released_can_be_written_and_read_back(name: str, tmp_path: Any) -> None:
     from discreet.tables import open_table
 
@@ -176,4 +279,5 @@ def test_a_release_is_a_value(name: str) -> None:
     assert isinstance(release, Release)
     with pytest.raises(dataclasses.FrozenInstanceError):
         release.promises = ()  # type: ignore[misc]
-    assert any(isinstance(p, PureDP | GaussianDP) for p in release.promises)
+    kinds = NoPromise if name in WITHOUT_PROMISE else PureDP | GaussianDP
+    assert any(isinstance(p, kinds) for p in release.promises)

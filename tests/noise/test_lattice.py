@@ -212,3 +212,14 @@ def test_without_numba_the_numpy_loops_serve_any_size(monkeypatch: pytest.Monkey
 def test_memory_does_not_grow_with_the_number_of_draws() -> None:
     small, large = (lattice.Sampler(lattice.normal_table(), n, Stream.from_seed(1)) for n in (10**6, 10**9))
     assert small.capacity == large.capacity == lattice.BLOCK
+
+
+def test_a_floor_that_64_digits_do_not_decide_draws_more() -> None:
+    """At a scale of 2**70 one unit of the 64th digit spans 64 lattice steps."""
+    deviates = lattice.Deviates(np.array([3], np.int16), np.array([12345], np.uint64), {})
+    found = {
+        lattice._floor_exactly(deviates, 0, Fraction(1 << 70), False, Stream.from_seed(k)) for k in range(40)
+    }
+    low = (Fraction(3 * 2**64 + 12345, 2**64) * 2**70) // 1
+    assert all(low <= value < low + 64 for value in found)
+    assert len(found) > 20

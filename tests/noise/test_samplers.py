@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from discreet.noise import (
     keep_per_unit,
     permutation,
     randomized_response,
+    response_threshold,
     rounded_gaussian,
     spherical_laplace,
     subsample,
@@ -183,3 +185,23 @@ def test_a_pool_is_emptied_by_a_fork() -> None:
     ours = pool.gaussian(2.0**30, 20)
     assert theirs.size == 20
     assert not set(theirs.tolist()) & set(ours.tolist())
+
+
+@pytest.mark.parametrize(("keep", "levels"), [(0.2, 4), (1.1, 4), (0.9, 1), (-0.1, 2)])
+def test_a_keep_probability_outside_its_domain_is_refused(keep: float, levels: int) -> None:
+    with pytest.raises(ParameterError, match="response_threshold must lie between 1/levels and 1"):
+        response_threshold(keep, levels)
+
+
+def test_thresholds_are_rounded_towards_more_noise() -> None:
+    for keep, levels in ((0.5, 2), (0.75, 3), (1 / 3, 3), (1.0, 5), (0.731, 2)):
+        replaced = Fraction(response_threshold(keep, levels), 1 << 64)
+        kept = 1 - replaced + replaced / levels
+        assert kept <= max(Fraction(keep), Fraction(1, levels))
+        assert abs(Fraction(keep) - kept) < Fraction(1, 1 << 52)
+
+
+def test_equal_words_are_drawn_again_before_a_permutation_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([np.array([5, 5, 1], np.uint64), np.array([9, 2, 4], np.uint64)])
+    monkeypatch.setattr(Stream, "words", lambda *_: next(drawn))
+    assert permutation(3).tolist() == [1, 2, 0]

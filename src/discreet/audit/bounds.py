@@ -12,29 +12,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy import special
-
+from discreet.confidence import clopper_pearson
 from discreet.errors import ParameterError
 from discreet.privacy.promises import ApproxDP, PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from discreet._typing import AnyArray, Floats
     from discreet.privacy.promises import Promise
 
 _GRID = 32
-
-
-def clopper_pearson(hits: AnyArray | int, n: int, failure: float) -> tuple[Floats, Floats]:
-    """Return bounds below and above a probability, each wrong with probability at most ``failure``."""
-    k = np.asarray(hits, np.float64)
-    # betaincinv is undefined at no hits and at all hits, where the bound is 0 or 1.
-    low = np.where(k > 0, special.betaincinv(np.maximum(k, 1), n - k + 1, failure), 0.0)
-    high = np.where(k < n, special.betainccinv(k + 1, np.maximum(n - k, 1), failure), 1.0)
-    # The inverse is accurate to about 1e-12; a bound is moved outward by more than that.
-    return low * (1 - 1e-9), np.minimum(high * (1 + 1e-9), 1.0)
 
 
 def _inequalities(

@@ -1,10 +1,15 @@
 """Randomness alone, no epsilon: exact noise on the integer lattice from a cryptographic source.
 
 ``stream`` supplies words; ``lattice`` turns them into exact deviates (its inner loops are in ``kernels``);
-``gaussian``, ``laplace`` and ``spherical`` are the laws; ``pool`` hands out single draws in constant time;
+``gaussian``, ``laplace`` and ``spherical`` are the laws, ``normal`` the one that promises nothing;
+``bounded`` (one column) and ``box`` (several) never leave their support, drawn exactly by ``polynomial``, and
+``in_range`` never leaves the declared range;
+``pool`` hands out single draws in constant time;
 ``categorical`` chooses among levels and rows; ``whiten`` carries real rows to the lattice and back.
 """
 
+from discreet.noise.bounded import BoundedDensity
+from discreet.noise.box import BoxDensity, product_density
 from discreet.noise.categorical import (
     keep_per_unit,
     permutation,
@@ -14,13 +19,19 @@ from discreet.noise.categorical import (
     uniform_integers,
 )
 from discreet.noise.gaussian import rounded_gaussian
-from discreet.noise.laplace import discrete_laplace
+from discreet.noise.in_range import InRange
+from discreet.noise.laplace import discrete_laplace, rounded_laplace
+from discreet.noise.normal import NormalSampler, standard_maxwell, standard_normal
 from discreet.noise.pool import Pool
 from discreet.noise.spherical import SphericalLaplace, spherical_laplace
 from discreet.noise.stream import Stream
 from discreet.noise.whiten import Whitening
 
 __all__ = [
+    "BoundedDensity",
+    "BoxDensity",
+    "InRange",
+    "NormalSampler",
     "Pool",
     "SphericalLaplace",
     "Stream",
@@ -28,10 +39,14 @@ __all__ = [
     "discrete_laplace",
     "keep_per_unit",
     "permutation",
+    "product_density",
     "randomized_response",
     "response_threshold",
     "rounded_gaussian",
+    "rounded_laplace",
     "spherical_laplace",
+    "standard_maxwell",
+    "standard_normal",
     "subsample",
     "uniform_integers",
 ]

@@ -50,12 +50,13 @@ def response_threshold(keep: float, levels: int) -> int:
     levels : int
         Length of the public list.
     """
-    if levels < 2 or not 1 <= Fraction(keep) * levels <= levels:
+    # A probability of 1 / levels, which tells nothing, may have lost its last digits in rounding.
+    if levels < 2 or not 1 - 2.0**-40 <= Fraction(keep) * levels <= levels:
         raise ParameterError(
             f"keep of response_threshold must lie between 1/levels and 1, was {keep!r} for {levels} levels."
         )
     replaced = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
-    return math.ceil(replaced * (1 << 64))
+    return min(math.ceil(replaced * (1 << 64)), 1 << 64)
 
 
 def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: Stream | None = None) -> Ints:

@@ -76,9 +76,14 @@ def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints
     return out
 
 
-def fill_rounded_gaussian(out: Ints, s: float | Floats, stream: Stream) -> None:
-    """Fill the flat array ``out``; ``s`` is one scale or one for each position."""
-    sampler = Sampler(normal_table(), out.size, stream)
+def fill_rounded_gaussian(
+    out: Ints, s: float | Floats, stream: Stream, sampler: Sampler | None = None
+) -> None:
+    """Fill the flat array ``out``; ``s`` is one scale or one for each position.
+
+    Whoever fills many arrays in turn makes one ``sampler`` of :func:`normal_table` and passes it.
+    """
+    sampler = sampler or Sampler(normal_table(), out.size, stream)
     for block in sampler.blocks(out.size):
         part = out[block]
         scale = s if isinstance(s, float) else s[block]

@@ -24,6 +24,7 @@ Rejected positions are redrawn in place, so that no position of the output diffe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -68,8 +69,8 @@ class Deviates(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BucketTable:
-    """Proposal probabilities and acceptance exponents of one density.
+class Table(ABC):
+    """Proposal probabilities of one density: what a :class:`Sampler` needs.
 
     Place ``i`` of the arrays stands for bucket ``i - half``.
     """
@@ -81,8 +82,35 @@ class BucketTable:
     """Cumulative probabilities as integers of 128 bits."""
     high: Words
     """The upper half of each threshold; equal halves are told apart by ``thresholds``."""
+
+    @abstractmethod
+    def settle(
+        self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
+    ) -> tuple[Ints, Bools, dict[int, Tail]]:
+        """Find place and verdict of proposals that were not accepted at sight."""
+
+    def places(self, slot: AnyArray, first: Words, second: Words) -> Ints:
+        """Find where 128-bit numbers fall: the slot's 16 bits and 112 more."""
+        upper = slot.astype(np.uint64) << np.uint64(48) | first >> np.uint64(16)
+        place = np.searchsorted(self.high, upper, side="right")
+        for i in np.flatnonzero(self.high[place - 1] == upper):
+            lower = (int(first[i]) << 48 | int(second[i]) >> 16) & (1 << 64) - 1
+            place[i] = bisect_right(self.thresholds, int(upper[i]) << 64 | lower)
+        return place
+
+
+@dataclass(frozen=True, eq=False)
+class BucketTable(Table):
+    """Proposal probabilities and acceptance exponents of the normal or the exponential density."""
+
     slope: Floats
     curvature: float
+
+    def settle(
+        self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
+    ) -> tuple[Ints, Bools, dict[int, Tail]]:
+        """Find place and verdict of proposals that were not accepted at sight."""
+        return _settle(self, slot, lot, offset, more, ties)
 
 
 def _build_table(
@@ -153,7 +181,7 @@ class Sampler:
 
     Parameters
     ----------
-    table : BucketTable
+    table : Table
         The density.
     n : int
         How many numbers will be drawn in all: chooses the block size and the inner loops.
@@ -161,7 +189,7 @@ class Sampler:
         Where the random words come from.
     """
 
-    def __init__(self, table: BucketTable, n: int, stream: Stream) -> None:
+    def __init__(self, table: Table, n: int, stream: Stream) -> None:
         self.capacity = max(1, min(n, BLOCK))
         self._table = table
         self._stream = stream
@@ -198,9 +226,7 @@ class Sampler:
         if not close.size:
             return deviates, close
         more = self._stream.words(3 * close.size).reshape(3, -1)
-        place, accepted, tails = _settle(
-            self._table, slot[close], lot[close], offset[close], more, self._ties
-        )
+        place, accepted, tails = self._table.settle(slot[close], lot[close], offset[close], more, self._ties)
         bucket[close] = place - self._table.half
         deviates.tails.update({int(close[i]): tail for i, tail in tails.items()})
         return deviates, close[~accepted]
@@ -226,7 +252,7 @@ def _settle(
     entry = table.slots[slot]
     place = (entry >> _SLOT_BITS) + table.half
     shared = np.flatnonzero((entry & 0xFFFF) == 0)
-    place[shared] = _place(table, slot[shared], first[shared], second[shared])
+    place[shared] = table.places(slot[shared], first[shared], second[shared])
     u = offset * 2.0**-64
     v = np.where(place >= table.half, u, 1.0 - u)
     probability = np.exp(-v * (table.slope[place] + table.curvature * v))
@@ -239,16 +265,6 @@ def _settle(
         if accepted[i]:
             tails[int(i)] = tail
     return place, accepted, tails
-
-
-def _place(table: BucketTable, slot: AnyArray, first: Words, second: Words) -> Ints:
-    """Find where 128-bit numbers fall: the slot's 16 bits and 112 more."""
-    upper = slot.astype(np.uint64) << np.uint64(48) | first >> np.uint64(16)
-    place = np.searchsorted(table.high, upper, side="right")
-    for i in np.flatnonzero(table.high[place - 1] == upper):
-        lower = (int(first[i]) << 48 | int(second[i]) >> 16) & (1 << 64) - 1
-        place[i] = bisect_right(table.thresholds, int(upper[i]) << 64 | lower)
-    return place
 
 
 def _decide(table: BucketTable, place: int, offset: int, number: int, ties: Stream) -> tuple[bool, Tail]:

@@ -16,6 +16,7 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.noise import gaussian
 from discreet.noise.gaussian import fill_rounded_gaussian
+from discreet.noise.lattice import Sampler, normal_table
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 STEPS = 1 << 20
 """Lattice steps per standard deviation of the noise."""
-_ROWS = 1 << 14
+_VALUES = 1 << 16
 _UNIT = 2.0**-53
 
 
@@ -57,7 +58,7 @@ class Whitening:
     upper: Floats
     sensitivity: float
     ideal_sensitivity: float
-    _top: Ints | None
+    _top: Floats | None
     _forward: Floats
     _backward: Floats
 
@@ -73,7 +74,9 @@ class Whitening:
                 "sd of Whitening.diagonal must be at least 2**-31 of its column's range. "
                 "Ask for more noise, or declare tighter bounds."
             )
-        top = np.rint(ratio * STEPS).astype(np.int64)
+        forward = STEPS / sd
+        # The upper bound itself, by the operations that every cell goes through.
+        top = np.rint((upper - lower) * forward)
         squares = sum(int(t) ** 2 for t in top)
         return cls(
             lower=lower,
@@ -81,7 +84,7 @@ class Whitening:
             sensitivity=_root_up(squares) / STEPS,
             ideal_sensitivity=float(np.sqrt(np.sum(ratio**2))),
             _top=top,
-            _forward=STEPS / sd,
+            _forward=forward,
             _backward=sd / STEPS,
         )
 
@@ -137,29 +140,54 @@ class Whitening:
             )
         stream = stream_or_fresh(stream)
         out = np.empty(X.shape)
-        for start in range(0, len(X), _ROWS):
-            rows = self.quantize(X[start : start + _ROWS])
-            noise = np.empty(rows.size, np.int64)
-            fill_rounded_gaussian(noise, float(STEPS), stream)
-            out[start : start + _ROWS] = self.restore(rows + noise.reshape(rows.shape))
+        rows = max(1, _VALUES // X.shape[1])
+        sampler = Sampler(normal_table(), X.size, stream)
+        noise = np.empty(min(rows, len(X)) * X.shape[1], np.int64)
+        for start in range(0, len(X), rows):
+            part = out[start : start + rows]
+            self._quantize(X[start : start + rows], part)
+            fill_rounded_gaussian(noise[: part.size], float(STEPS), stream, sampler)
+            # Integers below 2**53 in doubles: these sums are exact.
+            np.add(part, noise[: part.size].reshape(part.shape), out=part)
+            self._restore(part)
         return out
 
     def quantize(self, X: Floats) -> Ints:
         """Return the rows as lattice integers."""
-        if np.isnan(X).any():
+        out = np.empty(X.shape)
+        self._quantize(X, out)
+        return out.astype(np.int64)
+
+    def _quantize(self, X: Floats, out: Floats) -> None:
+        """Write the rows as lattice integers, in doubles."""
+        if self._top is not None:
+            # A cell too large for a double is infinite, and as good as the bound.
+            with np.errstate(over="ignore"):
+                np.subtract(X, self.lower, out=out)
+                np.multiply(out, self._forward, out=out)
+            np.rint(out, out=out)
+            np.clip(out, 0, self._top, out=out)
+        else:
+            np.clip(X, self.lower, self.upper, out=out)
+            np.subtract(out, self.lower, out=out)
+            np.rint(out @ self._forward, out=out)
+        if out.size and np.isnan(out.min()):
             raise ParameterError(
                 "X of Whitening must have no missing values. Give missing cells a declared level first."
             )
-        shifted = np.clip(X, self.lower, self.upper) - self.lower
-        if self._top is not None:
-            return np.clip(np.rint(shifted * self._forward).astype(np.int64), 0, self._top)
-        return np.rint(shifted @ self._forward).astype(np.int64)
 
     def restore(self, lattice: Ints) -> Floats:
         """Map lattice integers back to the columns' own units."""
+        out = lattice.astype(np.float64)
+        self._restore(out)
+        return out
+
+    def _restore(self, lattice: Floats) -> None:
         if self._top is not None:
-            return np.asarray(self.lower + lattice * self._backward)
-        return np.asarray(self.lower + lattice @ self._backward)
+            np.multiply(lattice, self._backward, out=lattice)
+        else:
+            lattice[:] = lattice @ self._backward
+        np.add(lattice, self.lower, out=lattice)
 
     def total_variation(self, n_rows: int) -> float:
         """Sampler's distance from the exact law over ``n_rows`` rows."""

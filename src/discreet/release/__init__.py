@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from discreet.release.base import Plan, Release, ReleaseMethod
+from discreet.release.base import ColumnSummary, Plan, Publication, Release, ReleaseMethod
+from discreet.release.bounded import BoundedRelease
 from discreet.release.gaussian import GaussianRelease
+from discreet.release.invariant import InvariantRelease
+from discreet.release.laplace import LaplaceRelease
 
-METHODS: dict[str, type[ReleaseMethod]] = {method.name: method for method in (GaussianRelease,)}
+METHODS: dict[str, type[ReleaseMethod]] = {
+    method.name: method for method in (BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease)
+}
 
-__all__ = ["METHODS", "GaussianRelease", "Plan", "Release", "ReleaseMethod"]
+__all__ = [
+    "METHODS",
+    "BoundedRelease",
+    "ColumnSummary",
+    "GaussianRelease",
+    "InvariantRelease",
+    "LaplaceRelease",
+    "Plan",
+    "Publication",
+    "Release",
+    "ReleaseMethod",
+]

@@ -4,25 +4,71 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, SchemaError
-from discreet.noise import Stream, keep_per_unit
+from discreet.noise import Stream, keep_per_unit, permutation
 from discreet.privacy import Receipt
 from discreet.schema import Column, Schema
 from discreet.tables import Field, open_table, write_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats, Ints
-    from discreet.privacy import Ledger, Promise
+    from discreet._typing import AnyArray, Bools, Floats, Ints
+    from discreet.privacy import ColumnFloor, Ledger, Promise
+    from discreet.release.law import Law
+    from discreet.tables import Table
 
     Encoded = Mapping[str, AnyArray]
+
+_ORDER = "\0order"  # no column of a table can have this name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSummary:
+    """What was done to one published column and what that proves.
+
+    Attributes
+    ----------
+    column : str
+        Its name.
+    law : Law
+        How a published cell follows from a true one.
+    epsilon : float or None
+        The pure epsilon that a unit spends on it; None where it has none of its own, as for Gaussian
+        noise, whose columns have one promise together.
+    floor : ColumnFloor or None
+        The least error of any guess; None where none is proven.
+    """
+
+    column: str
+    law: Law
+    epsilon: float | None = None
+    floor: ColumnFloor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What is known of a table that was released straight into a file.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows were written.
+    schema, promises, receipt, summary
+        As of a :class:`Release`.
+    """
+
+    n_rows: int
+    schema: Schema
+    promises: tuple[Promise, ...]
+    receipt: Receipt
+    summary: tuple[ColumnSummary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,11 +86,13 @@ class Release:
         Every promise that holds; those on different columns of one row add up.
     receipt : Receipt
         What was charged, and whether a seed makes the noise public.
+    summary : tuple of ColumnSummary
+        For each published column what was done to it and what that proves.
 
     Privacy
     -------
-    Only ``columns`` depends on rows, and only through the mechanism of the release. Rows keep the order in
-    which they came; each promise holds for somebody who knows that order.
+    Only ``columns`` depends on rows, and only through the mechanism of the release. The rows of a table are
+    in random order; those of a matrix keep theirs, and each promise holds for somebody who knows it.
 
     Reference
     ---------
@@ -55,6 +103,7 @@ class Release:
     schema: Schema
     promises: tuple[Promise, ...]
     receipt: Receipt
+    summary: tuple[ColumnSummary, ...]
 
     @property
     def data(self) -> Floats:
@@ -80,11 +129,7 @@ class Release:
     @property
     def fields(self) -> tuple[Field, ...]:
         """How the columns look in a file: noised integers and dates are plain numbers."""
-        return tuple(
-            Field.of(c) if c.is_category or c.role == "public" else Field(c.name)
-            for c in self.schema.released
-            if c.name in self.columns
-        )
+        return tuple(f for f in published_fields(self.schema) if f.name in self.columns)
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the table as Parquet or CSV, whole or not at all, its rows in the order they came in."""
@@ -98,9 +143,12 @@ class Plan(ABC):
     ----------
     promises : tuple of Promise
         Everything that will hold for one unit of the schema, with all its rows.
+    columns : tuple of ColumnSummary
+        What will be done to each published column.
     """
 
     promises: tuple[Promise, ...]
+    columns: tuple[ColumnSummary, ...]
 
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
@@ -150,7 +198,7 @@ class ReleaseMethod(ABC):
     def plan(self, schema: Schema, n_rows: int) -> Plan:
         """Say what will be done and promised, from the schema and the public number of rows."""
 
-    def release(self, X: Any, y: AnyArray | None = None) -> Release:
+    def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> Release:
         """Publish a table: plan, charge, then draw.
 
         Parameters
@@ -159,7 +207,10 @@ class ReleaseMethod(ABC):
             A matrix holds the numeric features in the schema's order; anything else is read by
             name. Values outside the declared bounds are clipped in silence.
         y : array, optional
-            With a matrix: the target, as values of its declared list.
+            With a matrix: the target, as values of its declared list; -1 and 1 where only bounds are given.
+        shuffle : bool, optional
+            Whether rows come out in random order. By default those of a table do, because their order
+            identifies people, and those of a matrix do not, because other arrays go with them.
 
         Returns
         -------
@@ -168,7 +219,7 @@ class ReleaseMethod(ABC):
         schema, rows, ids = self._read(X, y)
         check_publishable(schema, type(self).__name__)
         n_rows = len(next(iter(rows.values())))
-        stream = Stream() if self.random_state is None else Stream.from_seed(self.random_state)
+        stream = self._stream()
         plan = self.plan(schema, n_rows)
         receipt = self._charge(plan.promises, schema, stream.seeded)
         if ids is not None:
@@ -176,7 +227,84 @@ class ReleaseMethod(ABC):
             kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
             rows = {name: values[kept] for name, values in rows.items()}
         columns = plan.draw(rows, stream.derive("noise"))
-        return Release(columns=columns, schema=schema, promises=plan.promises, receipt=receipt)
+        if shuffle if shuffle is not None else not _is_matrix(X):
+            order = permutation(len(next(iter(columns.values()))), stream.derive("order"))
+            columns = {name: values[order] for name, values in columns.items()}
+        return Release(
+            columns=columns, schema=schema, promises=plan.promises, receipt=receipt, summary=plan.columns
+        )
+
+    def publish(
+        self, source: Any, target: str | Path, *, shuffle: bool = True, replace: bool = False
+    ) -> Publication:
+        """Release a table straight into a file, a batch at a time, in constant memory.
+
+        Parameters
+        ----------
+        source : frame, path or URL
+            Read by name, as the schema declares.
+        target : path or URL
+            Where the released table goes, whole or not at all.
+        shuffle : bool
+            Whether rows come out in random order.
+        replace : bool
+            Whether ``target`` may exist.
+
+        Returns
+        -------
+        Publication
+        """
+        schema = self._declared()
+        check_publishable(schema, type(self).__name__)
+        stream = self._stream()
+        with open_table(source) as table:
+            n_rows = table.count()
+            if not n_rows:
+                raise DataError(f"{type(self).__name__}.publish needs at least one row, the table has none.")
+            plan = self.plan(schema, n_rows)
+            receipt = self._charge(plan.promises, schema, stream.seeded)
+            batches = self._drawn(plan, table, schema, stream, ordered=not shuffle)
+            written = write_table(
+                target,
+                published_fields(schema),
+                batches,
+                replace=replace,
+                order_by=_ORDER if shuffle else None,
+            )
+        return Publication(
+            n_rows=written, schema=schema, promises=plan.promises, receipt=receipt, summary=plan.columns
+        )
+
+    def _drawn(
+        self, plan: Plan, table: Table, schema: Schema, stream: Stream, *, ordered: bool
+    ) -> Iterator[dict[str, AnyArray]]:
+        """Yield the published batches, with a random word for each row unless order stays."""
+        kept: Bools | None = None
+        if schema.id_column is not None:
+            assert schema.max_rows_per_unit is not None
+            ids = np.concatenate([b.ids for b in table.batches(schema, ids=True) if b.ids is not None])
+            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
+        noise, order = stream.derive("noise"), stream.derive("order")
+        for batch in table.batches(schema):
+            rows: Encoded = batch
+            if kept is not None:
+                mask = kept[batch.start : batch.start + batch.n_rows]
+                rows = {name: values[mask] for name, values in batch.items()}
+            columns = plan.draw(rows, noise)
+            if not ordered:
+                columns[_ORDER] = order.words(len(next(iter(columns.values()))))
+            yield columns
+
+    def _declared(self) -> Schema:
+        if self.schema is None:
+            raise ParameterError(
+                f"{type(self).__name__}.publish needs schema=, and only bounds= was given. "
+                "A table is read by the names of its columns."
+            )
+        return self.schema
+
+    def _stream(self) -> Stream:
+        return Stream() if self.random_state is None else Stream.from_seed(self.random_state)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
         what = f"{self.name} release of {schema.dataset or 'a table'}"
@@ -187,7 +315,7 @@ class ReleaseMethod(ABC):
     def _read(self, X: Any, y: AnyArray | None) -> tuple[Schema, Encoded, Ints | None]:
         if self.schema is None:
             return _read_bare(X, y, self.bounds)
-        if isinstance(X, np.ndarray) or (isinstance(X, list) and not isinstance(X, Mapping)):
+        if _is_matrix(X):
             schema, rows = _read_matrix(np.asarray(X), y, self.schema)
             return schema, rows, None
         if y is not None:
@@ -205,6 +333,17 @@ class ReleaseMethod(ABC):
         return self.schema, rows, ids
 
 
+def _is_matrix(X: Any) -> bool:
+    return isinstance(X, np.ndarray | list)
+
+
+def published_fields(schema: Schema) -> tuple[Field, ...]:
+    """Return how the released columns look in a file: noised integers and dates are plain numbers."""
+    return tuple(
+        Field.of(c) if c.is_category or c.role == "public" else Field(c.name) for c in schema.released
+    )
+
+
 def check_publishable(schema: Schema, where: str) -> None:
     """Refuse promises that a published table cannot keep: it shows how many rows it has."""
     if schema.neighbors != "replace-one" or schema.row_count != "public":
@@ -219,10 +358,6 @@ def _read_bare(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded
     matrix = np.asarray(X, np.float64)
     if matrix.ndim != 2:
         raise ParameterError(f"X must be a matrix of rows when bounds are given, had shape {matrix.shape}.")
-    if y is not None:
-        raise ParameterError(
-            "y needs a schema that declares its classes. Give schema= with a target instead of bounds=."
-        )
     try:
         lower, upper = (np.broadcast_to(np.asarray(b, float), matrix.shape[1]) for b in bounds)
     except (TypeError, ValueError):
@@ -234,9 +369,16 @@ def _read_bare(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded
         Column(f"x{j + 1}", lower=float(low), upper=float(high))
         for j, (low, high) in enumerate(zip(lower, upper, strict=True))
     ]
-    schema = Schema(columns=columns)
-    schema, rows = _read_matrix(matrix, None, schema)
-    return schema, rows, None
+    if y is None:
+        return (*_read_matrix(matrix, None, Schema(columns=columns)), None)
+    # Two classes under their usual names are the one list that can be known without a declaration.
+    if not np.isin(y, (-1, 1)).all():
+        raise DataError(
+            "y must hold -1 and 1 alone when bounds are given. Give schema= with a target that lists its "
+            "classes."
+        )
+    schema = Schema(columns=[*columns, Column("y", values=(-1, 1), role="target")])
+    return (*_read_matrix(matrix, y, schema), None)
 
 
 def _read_matrix(X: AnyArray, y: AnyArray | None, schema: Schema) -> tuple[Schema, Encoded]:

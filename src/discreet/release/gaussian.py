@@ -1,98 +1,120 @@
-"""Publish a whole table with Gaussian noise on numbers and randomized response on categories."""
+"""Publish a whole table with Gaussian noise: the optimum for a given loss of learning."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise import Stream, Whitening, gaussian, randomized_response, response_threshold
-from discreet.privacy import ZCDP, ApproxDP, ColumnFloor, ErrorFloor, GaussianDP, Promise, PureDP, floors
-from discreet.privacy.calibrate import (
-    gaussian_mu,
-    group_epsilon,
-    group_mu,
-    keep_probability,
-    response_epsilon,
-    rho_mu,
-)
-from discreet.privacy.floors import GaussianNoise, IntegerPrior, UniformPrior
-from discreet.release.base import Plan, ReleaseMethod
+from discreet.noise import Whitening, gaussian
+from discreet.privacy import ZCDP, ApproxDP, ColumnFloor, ErrorFloor, GaussianDP, Promise, floors
+from discreet.privacy.box import linear_box_diameter
+from discreet.privacy.calibrate import gaussian_mu, group_mu, rho_mu
+from discreet.privacy.floors import GaussianNoise, UniformPrior
+from discreet.release.law import GaussianLaw
+from discreet.release.table import Label, NumberMechanism, TableRelease, prior_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import AnyArray
+    from discreet._typing import Floats
+    from discreet.noise import Stream
     from discreet.privacy import Ledger
-    from discreet.release.base import Encoded
     from discreet.schema import Column, Schema
 
-INDEPENDENT = (
-    "under the prior and in the noise the column is independent of everything else that is published; "
-    "correlated columns, clear labels and public columns lower the floor"
-)
-LABEL_CLEAR = "the target is published as it is, and nothing here covers it"
 
+class GaussianNumbers(NumberMechanism):
+    """Gaussian noise of one covariance on the numbers of every row.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """Randomized response on one published list of levels."""
-
-    column: Column
-    levels: int
-    keep: float
-    missing_flag: bool = False
-
-    @property
-    def epsilon(self) -> float:
-        """Of one answer, rounded up."""
-        return response_epsilon(self.keep, self.levels)
-
-    def draw(self, values: AnyArray, stream: Stream) -> AnyArray:
-        """Return the randomized codes; of a number, whether it is missing."""
-        codes = np.isnan(values).astype(np.int64) if self.missing_flag else values
-        return randomized_response(codes, self.levels, response_threshold(self.keep, self.levels), stream)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GaussianPlan(Plan):
-    """What a Gaussian release does to each row.
-
-    Attributes
+    Parameters
     ----------
-    sd : mapping of str to float
-        Standard deviation of the noise on each number, in its own unit.
-    responses : tuple of Response
-        What happens to each category and to each missing flag.
+    columns : tuple of Column
+        The numbers.
+    covariance : array
+        A vector of variances for independent noise, or a matrix.
     """
 
-    schema: Schema
-    numbers: tuple[Column, ...]
-    sd: Mapping[str, float]
-    responses: tuple[Response, ...]
-    promises: tuple[Promise, ...]
-
-    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Noise every protected column; the others leave as they are."""
-        out = {c.name: rows[c.name] for c in self.schema.released if c.name in rows}
-        if self.numbers:
-            matrix = np.column_stack(
-                [np.where(np.isnan(rows[c.name]), c.fill, rows[c.name]) for c in self.numbers]
+    def __init__(self, columns: tuple[Column, ...], covariance: Floats) -> None:
+        self.columns = columns
+        self.covariance = covariance
+        ranges = np.array([c.range for c in columns])
+        lower, upper = ranges[:, 0], ranges[:, 1]
+        if covariance.ndim == 1:
+            self.whitening = Whitening.diagonal(lower, upper, np.sqrt(covariance))
+            self.information = 1 / covariance
+        else:
+            matrix = _root(covariance, -0.5)
+            self.diameter = linear_box_diameter(matrix, upper - lower)
+            self.whitening = Whitening.dense(
+                lower, upper, matrix, _root(covariance, 0.5), self.diameter.upper
             )
-            noised = whitening(self.numbers, self.sd).release(matrix, stream)
-            out.update({c.name: noised[:, j] for j, c in enumerate(self.numbers)})
-        for response in self.responses:
-            name = response.column.name
-            codes = response.draw(rows[name], stream)
-            out[name] = np.where(codes == 1, np.nan, out[name]) if response.missing_flag else codes
-        return out
+            self.information = np.diagonal(_root(covariance, -1.0))
+
+    @property
+    def sensitivity(self) -> float:
+        """How far two rows can be apart, in standard deviations: the ``mu`` of one row."""
+        return self.whitening.sensitivity
+
+    def _noise(self, column: Column) -> GaussianNoise:
+        """Return the noise on one cell that remains once the noise of all others is known."""
+        return GaussianNoise(float(1 / math.sqrt(self.information[self.columns.index(column)])))
+
+    def law(self, column: Column) -> GaussianLaw:
+        """Return the marginal law of one column."""
+        j = self.columns.index(column)
+        variances = self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
+        return GaussianLaw(variance=float(variances[j]))
+
+    def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
+        """One Gaussian promise for all numbers together."""
+        return [
+            GaussianDP(
+                mu=group_mu(self.sensitivity, rows),
+                covers=tuple(c.name for c in self.columns),
+                total_variation=self.whitening.total_variation(n_rows),
+                **common,
+            )
+        ]
+
+    def floor(self, column: Column, rows: int) -> ColumnFloor | None:
+        """Return the exact Bayes error under the uniform prior, and the bounds beside it."""
+        noise, prior = self._noise(column), prior_of(column)
+        error = floors.bayes_floor(
+            noise,
+            prior,
+            releases=rows,
+            total_variation=rows * self.whitening.total_variation(1),
+            lattice_step=noise.sd * _STEP,
+        )
+        if not error > 0:
+            return None
+        continuous = isinstance(prior, UniformPrior)
+        return ColumnFloor(
+            error=error,
+            measure=column.measure,
+            prior=prior.name,
+            van_trees=floors.van_trees_floor(noise, prior, releases=rows) if continuous else None,
+            cramer_rao=floors.cramer_rao_unbiased_only(noise, releases=rows),
+            fisher_information=noise.information * rows,
+        )
+
+    def release(self, matrix: Floats, stream: Stream) -> Floats:
+        """Add the noise on the lattice."""
+        return self.whitening.release(matrix, stream)
 
 
-class GaussianRelease(ReleaseMethod):
-    """Add independent Gaussian noise to numbers and randomize categories.
+# A lattice step is 2**-20 standard deviations of whitened noise; twice that covers correlated columns.
+_STEP = 2.0**-19
+
+
+class GaussianRelease(TableRelease):
+    """Add Gaussian noise to numbers and randomize everything else.
+
+    Give exactly one of ``privacy``, ``regularization`` and ``scale``; the others follow and are shown in the
+    plan.
 
     Parameters
     ----------
@@ -101,16 +123,25 @@ class GaussianRelease(ReleaseMethod):
         same share of what can be proven for them. An :class:`ApproxDP` covers all sensitive columns
         and the target jointly; a column's ``protect`` share is taken first, the rest of epsilon is
         split equally, and the numbers put theirs together into one ``mu``.
-    scale : mapping of str to float, optional
-        Instead of ``privacy``: the standard deviation of each number, in its own unit.
+    regularization : float, optional
+        The weight lambda of the lost utility in ``Tr(Pi^-1 I) + lambda Tr(V)``, where ``I`` is the Fisher
+        information and ``V`` the covariance of the noise; the optimum is ``V = Pi^(-1/2) / sqrt(lambda)``.
+    scale : float, sequence or mapping, optional
+        The standard deviation of the noise in each column's own unit.
+    weights : vector or matrix, optional
+        ``Pi``: how much the error on each number, or combination of numbers, counts; symmetric positive
+        definite. By default the inverse fourth power of each declared range, so that the noise of every
+        column is in proportion to it.
     label : {"randomized", "clear"}
         Whether the target is randomized, or published as it is and covered by no promise.
+    clamp : bool
+        Move noised numbers back into their declared range: post-processing, and part of the law.
     schema, bounds, ledger, random_state
         See :class:`~discreet.release.base.ReleaseMethod`.
 
     Privacy
     -------
-    One unit's rows replaced. Numbers: ``mu``-GDP with ``mu`` the diagonal of the declared box in
+    One unit's rows replaced. Numbers: ``mu``-GDP with ``mu`` the longest diagonal of the declared box in
     standard deviations, computed on the integer lattice; categories and missing flags: pure epsilon
     each, added up. The floors are exact Bayes errors under the uniform prior on what was declared,
     for somebody who knows nothing else. Open: the number of rows, the column names, declared lists
@@ -118,7 +149,9 @@ class GaussianRelease(ReleaseMethod):
 
     Reference
     ---------
-    docs/explanation/theorems/whitening.md, analytic-gaussian.md, bayes-floor.md
+    Farokhi's theorem 2.4: docs/explanation/theorems/fisher-optimum.md; his theorem 2.5 is no guarantee:
+    docs/explanation/theorems/fisher-2.5.md. See
+    docs/explanation/theorems/whitening.md, analytic-gaussian.md, bayes-floor.md, box-diameter.md.
 
     Examples
     --------
@@ -133,239 +166,160 @@ class GaussianRelease(ReleaseMethod):
     """
 
     name: ClassVar[str] = "gaussian"
+    accepts: ClassVar[tuple[type[Promise], ...]] = (ErrorFloor, ApproxDP, GaussianDP, ZCDP)
+    refusal: ClassVar[str] = "Gaussian noise has no pure epsilon: give a delta too."
 
     def __init__(
         self,
         *,
         privacy: Promise | None = None,
-        scale: Mapping[str, float] | None = None,
-        label: Literal["randomized", "clear"] = "randomized",
+        regularization: float | None = None,
+        scale: float | Sequence[float] | Mapping[str, float] | None = None,
+        weights: Any = None,
+        label: Label = "randomized",
+        clamp: bool = False,
         schema: Schema | None = None,
         bounds: tuple[Any, Any] | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
-        if (privacy is None) == (scale is None):
-            raise ParameterError("GaussianRelease needs exactly one of privacy and scale.")
-        if label not in ("randomized", "clear"):
-            raise ParameterError(f"label of GaussianRelease must be 'randomized' or 'clear', was {label!r}.")
-        self.privacy = privacy
+        super().__init__(
+            privacy=privacy,
+            label=label,
+            clamp=clamp,
+            schema=schema,
+            bounds=bounds,
+            ledger=ledger,
+            random_state=random_state,
+        )
+        given = {"privacy": privacy, "regularization": regularization, "scale": scale}
+        names = [name for name, value in given.items() if value is not None]
+        if len(names) != 1:
+            raise ParameterError(
+                "GaussianRelease needs exactly one of privacy, regularization and scale, was given "
+                f"{' and '.join(names) or 'none'}. The others follow from it."
+            )
+        if regularization is not None and not (
+            isinstance(regularization, int | float) and 0 < regularization < math.inf
+        ):
+            raise ParameterError(
+                f"regularization of GaussianRelease must be a finite number above 0, was {regularization!r}."
+            )
+        if scale is not None and weights is not None:
+            raise ParameterError(
+                "weights of GaussianRelease say how noise is spread over columns, and so does scale. "
+                "Give one of them."
+            )
+        self.regularization = regularization
         self.scale = scale
-        self.label = label
+        self.weights = weights
 
-    def plan(self, schema: Schema, n_rows: int) -> GaussianPlan:
-        """Choose the noise of each column and say what it promises."""
-        protected = tuple(
-            c
-            for c in schema.released
-            if c.role == "sensitive" or (c.role == "target" and self.label == "randomized")
-        )
-        if not protected:
+    def shape(self, columns: Sequence[Column]) -> Floats:
+        """Return ``Pi^(-1/2)``: the covariance of the noise up to a factor, as a vector or a matrix."""
+        if self.weights is None:
+            return np.array([c.width**2 for c in columns])
+        weights = np.asarray(self.weights, float)
+        p = len(columns)
+        if weights.shape not in ((p,), (p, p)) or not np.isfinite(weights).all():
             raise ParameterError(
-                "schema of GaussianRelease must have a sensitive column, all of its columns are public. "
-                "There is nothing to protect."
+                f"weights of GaussianRelease must be {p} finite numbers or a {p} by {p} matrix, for "
+                f"{', '.join(c.name for c in columns)}; had shape {weights.shape}."
             )
+        if weights.ndim == 2 and np.abs(weights - weights.T).max() > 1e-12 * np.abs(weights).max():
+            raise ParameterError("weights of GaussianRelease must be a symmetric matrix.")
+        least = float(weights.min() if weights.ndim == 1 else linalg.eigvalsh(weights)[0])
+        if not least > 0:
+            raise ParameterError(
+                "weights of GaussianRelease must be positive definite, and their smallest eigenvalue is "
+                f"{least:.6g}. Give every direction a weight above 0."
+            )
+        return _root(weights, -0.5)
+
+    def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> GaussianNumbers:
+        """Use lambda, the standard deviations, or a Gaussian promise."""
         rows = schema.max_rows_per_unit or 1
-        numbers = tuple(c for c in protected if c.is_number)
-        wanted = [(c, len(c.levels), False) for c in protected if c.is_category]
-        wanted += [(c, 2, True) for c in numbers if not c.required]
-        sd, keep = self._calibrate(numbers, wanted, n_rows, rows)
-        responses = tuple(
-            Response(column=c, levels=k, keep=p, missing_flag=flag)
-            for (c, k, flag), p in zip(wanted, keep, strict=True)
-        )
-        clear = (LABEL_CLEAR,) if self.label == "clear" and schema.target is not None else ()
-        promises = _promises(schema, numbers, sd, responses, n_rows, rows, clear)
-        return GaussianPlan(schema=schema, numbers=numbers, sd=sd, responses=responses, promises=promises)
-
-    def _calibrate(
-        self,
-        numbers: Sequence[Column],
-        wanted: Sequence[tuple[Column, int, bool]],
-        n_rows: int,
-        rows: int,
-    ) -> tuple[dict[str, float], list[float]]:
-        """Return the noise of each number and the keep probability of each response."""
-        match self.privacy:
-            case None:
-                if wanted:
-                    raise ParameterError(
-                        f"scale of GaussianRelease is for numbers; {wanted[0][0].name!r} has levels to "
-                        "randomize. Give privacy= instead."
-                    )
-                return self._given_scale(numbers), []
-            case ErrorFloor():
-                return _from_floors(self.privacy, numbers, wanted, rows)
-            case ApproxDP():
-                return _from_epsilon(self.privacy, numbers, wanted, n_rows, rows)
-            case GaussianDP() | ZCDP():
-                if wanted:
-                    raise PromiseError(
-                        f"privacy of GaussianRelease must be ApproxDP or ErrorFloor, was {self.privacy}: "
-                        f"{wanted[0][0].name!r} is randomized by levels, which has no Gaussian promise."
-                    )
-                mu = self.privacy.mu if isinstance(self.privacy, GaussianDP) else rho_mu(self.privacy.rho)
-                return _sd_for(numbers, mu / rows), []
-            case _:
-                raise PromiseError(
-                    "privacy of GaussianRelease must be ErrorFloor, ApproxDP, GaussianDP or ZCDP, was "
-                    f"{type(self.privacy).__name__}. Gaussian noise has no pure epsilon."
-                )
-
-    def _given_scale(self, numbers: Sequence[Column]) -> dict[str, float]:
+        if isinstance(self.privacy, GaussianDP):
+            return self._for_mu(columns, self.privacy.mu / rows)
+        if isinstance(self.privacy, ZCDP):
+            return self._for_mu(columns, rho_mu(self.privacy.rho) / rows)
+        if self.regularization is not None:
+            return GaussianNumbers(columns, self.shape(columns) / math.sqrt(self.regularization))
         assert self.scale is not None
-        names = {c.name for c in numbers}
-        if set(self.scale) != names:
-            raise ParameterError(
-                f"scale of GaussianRelease must name exactly the columns {', '.join(sorted(names))}, named "
-                f"{', '.join(sorted(self.scale)) or 'none'}."
+        return GaussianNumbers(columns, self.per_column("scale", self.scale, columns) ** 2)
+
+    def numbers_for_epsilon(
+        self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
+    ) -> GaussianNumbers:
+        """Put the parts of epsilon together into one ``mu``."""
+        assert isinstance(self.privacy, ApproxDP)
+        # The sampler's own distance is paid out of delta.
+        growth = 1 + math.exp(min(self.privacy.epsilon, 700.0))
+        tv = n_rows * len(columns) * gaussian.TOTAL_VARIATION * growth
+        if tv >= self.privacy.delta / 2:
+            raise PromiseError(
+                f"delta of privacy must be well above the sampler's {tv:.2g} at this epsilon, was "
+                f"{self.privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
             )
-        return {name: float(sd) for name, sd in self.scale.items()}
+        mu = gaussian_mu(math.fsum(epsilons.values()), self.privacy.delta - 2 * tv)
+        return self._for_mu(columns, mu / rows)
+
+    def numbers_for_errors(
+        self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
+    ) -> GaussianNumbers:
+        """Find the least noise whose floors are the ones asked for."""
+        least = np.array([self._least_sd(c, errors[c.name], len(columns), rows) for c in columns])
+        if self.weights is None:
+            return GaussianNumbers(columns, least**2)
+        shape = self.shape(columns)
+        information = 1 / shape if shape.ndim == 1 else np.diagonal(_root(shape, -1.0))
+        factor = float(np.max(least**2 * information))
+        return GaussianNumbers(columns, shape * factor * (1 + 1e-12))
+
+    @staticmethod
+    def _least_sd(column: Column, error: float, p: int, rows: int) -> float:
+        prior, tv = prior_of(column), rows * (p + 1) * gaussian.TOTAL_VARIATION
+        rough = floors.least_noise(GaussianNoise, prior, error, column=column.name, releases=rows)
+        return floors.least_noise(
+            GaussianNoise,
+            prior,
+            error,
+            column=column.name,
+            releases=rows,
+            total_variation=tv,
+            lattice_step=2 * rough.sd * _STEP,
+        ).sd
+
+    def _for_mu(self, columns: tuple[Column, ...], mu: float) -> GaussianNumbers:
+        """Scale the shape until two rows are at most ``mu`` standard deviations apart."""
+        shape = self.shape(columns)
+        widths = np.array([c.width for c in columns])
+        if shape.ndim == 1:
+            diameter = float(np.sqrt(np.sum(widths**2 / shape)))
+        else:
+            diameter = linear_box_diameter(_root(shape, -0.5), widths).upper
+        factor = (diameter / mu) ** 2
+        while True:
+            factor *= 1 + 2.0**-20  # rounding to the lattice may take a little more
+            numbers = GaussianNumbers(columns, shape * factor)
+            if numbers.sensitivity <= mu:
+                return numbers
 
 
-def whitening(numbers: Sequence[Column], sd: Mapping[str, float]) -> Whitening:
-    """Return the map to the lattice for these columns and this noise."""
-    ranges = np.array([c.range for c in numbers])
-    return Whitening.diagonal(ranges[:, 0], ranges[:, 1], np.array([sd[c.name] for c in numbers]))
+def _root(positive: Floats, power: float) -> Floats:
+    """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
+    if positive.ndim == 1:
+        return np.asarray(positive**power)
+    values, vectors = linalg.eigh((positive + positive.T) / 2)
+    return np.asarray((vectors * values**power) @ vectors.T)
 
 
-def prior_of(column: Column) -> UniformPrior | IntegerPrior:
-    """Return the uniform prior on what was declared; whole numbers stay whole."""
-    lower, upper = column.range
-    if column.type == "number":
-        return UniformPrior(lower, upper)
-    return IntegerPrior(int(lower), int(upper))
+def printed_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon that the paper's theorem 2.5 prints for Gaussian noise: shown, never promised.
 
+    It is larger than the true one up to about 20 (at delta 1e-5) and smaller, hence false, beyond.
 
-def _sd_for(numbers: Sequence[Column], mu: float) -> dict[str, float]:
-    """Give every column the same share of ``mu``: noise in proportion to its range."""
-    relative = math.sqrt(len(numbers)) / mu
-    while True:
-        sd = {c.name: c.width * relative for c in numbers}
-        if whitening(numbers, sd).sensitivity <= mu:
-            return sd
-        relative *= 1 + 2.0**-20  # rounding to the lattice pushed it over
-
-
-def _from_epsilon(
-    privacy: ApproxDP,
-    numbers: Sequence[Column],
-    wanted: Sequence[tuple[Column, int, bool]],
-    n_rows: int,
-    rows: int,
-) -> tuple[dict[str, float], list[float]]:
-    """Split epsilon: declared shares first, the rest equally; numbers pool theirs."""
-    items = [c for c, _, _ in wanted] + list(numbers)
-    given = [c.protect.share if c.protect and c.protect.share else None for c in items]
-    rest = 1 - sum(share for share in given if share is not None)
-    free = given.count(None)
-    if rest < 0 or (rest == 0 and free):
-        raise ParameterError(
-            "The protect shares of the schema must leave epsilon for every sensitive column, and sum to "
-            f"{1 - rest:g}. Lower them, or give every column one that sums to 1."
-        )
-    shares = [rest / free if share is None else share for share in given]
-    epsilons = [privacy.epsilon * share / rows * (1 - 2.0**-40) for share in shares]
-    keep = [keep_probability(e, k) for e, (_, k, _) in zip(epsilons, wanted, strict=False)]
-    if not numbers:
-        return {}, keep
-    # The sampler's own distance is paid out of delta.
-    tv = n_rows * len(numbers) * gaussian.TOTAL_VARIATION * (1 + math.exp(min(privacy.epsilon, 700)))
-    if tv >= privacy.delta / 2:
-        raise PromiseError(
-            f"delta of privacy must be well above the sampler's {tv:.2g} at this epsilon, was "
-            f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
-        )
-    pooled = sum(epsilons[len(wanted) :]) * rows
-    return _sd_for(numbers, gaussian_mu(pooled, privacy.delta - 2 * tv) / rows), keep
-
-
-def _from_floors(
-    privacy: ErrorFloor, numbers: Sequence[Column], wanted: Sequence[tuple[Column, int, bool]], rows: int
-) -> tuple[dict[str, float], list[float]]:
-    """Calibrate each named floor; the other columns get the same share of what can be proven."""
-    asked = {name: floor.error for name, floor in privacy.entries}
-    largest = {c.name: prior_of(c).largest for c in numbers}
-    largest |= {c.name: 1 - 1 / k for c, k, flag in wanted if not flag}
-    if unknown := sorted(set(asked) - set(largest)):
-        raise ParameterError(
-            f"ErrorFloor names {unknown[0]!r}, which is not a protected column of the schema. "
-            f"It has {', '.join(largest)}."
-        )
-    share = max(error / largest[name] for name, error in asked.items())
-    tv = (len(numbers) + 1) * gaussian.TOTAL_VARIATION
-    sd = {}
-    for c in numbers:
-        error = asked.get(c.name, share * largest[c.name])
-        rough = floors.least_noise(GaussianNoise, prior_of(c), error, column=c.name, releases=rows)
-        # Rounding to the lattice costs half a step; a step is 2**-20 standard deviations.
-        sd[c.name] = floors.least_noise(
-            GaussianNoise, prior_of(c), error, column=c.name, releases=rows,
-            total_variation=rows * tv, lattice_step=rough.sd * 2.0**-19,
-        ).sd  # fmt: skip
-    keep = []
-    for c, k, flag in wanted:
-        chance = share * (1 - 1 / k) if flag else asked.get(c.name, share * largest[c.name])
-        kept = floors.keep_for_wrong_guess(chance, k, column=c.name)
-        # Several answers of one unit multiply their odds: each gets its part of the log odds.
-        keep.append(kept if rows == 1 else keep_probability(response_epsilon(kept, k) / rows, k))
-    return sd, keep
-
-
-def _promises(
-    schema: Schema,
-    numbers: Sequence[Column],
-    sd: Mapping[str, float],
-    responses: Sequence[Response],
-    n_rows: int,
-    rows: int,
-    assumes: tuple[str, ...],
-) -> tuple[Promise, ...]:
-    """Say everything that holds for one unit with up to ``rows`` rows."""
-    if rows > 1:
-        assumes = (*assumes, "how many rows each unit has is public")
-    common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
-    promises: list[Promise] = []
-    entries: dict[str, ColumnFloor] = {}
-    if numbers:
-        lattice = whitening(numbers, sd)
-        promises.append(
-            GaussianDP(
-                mu=group_mu(lattice.sensitivity, rows),
-                covers=tuple(c.name for c in numbers),
-                total_variation=lattice.total_variation(n_rows),
-                **common,
-            )
-        )
-        tv = rows * lattice.total_variation(1)
-        entries |= {c.name: _floor(c, sd[c.name], rows, tv) for c in numbers}
-    if responses:
-        epsilon = math.fsum(r.epsilon for r in responses) * (1 + 2.0**-50)
-        covers = tuple(dict.fromkeys(r.column.name for r in responses))
-        promises.append(PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common))
-        for r in responses:
-            if not r.missing_flag:
-                keep = r.keep if rows == 1 else keep_probability(group_epsilon(r.epsilon, rows), r.levels)
-                entries[r.column.name] = ColumnFloor(
-                    error=floors.wrong_guess_floor(keep, r.levels),
-                    statistic="probability of a wrong guess",
-                    prior=f"uniform on the {r.levels} declared levels",
-                )
-    provable = {name: floor for name, floor in entries.items() if floor is not None}
-    promises.append(ErrorFloor(provable, unit=schema.unit, assumes=(*assumes, INDEPENDENT)))
-    return tuple(promises)
-
-
-def _floor(column: Column, sd: float, rows: int, tv: float) -> ColumnFloor:
-    noise, prior = GaussianNoise(sd), prior_of(column)
-    error = floors.bayes_floor(noise, prior, releases=rows, total_variation=tv, lattice_step=sd * 2.0**-20)
-    continuous = isinstance(prior, UniformPrior)
-    return ColumnFloor(
-        error=error,
-        measure=column.measure,
-        prior=prior.name,
-        van_trees=floors.van_trees_floor(noise, prior, releases=rows) if continuous else None,
-        cramer_rao=floors.cramer_rao_unbiased_only(noise, releases=rows),
-        fisher_information=noise.information * rows,
-    )
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-2.5.md
+    """
+    return mu * (1 + math.sqrt(2 * math.log(1 / delta)))

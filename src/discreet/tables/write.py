@@ -6,8 +6,10 @@ import contextlib
 import datetime
 import itertools
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import duckdb
@@ -23,7 +25,6 @@ from discreet.tables.table import duckdb_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from discreet._typing import AnyArray, Ints
 
@@ -149,7 +150,12 @@ def _within(values: AnyArray, low: int, high: int) -> bool:
 
 
 def write_table(
-    target: str | os.PathLike[str], layout: Layout, batches: Batches, *, replace: bool = False
+    target: str | os.PathLike[str],
+    layout: Layout,
+    batches: Batches,
+    *,
+    replace: bool = False,
+    order_by: str | None = None,
 ) -> int:
     """Write batches to a table, whole or not at all.
 
@@ -165,6 +171,9 @@ def write_table(
         origin, categories as codes.
     replace : bool
         Whether to put the new table in the place of one that exists.
+    order_by : str, optional
+        A further column of 64-bit words in each batch: rows are sorted by it, and it is not written.
+        Sorting may spill rows to disk beside the target, so it is for rows that may be seen.
 
     Returns
     -------
@@ -184,7 +193,7 @@ def write_table(
     """
     fields = _fields(layout)
     text = os.fspath(target)
-    writer = _Writer(fields, batches)
+    writer = _Writer(fields, batches, order_by)
     if text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
         _check_lengths(fields)
         columns = [(f.name, _POSTGRES_TYPES.get(f.sql_type, f.sql_type)) for f in fields]
@@ -239,14 +248,18 @@ def _check_lengths(fields: Sequence[Field]) -> None:
 class _Writer:
     """Carries batches to the engine's COPY or INSERT, once."""
 
-    def __init__(self, fields: Sequence[Field], batches: Batches) -> None:
+    def __init__(self, fields: Sequence[Field], batches: Batches, order_by: str | None) -> None:
         self._fields = fields
         self._batches = batches
+        self._order_by = order_by
         cells = [f"{field.expression(f'f{i}')} AS {identifier(field.name)}" for i, field in enumerate(fields)]
-        self.select = f"SELECT {', '.join(cells)} FROM batches"  # noqa: S608 - quoted
+        order = "" if order_by is None else " ORDER BY word"
+        self.select = f"SELECT {', '.join(cells)} FROM batches{order}"  # noqa: S608 - quoted
 
     def _arrays(self) -> Iterator[list[AnyArray]]:
         names = {field.name for field in self._fields}
+        if self._order_by is not None:
+            names.add(self._order_by)
         for batch in self._batches:
             if set(batch) != names:
                 odd = ", ".join(map(repr, sorted(names.symmetric_difference(batch))))
@@ -254,6 +267,8 @@ class _Writer:
                     f"write_table: batches must have the columns of the layout, and differ in {odd}."
                 )
             columns = [field.travel(batch[field.name]) for field in self._fields]
+            if self._order_by is not None:
+                columns.append(np.asarray(batch[self._order_by], np.uint64))
             if any(values.shape != columns[0].shape[:1] for values in columns):
                 raise ParameterError(
                     "write_table: columns of a batch must be vectors of one length, and are not."
@@ -264,6 +279,8 @@ class _Writer:
     def run(self, connection: duckdb.DuckDBPyConnection, command: str, label: str) -> int:
         """Run a command that selects from ``batches``; return the number of rows."""
         dtypes = {f"f{i}": field.dtype for i, field in enumerate(self._fields)}
+        if self._order_by is not None:
+            dtypes["word"] = np.dtype(np.uint64)
         stream = ArrayStream(dtypes, self._arrays)
         try:
             connection.register("batches", stream)
@@ -284,7 +301,13 @@ class _Writer:
 
     def copy(self, file: str, options: str) -> int:
         """Write to a file."""
-        with contextlib.closing(connect()) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(contextlib.closing(connect()))
+            if self._order_by is not None:
+                folder = tempfile.TemporaryDirectory(prefix=".sort-", dir=Path(file).parent)
+                connection.execute(f"SET temp_directory = {literal(stack.enter_context(folder))}")
+                # What does not fit is sorted on disk; a reader may hold its own share of memory meanwhile.
+                connection.execute("SET memory_limit = '256MB'")
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
             return self.run(connection, command, f"The file {file!r}")
 

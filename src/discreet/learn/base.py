@@ -1,0 +1,204 @@
+"""What every learner has in common: declared parameters, finite rows, files without pickle."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from discreet.errors import DataError, ParameterError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._typing import AnyArray, Floats
+
+KIND = "discreet-model"
+FORMAT = 1
+_NAMED = ("n_features_in_", "feature_names_in_")
+"""What scikit-learn itself remembers of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values that a parameter may have.
+
+    Attributes
+    ----------
+    words : str
+        What it must be, to follow "must be".
+    contains : callable
+        Whether a value is one.
+    outside : tuple
+        Values that are not, for the contract tests.
+    """
+
+    words: str
+    contains: Callable[[Any], bool]
+    outside: tuple[Any, ...]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite real number; True and False are not."""
+    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return plain and math.isfinite(value)
+
+
+POSITIVE = Domain(
+    "a number above 0", lambda v: is_number(v) and v > 0, (0, -1.0, math.nan, math.inf, "1", True)
+)
+
+
+class Learner(BaseEstimator):
+    """Rows in, a fitted model out.
+
+    Subclasses store their parameters in ``__init__`` and check them in ``fit``, as scikit-learn asks.
+    """
+
+    name: ClassVar[str]
+    domains: ClassVar[Mapping[str, Domain]]
+    """What each parameter must be; :meth:`check_parameters` reads it, and so do the contract tests."""
+    saved: ClassVar[tuple[str, ...]]
+    """The fitted attributes that a file holds. None of them has one entry per training row."""
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """How attributes and parameters with a ``to_dict`` are made again."""
+
+    def check_parameters(self) -> None:
+        """Refuse parameters outside their domain."""
+        for name, domain in self.domains.items():
+            value = getattr(self, name)
+            if not domain.contains(value):
+                raise ParameterError(
+                    f"{name} of {type(self).__name__} must be {domain.words}, was {value!r}. "
+                    f"See help(discreet.{type(self).__name__}) for what it does."
+                )
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file, whole or not at all.
+
+        The file is a NumPy archive (``.npz``) of plain arrays and a JSON header: reading it runs no code.
+        It holds parameters and coefficients, nothing that has an entry for each training row.
+        """
+        check_is_fitted(self)
+        arrays: dict[str, Any] = {}
+        header = {
+            "kind": KIND,
+            "format": FORMAT,
+            "learner": self.name,
+            "parameters": {
+                name: self._pack(name, value, arrays) for name, value in self.get_params(deep=False).items()
+            },
+            "fitted": {
+                name: self._pack(name, getattr(self, name), arrays)
+                for name in (*self.saved, *_NAMED)
+                if hasattr(self, name)
+            },
+        }
+        text = json.dumps(header, allow_nan=False).encode()
+        path = Path(path)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            with draft.open("xb") as file:
+                np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
+            draft.replace(path)
+        except OSError as error:
+            raise SourceError(
+                f"The model cannot be written to {path}: {error.strerror}. Choose another place."
+            ) from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that :meth:`save` wrote. Nothing in the file is executed."""
+        header, arrays = _read(Path(path))
+        if header.get("learner") != cls.name:
+            raise SourceError(
+                f"{path} holds a model of kind {header.get('learner')!r}, not {cls.name!r}. "
+                "Load it with the class that saved it."
+            )
+        parameters, fitted = header.get("parameters"), header.get("fitted")
+        known = {*cls.saved, *_NAMED}
+        if not isinstance(parameters, dict) or not isinstance(fitted, dict) or not fitted.keys() <= known:
+            raise SourceError(f"{path} is not a model that {cls.__name__} saved. Write one with save().")
+        try:
+            made = cls(**{name: cls._unpack(name, value, arrays) for name, value in parameters.items()})
+        except TypeError as error:
+            raise SourceError(f"{path} has parameters that {cls.__name__} does not know.") from error
+        for name, value in fitted.items():
+            setattr(made, name, cls._unpack(name, value, arrays))
+        return made
+
+    @classmethod
+    def _unpack(cls, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if isinstance(value, dict) and "array" in value:
+            return arrays[value["array"]]
+        if isinstance(value, dict) and "texts" in value:
+            return np.array(value["texts"], dtype=object)
+        return cls.revived[name](value) if name in cls.revived else value
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        """Return plain JSON for a value; arrays are set aside and named."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
+            arrays[name] = value
+            return {"array": name}
+        if isinstance(value, np.ndarray) and all(isinstance(item, str) for item in value):
+            return {"texts": value.tolist()}
+        if hasattr(value, "to_dict"):
+            return value.to_dict()
+        raise ParameterError(
+            f"{name} of {type(self).__name__} must be plain numbers or text to be saved, was "
+            f"{type(value).__name__}. A file without pickle cannot hold code: apply it outside the learner."
+        )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    wrong = f"{path} is not a saved model. Write one with save()."
+    try:
+        # NumPy leaves a file that it cannot read open; this one is ours to close.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except OSError as error:
+        raise SourceError(f"The model cannot be read from {path}: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise SourceError(wrong) from error
+    if not isinstance(header, dict) or header.get("kind") != KIND:
+        raise SourceError(wrong)
+    if header.get("format") != FORMAT:
+        raise SourceError(
+            f"{path} was saved in format {header.get('format')}, this version reads {FORMAT}. "
+            "It may have been written by a newer version."
+        )
+    return header, arrays
+
+
+def check_finite(values: Floats, where: str, names: AnyArray | None = None) -> None:
+    """Refuse NaN and infinite cells, naming the place of the first one and never what it holds."""
+    # A sum is finite only if every term is (or if it overflows, which the search below sorts out).
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(float(values.sum())):
+            return
+    bad = np.argwhere(~np.isfinite(values))
+    if not len(bad):
+        return
+    row = int(bad[0, 0]) + 1
+    column = None if values.ndim == 1 else str(bad[0, 1] + 1 if names is None else names[bad[0, 1]])
+    place = f"row {row}" if column is None else f"row {row}, column {column}"
+    raise DataError(
+        f"{where} must be finite, {place} is NaN or infinite. Rows are counted from 1.",
+        column=column,
+        line=row,
+    )

@@ -1,0 +1,340 @@
+"""Publish a whole table with noise of bounded support, or with outputs that stay in the declared range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise import BoundedDensity
+from discreet.noise.in_range import INPUTS
+from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
+from discreet.privacy.bounded import BoundedNoise, additive_delta
+from discreet.privacy.calibrate import group_epsilon
+from discreet.privacy.floors import UniformPrior
+from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
+from discreet.release.law import BoundedLaw, InRangeLaw
+from discreet.release.table import Label, NumberMechanism, TableRelease, prior_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import Floats
+    from discreet.noise import InRange, Stream
+    from discreet.privacy import Ledger
+    from discreet.schema import Column, Schema
+
+    Support = float | Sequence[float] | Mapping[str, float | tuple[float, float]]
+
+MOST_GRID = 1025
+"""Integer columns with more values than this are moved to a coarser grid by the in-range mechanism."""
+
+
+class BoundedNumbers(NumberMechanism):
+    """Independent additive noise of bounded support on every number, on a lattice of its own.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        The numbers.
+    densities : tuple of BoundedDensity
+        One for each, in its own unit.
+    at_epsilon : float
+        Where the delta of each column is stated.
+    """
+
+    def __init__(
+        self, columns: tuple[Column, ...], densities: tuple[BoundedDensity, ...], at_epsilon: float
+    ) -> None:
+        self.columns = columns
+        self.densities = densities
+        self.at_epsilon = at_epsilon
+        # The upper bound itself, by the operations that every cell goes through.
+        self._top = [round(c.width / d.step) for c, d in zip(columns, densities, strict=True)]
+        if max(self._top) >= 1 << 50:
+            raise ParameterError(
+                "The support of bounded noise must be at least 2**-26 of its column's range. "
+                "Ask for more noise, or declare tighter bounds."
+            )
+
+    def density(self, column: Column) -> BoundedDensity:
+        """Return the noise of one column."""
+        return self.densities[self.columns.index(column)]
+
+    def delta(self, column: Column) -> float:
+        """Return the delta of one cell at ``at_epsilon``, for its two farthest lattice points."""
+        j = self.columns.index(column)
+        # Half a step more covers the rounding of the product.
+        return additive_delta(
+            self.densities[j], self.at_epsilon, (self._top[j] + 0.5) * self.densities[j].step
+        )
+
+    def law(self, column: Column) -> BoundedLaw:
+        """Return the law of one column."""
+        density = self.density(column)
+        low, high = density.support
+        return BoundedLaw(
+            variance=density.variance,
+            mean=density.mean,
+            lower=low,
+            upper=high,
+            regularization=density.regularization * density.weight,
+        )
+
+    def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
+        """Add the columns up as point events, or say that they promise no differential privacy."""
+        covers = tuple(c.name for c in self.columns)
+        delta = math.fsum(self.delta(c) for c in self.columns) * rows * (1 + 2.0**-40)
+        if delta >= 1:
+            return [
+                NoPromise(
+                    "additive noise of bounded support excludes values; at epsilon "
+                    f"{self.at_epsilon:g} per column the deltas add up to 1 or more",
+                    covers=covers,
+                    **common,
+                )
+            ]
+        epsilon = group_epsilon(self.at_epsilon * len(self.columns) * (1 + 2.0**-50), rows)
+        return [ApproxDP(epsilon=epsilon, delta=delta, covers=covers, **common)]
+
+    def floor(self, column: Column, rows: int) -> ColumnFloor | None:
+        """Return the Bayes error under the uniform prior; for one row per unit."""
+        if rows > 1:
+            return None
+        noise, prior = BoundedNoise(self.density(column)), prior_of(column)
+        error = floors.bayes_floor(noise, prior, lattice_step=self.density(column).step)
+        if not error > 0:
+            return None
+        continuous = isinstance(prior, UniformPrior)
+        return ColumnFloor(
+            error=error,
+            measure=column.measure,
+            prior=prior.name,
+            van_trees=floors.van_trees_floor(noise, prior) if continuous else None,
+            cramer_rao=floors.cramer_rao_unbiased_only(noise),
+            fisher_information=noise.information,
+        )
+
+    def release(self, matrix: Floats, stream: Stream) -> Floats:
+        """Round to the lattice, clamp to the integer box, add the noise, map back."""
+        out = np.empty(matrix.shape)
+        for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
+            lower = column.range[0]
+            lattice = np.rint((matrix[:, j] - lower) / density.step)
+            np.clip(lattice, 0, self._top[j], out=lattice)
+            # Integers below 2**53 in doubles: this sum is exact.
+            lattice += density.integers(len(matrix), stream)
+            out[:, j] = (lower + density.support[0]) + (lattice + 0.5) * density.step
+        return out
+
+
+class InRangeNumbers(NumberMechanism):
+    """The in-range mechanism on every number.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        The numbers.
+    laws : tuple of InRange
+        One for each, on its declared range.
+    """
+
+    def __init__(self, columns: tuple[Column, ...], laws: tuple[InRange, ...]) -> None:
+        self.columns = columns
+        self.laws = laws
+
+    def epsilon(self, column: Column) -> float:
+        """Return what one cell costs, read off its table."""
+        return in_range_epsilon(self.laws[self.columns.index(column)])
+
+    def law(self, column: Column) -> InRangeLaw:
+        """Return the law of one column."""
+        law = self.laws[self.columns.index(column)]
+        return InRangeLaw(
+            lower=law.lower,
+            upper=law.upper,
+            regularization=law.regularization,
+            inputs=law.inputs,
+            cells=law.cells,
+        )
+
+    def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
+        """Add the columns up: pure, without any total variation."""
+        epsilon = math.fsum(self.epsilon(c) for c in self.columns) * (1 + 2.0**-50)
+        covers = tuple(c.name for c in self.columns)
+        return [PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common)]
+
+    def floor(self, column: Column, rows: int) -> ColumnFloor | None:
+        """Return the Bayes error under the uniform prior; for one row per unit."""
+        if rows > 1:
+            return None
+        prior = prior_of(column)
+        error = in_range_floor(self.laws[self.columns.index(column)], prior)
+        return ColumnFloor(error=error, measure=column.measure, prior=prior.name)
+
+    def release(self, matrix: Floats, stream: Stream) -> Floats:
+        """Draw every cell from the row of its value."""
+        return np.column_stack([law.draw(matrix[:, j], stream) for j, law in enumerate(self.laws)])
+
+
+class BoundedRelease(TableRelease):
+    """Add the least informative noise of bounded support, or keep outputs inside the declared range.
+
+    Give exactly one of ``privacy`` and ``support``.
+
+    Parameters
+    ----------
+    privacy : ErrorFloor or PureDP, optional
+        An :class:`ErrorFloor` for additive noise; a :class:`PureDP` with ``in_range=True``.
+    support : float, sequence or mapping, optional
+        Half-width of the noise in each column's own unit; in a mapping also ``(lower, upper)``.
+    regularization : float
+        Price of the mean square of additive noise, in units of the range to the power of minus four. At 0
+        the density is cosine-squared; the larger, the nearer to a Gaussian.
+    in_range : bool
+        Publish values that never leave the declared range, by a mechanism that is not additive.
+    at_epsilon : float
+        Where the delta of additive noise is stated, for each column.
+    label, clamp, schema, bounds, ledger, random_state
+        See :class:`~discreet.release.table.TableRelease`.
+
+    Privacy
+    -------
+    Additive: error floors under the uniform prior, for units with one row. Noise of bounded support
+    excludes values, so it has no pure epsilon; a delta is stated where it is below 1, and otherwise the
+    release says that it promises no differential privacy. In range: pure epsilon, exactly, with every output
+    inside the range; published values are pulled towards its middle. Open: what is open for the
+    Gaussian release.
+
+    Reference
+    ---------
+    Farokhi's theorem 2.6 and corollary 2.7, corrected: docs/explanation/theorems/fisher-bounded.md,
+    fisher-in-range.md
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import BoundedRelease, PureDP
+    >>> method = BoundedRelease(privacy=PureDP(epsilon=4), in_range=True, bounds=(0, 1), random_state=1)
+    >>> released = method.release(np.linspace(0, 1, 20).reshape(10, 2))
+    >>> bool(0 < released.data.min() and released.data.max() < 1), released.promises[0].epsilon <= 4
+    (True, True)
+    """
+
+    name: ClassVar[str] = "bounded"
+    accepts: ClassVar[tuple[type[Promise], ...]] = (ErrorFloor, PureDP)
+    refusal: ClassVar[str] = "Bounded noise promises floors; in range, a pure epsilon."
+
+    def __init__(
+        self,
+        *,
+        privacy: Promise | None = None,
+        support: Support | None = None,
+        regularization: float = 0.0,
+        in_range: bool = False,
+        at_epsilon: float = 1.0,
+        label: Label = "randomized",
+        clamp: bool = False,
+        schema: Schema | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            privacy=privacy,
+            label=label,
+            clamp=clamp,
+            schema=schema,
+            bounds=bounds,
+            ledger=ledger,
+            random_state=random_state,
+        )
+        if (privacy is None) == (support is None):
+            raise ParameterError(
+                "BoundedRelease needs exactly one of privacy and support. The other follows from it."
+            )
+        if in_range != isinstance(privacy, PureDP):
+            raise PromiseError(
+                "privacy of BoundedRelease must be PureDP with in_range=True, and only then. Additive noise "
+                "of bounded support has no epsilon alone: ask for an ErrorFloor, or for in_range=True."
+            )
+        if in_range and (clamp or regularization):
+            raise ParameterError(
+                "clamp and regularization of BoundedRelease are for additive noise. With in_range=True every "
+                "output is inside the range already, and the epsilon sets the noise."
+            )
+        if not 0 <= regularization < math.inf:
+            raise ParameterError(
+                "regularization of BoundedRelease must be finite and at least 0, was "
+                f"{regularization!r}. Use 0 for the cosine-squared density."
+            )
+        if not 0 < at_epsilon <= 32:
+            raise ParameterError(
+                f"at_epsilon of BoundedRelease must be above 0 and at most 32, was {at_epsilon!r}."
+            )
+        self.support = support
+        self.regularization = regularization
+        self.in_range = in_range
+        self.at_epsilon = at_epsilon
+
+    def _density(self, column: Column, lower: float, upper: float) -> BoundedDensity:
+        return BoundedDensity(
+            lower=lower, upper=upper, regularization=self.regularization, weight=column.width**-4.0
+        )
+
+    def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> BoundedNumbers:
+        """Use the supports."""
+        assert self.support is not None
+        given = self.support
+        if isinstance(given, Mapping):
+            pairs = {name: ends for name, ends in given.items() if isinstance(ends, tuple)}
+            halves = self.per_column(
+                "support",
+                {name: 1.0 if name in pairs else cast("float", h) for name, h in given.items()},
+                columns,
+            )
+        else:
+            pairs, halves = {}, self.per_column("support", given, columns)
+        densities = tuple(
+            self._density(c, *pairs.get(c.name, (-h, h)))
+            for c, h in zip(columns, halves.tolist(), strict=True)
+        )
+        return BoundedNumbers(columns, densities, self.at_epsilon)
+
+    def numbers_for_errors(
+        self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
+    ) -> BoundedNumbers:
+        """Find the narrowest support whose floors are the ones asked for."""
+        if rows > 1:
+            raise PromiseError(
+                "ErrorFloor of BoundedRelease is proven for one row per unit, and the schema allows "
+                f"{rows}. Use GaussianRelease, or in_range=True."
+            )
+        densities = []
+        for c in columns:
+
+            def noise(half: float, c: Column = c) -> BoundedNoise:
+                return BoundedNoise(self._density(c, -half, half))
+
+            prior = prior_of(c)
+            rough = floors.least_noise(noise, prior, errors[c.name], column=c.name)
+            least = floors.least_noise(
+                noise, prior, errors[c.name], column=c.name, lattice_step=2 * rough.density.step
+            )
+            densities.append(least.density)
+        return BoundedNumbers(columns, tuple(densities), self.at_epsilon)
+
+    def numbers_for_epsilon(
+        self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
+    ) -> InRangeNumbers:
+        """Spend each column's part on it, inside its range."""
+        laws = []
+        for c in columns:
+            lower, upper = c.range
+            values = 0 if c.type == "number" else int(upper) - int(lower) + 1
+            inputs = values if 2 <= values <= MOST_GRID else INPUTS
+            laws.append(in_range_law(epsilons[c.name] / rows, lower, upper, inputs=inputs))
+        return InRangeNumbers(columns, tuple(laws))

@@ -1,0 +1,26 @@
+"""A table on which a model trains to exactly what it was.
+
+``learners``, ``logistic`` and ``network`` say what a model asks of the noise, ``noise`` draws it, ``gram``
+draws rows with the same products; ``encoding`` turns a table into the numbers that a model sees; ``plan``
+trains, checks and draws, and ``method`` is the release.
+"""
+
+from discreet.release.invariant.learners import InvariantLearner, RidgeLearner, Solution, SVMLearner
+from discreet.release.invariant.logistic import LogisticLearner, MultinomialLearner
+from discreet.release.invariant.method import InvariantRelease
+from discreet.release.invariant.network import NetworkLearner
+from discreet.release.invariant.noise import InvariantNoise
+from discreet.release.invariant.plan import Exposure
+
+__all__ = [
+    "Exposure",
+    "InvariantLearner",
+    "InvariantNoise",
+    "InvariantRelease",
+    "LogisticLearner",
+    "MultinomialLearner",
+    "NetworkLearner",
+    "RidgeLearner",
+    "SVMLearner",
+    "Solution",
+]

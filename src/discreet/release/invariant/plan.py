@@ -1,0 +1,346 @@
+"""Train, check, draw: what an invariant release does to a table, and what it gives away."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from discreet.errors import DataError, DiscreetWarning
+from discreet.privacy import NoPromise
+from discreet.release.base import ColumnSummary, Plan
+from discreet.release.invariant.encoding import matrix
+from discreet.release.invariant.gram import draw_same_gram
+from discreet.release.invariant.learners import InvariantLearner, Solution, check_classes
+from discreet.release.invariant.noise import InvariantNoise
+from discreet.release.law import Clear, InvariantLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from discreet._typing import AnyArray, Bools, Floats, Ints
+    from discreet.noise import Stream
+    from discreet.release.base import Encoded
+    from discreet.schema import Schema
+
+LARGEST_RESIDUAL = 1e-9
+"""A model that is less settled than this would move when it is trained anew."""
+LEVERAGE_REFUSED, LEVERAGE_WARNED = 1 - 1e-9, 0.5
+ROWS_PER_BATCH = 100_000
+
+NO_EPSILON = (
+    "The model trained on the released table is exactly the model trained on the true one, so tables with "
+    "different models can always be told apart: no epsilon exists for any delta below 1"
+)
+_LEAKS = (
+    "the model itself and how much it leans on each row are shown exactly",
+    "whoever knows all other rows computes every row on which the model leans",
+    "whoever knows how the columns go together guesses far better than the noise suggests",
+    "labels and public columns are published as they are",
+    "repeated releases of one table average the noise out",
+)
+_SCORES = (
+    "the model's score of every row{which} is published exactly, and a score alone can tell who somebody is "
+    "(98 % of the rows of a table of 569 patients)"
+)
+_ONLY_HERE = (
+    "the model is the same only for the whole table with all of its digits, the same features in the same "
+    "units, and the learner and parameters named: not for a part of the rows, scaled or rounded columns, or "
+    "another penalty"
+)
+_STATIONARY = "the model stays a stationary point of its training problem; training anew may end elsewhere"
+_GRAM_LEAKS = (
+    "all sums, squares and products of the columns, and so every mean of a class, are published exactly",
+    "whoever knows all other rows computes the remaining one from the sums",
+    "labels and public columns are published as they are",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exposure:
+    """What the curator should know about each row, in the order in which the rows came in.
+
+    Attributes
+    ----------
+    leverage : array of shape (n_rows,)
+        ``h``: the share of its noise that a row loses so that the gradient stays.
+    leaned_on : array of bool, shape (n_rows,)
+        Rows that the model depends on; of a support vector machine, the support vectors.
+    unbiased_bound : array of shape (n_rows,)
+        Cramér-Rao: the least squared error, summed over the noised columns, of an *unbiased* guess by
+        somebody who knows *no other row*. No promise: biased guesses and side knowledge do better.
+    informed_bound : array of shape (n_rows,)
+        The same for somebody who knows all other rows: zero where ``leaned_on``.
+    n_directions : int
+        Dimension of the space in which each row moved.
+    residual : float
+        The model's certificate.
+
+    Privacy
+    -------
+    Everything here is computed from private rows: it is for the curator and must not be published. Whoever
+    trains the model on the released table learns most of it all the same.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-invariant.md, fisher-cramer-rao.md
+    """
+
+    leverage: Floats
+    leaned_on: Bools
+    unbiased_bound: Floats
+    informed_bound: Floats
+    n_directions: int
+    residual: float
+
+    @property
+    def smallest_bound(self) -> float:
+        """The least ``unbiased_bound`` of any row."""
+        return float(self.unbiased_bound.min())
+
+    @classmethod
+    def of(cls, noise: InvariantNoise, solution: Solution) -> Exposure:
+        """Read it off the noise and the model."""
+        bound = noise.unbiased_bound()
+        leaned_on = noise.leverage > 0
+        return cls(
+            leverage=noise.leverage,
+            leaned_on=leaned_on,
+            unbiased_bound=bound,
+            informed_bound=np.where(leaned_on, 0.0, bound),
+            n_directions=noise.n_directions,
+            residual=solution.residual,
+        )
+
+    def in_order(self, order: Ints) -> Exposure:
+        """Return the same for rows that had been put in this order, as they were before."""
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        arrays = ("leverage", "leaned_on", "unbiased_bound", "informed_bound")
+        return dataclasses.replace(self, **{name: getattr(self, name)[back] for name in arrays})
+
+
+class InvariantPlan(Plan):
+    """What an invariant release does to a table.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the encoded table.
+    learner : InvariantLearner or None
+        Whose model is kept; None keeps sums, squares and products.
+    variance : float
+        Of the noise before it is projected.
+    scales : array
+        Unit of each noised column.
+    outward : bool
+        Whether rows that do not touch the model also move away from its boundary.
+    precision : int, "float32" or None
+        Digits that are kept.
+    label : str
+        The learner in words.
+    report : callable
+        Told the :class:`Exposure` of the rows once it is known.
+    """
+
+    def __init__(
+        self,
+        *,
+        schema: Schema,
+        learner: InvariantLearner | None,
+        variance: float,
+        scales: Floats,
+        outward: bool,
+        precision: int | Literal["float32"] | None,
+        label: str,
+        report: Callable[[Exposure], None],
+    ) -> None:
+        self.schema = schema
+        self.learner = learner
+        self.variance = variance
+        self.scales = scales
+        self.outward = outward
+        self.precision = precision
+        self._report = report
+        laws = {
+            name: InvariantLaw(
+                learner=label, variance=None if learner is None else variance * float(scale**2)
+            )
+            for name, scale in zip(self._noised, scales, strict=True)
+        }
+        self.columns = tuple(
+            ColumnSummary(column=c.name, law=laws.get(c.name, Clear())) for c in schema.released
+        )
+        self.promises = (self._promise(),)
+
+    @property
+    def _noised(self) -> list[str]:
+        return [c.name for c in self.schema.numeric_features if c.role == "sensitive"]
+
+    def _promise(self) -> NoPromise:
+        if self.learner is None:
+            reason = "; ".join((NO_EPSILON.replace("The model", "Every least-squares model"), *_GRAM_LEAKS))
+            assumes: tuple[str, ...] = (_ONLY_HERE.replace(", or another penalty", ""),)
+        else:
+            which = " on which the model leans" if self.outward else ""
+            reason = "; ".join((NO_EPSILON, _SCORES.format(which=which), *_LEAKS))
+            assumes = (_ONLY_HERE,) if self.learner.unique else (_ONLY_HERE, _STATIONARY)
+        return NoPromise(
+            f"{reason[0].lower()}{reason[1:]}", unit=self.schema.unit, assumes=assumes, arithmetic="real"
+        )
+
+    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Train, check, and return the whole released table."""
+        features = matrix(rows, self.schema)
+        places = self._places()
+        if self.learner is None:
+            released = self._same_gram(features, places, rows, stream)
+        else:
+            noise = self._noise(features, places, rows)
+            released = noise.draw(stream)
+            for j, place in enumerate(places):
+                released[:, j] += features[:, place]
+        return self._columns(rows, self._cut(released))
+
+    def batches(self, rows: Encoded, stream: Stream) -> Iterator[dict[str, AnyArray]]:
+        """Return the same table in batches, holding no more noise than one block."""
+        if self.learner is None:
+            yield self.draw(rows, stream)
+            return
+        features = matrix(rows, self.schema)
+        places = self._places()
+        noise = self._noise(features, places, rows)
+        cuts = [slice(start, start + ROWS_PER_BATCH) for start in range(0, len(features), ROWS_PER_BATCH)]
+        parts = noise.add((features[cut][:, places] for cut in cuts), stream)
+        for cut, part in zip(cuts, parts, strict=True):
+            yield self._columns({name: values[cut] for name, values in rows.items()}, self._cut(part))
+
+    def _places(self) -> list[int]:
+        return [j for j, c in enumerate(self.schema.numeric_features) if c.role == "sensitive"]
+
+    def _columns(self, rows: Encoded, released: Floats) -> dict[str, AnyArray]:
+        made = dict(zip(self._noised, np.ascontiguousarray(released.T), strict=True))
+        return {c.name: made.get(c.name, rows[c.name]) for c in self.schema.released}
+
+    def _target(self, rows: Encoded) -> tuple[AnyArray, int]:
+        """Return the target as the learner wants it, and how many classes it has."""
+        assert self.schema.target is not None
+        column = self.schema.column(self.schema.target)
+        values = rows[column.name]
+        if self.learner is None or self.learner.wants == "number":
+            numbers = np.array(column.levels, np.float64)[values] if column.is_category else values
+            if not np.isfinite(numbers).all():
+                raise DataError(
+                    f"Column {column.name!r} must hold a finite number in every row: it is the target.",
+                    column=column.name,
+                    line=int(np.flatnonzero(~np.isfinite(numbers))[0]) + 1,
+                )
+            return numbers, 0
+        check_classes(values, len(column.levels), "InvariantRelease")
+        return values, len(column.levels)
+
+    def _noise(self, features: Floats, places: list[int], rows: Encoded) -> InvariantNoise:
+        """Train the model and choose the noise that it does not notice, or refuse."""
+        assert self.learner is not None
+        solution = self.learner.solve(features, *self._target(rows))
+        if self.learner.unique and not solution.residual <= LARGEST_RESIDUAL:
+            raise DataError(
+                f"The model of InvariantRelease must be solved to a residual of {LARGEST_RESIDUAL:g}, was "
+                f"{solution.residual:.1e}: training anew would move it. Scale the columns or use a stronger "
+                "penalty."
+            )
+        if not solution.residual <= LARGEST_RESIDUAL:
+            warn(
+                f"The network is not stationary (relative gradient {solution.residual:.1e}): on the released "
+                "table its outputs and its gradient are the same, and training on from it moves it as it "
+                "would have."
+            )
+        noise = InvariantNoise(
+            solution.derivatives,
+            solution.weights[places],
+            self.variance,
+            scales=self.scales,
+            outward=solution.outward if self.outward else None,
+        )
+        self._check(noise, solution, len(places))
+        self._report(Exposure.of(noise, solution))
+        return noise
+
+    def _check(self, noise: InvariantNoise, solution: Solution, n_columns: int) -> None:
+        if not solution.weights.any():
+            warn(
+                "All weights of the model are zero: it says the same of every row, and the released table "
+                "keeps that."
+            )
+        if n_columns == 1 and not noise.n_directions:
+            raise DataError(
+                "InvariantRelease needs at least two sensitive columns, and has one: a row's score gives it "
+                "away, the noise would be zero and the data published unchanged. Use another method."
+            )
+        if not noise.n_directions:
+            raise DataError(
+                "The weights of the model of InvariantRelease must leave a direction free, and have rank "
+                f"{n_columns} for {n_columns} sensitive columns: no invariant noise exists. Use fewer "
+                "outputs or hidden units."
+            )
+        largest = float(noise.leverage.max(initial=0.0))
+        if largest > LEVERAGE_REFUSED:
+            raise DataError(
+                "The model of InvariantRelease must lean on several rows, and leans on a single one (a "
+                "single support vector, say): that record would be published unchanged. Use a larger table "
+                "or a stronger penalty."
+            )
+        if largest > LEVERAGE_WARNED:
+            warn(
+                f"One row loses {largest:.0%} of its noise, because the model leans on few rows. "
+                "Use a larger table or a stronger penalty."
+            )
+
+    def _same_gram(self, features: Floats, places: list[int], rows: Encoded, stream: Stream) -> Floats:
+        public = [j for j in range(features.shape[1]) if j not in places]
+        fixed = [np.ones((len(features), 1)), features[:, public]]
+        if self.schema.target is not None:
+            column = self.schema.column(self.schema.target)
+            # One column for each class but the first, which the ones and the others determine.
+            classes = np.arange(1, len(column.levels))
+            fixed.append(
+                (rows[column.name][:, None] == classes).astype(np.float64)
+                if column.is_category
+                else self._target(rows)[0][:, None]
+            )
+        held = np.column_stack(fixed)
+        least = len(places) + held.shape[1] + 1
+        if len(features) < least:
+            raise DataError(
+                f"InvariantRelease with learner='gram' needs at least {least} rows for {len(places)} "
+                f"sensitive columns, had {len(features)}: fewer are determined by their sums and products."
+            )
+        if len(features) < 2 * least:
+            warn(
+                "The table has hardly more rows than columns: its exact sums and products say much about "
+                "each row."
+            )
+        return draw_same_gram(features[:, places], held, stream)
+
+    def _cut(self, released: Floats) -> Floats:
+        if self.precision is None:
+            return released
+        warn(
+            f"Rounding to {_in_words(self.precision)} moves the model that is trained on the released table. "
+            "Publish all 17 digits to keep it."
+        )
+        if self.precision == "float32":
+            return released.astype(np.float32).astype(np.float64)
+        return released.round(self.precision)
+
+
+def _in_words(precision: int | Literal["float32"]) -> str:
+    return "32-bit numbers" if precision == "float32" else f"{precision} decimals"
+
+
+def warn(message: str) -> None:
+    """Tell the curator, in the curator's own process."""
+    warnings.warn(message, DiscreetWarning, stacklevel=2)

@@ -1,0 +1,214 @@
+"""The law of a published column given its true value: what a learner needs, and what a reader may check."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from discreet.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """How a published cell follows from a true one; everything in it is public.
+
+    Parameters
+    ----------
+    missing_keep : float or None
+        A number that may be missing carries a flag of two levels, and this is how often the flag is
+        published as it is. None: the column has no missing cells.
+    """
+
+    kind: ClassVar[str] = ""
+    missing_keep: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clear(Law):
+    """Published as it is."""
+
+    kind: ClassVar[str] = "clear"
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        return "published as it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additive(Law):
+    """True value plus independent noise, in the column's own unit.
+
+    Parameters
+    ----------
+    variance : float
+        Of the noise.
+    mean : float
+        Of the noise; zero for the symmetric ones.
+    clamped : bool
+        Whether the sum was then moved into the declared range.
+    """
+
+    variance: float
+    mean: float = 0.0
+    clamped: bool = False
+
+    def _after(self, noise: str) -> str:
+        return noise + (", clamped to the range" if self.clamped else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianLaw(Additive):
+    """Gaussian noise; the columns of one release may be correlated."""
+
+    kind: ClassVar[str] = "gaussian"
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the noise."""
+        return float(self.variance**0.5)
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        return self._after(f"Gaussian noise, sd {self.sd:.4g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaplaceLaw(Additive):
+    """Laplace noise."""
+
+    kind: ClassVar[str] = "laplace"
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise: its standard deviation over the square root of two."""
+        return float((self.variance / 2) ** 0.5)
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        return self._after(f"Laplace noise, scale {self.scale:.4g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedLaw(Additive):
+    """The least informative noise on a bounded support.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Ends of the support.
+    regularization : float
+        Price of the mean square: with the ends, it determines the density.
+    """
+
+    kind: ClassVar[str] = "bounded"
+    lower: float
+    upper: float
+    regularization: float
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        return self._after(f"noise from {self.lower:.4g} to {self.upper:.4g}, sd {self.variance**0.5:.4g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InRangeLaw(Law):
+    """An output inside the declared range, whose law depends on the value; not additive noise.
+
+    Parameters
+    ----------
+    lower, upper : float
+        The declared range.
+    regularization : float
+        Price of the squared distance from the value.
+    inputs, cells : int
+        Size of the table that is drawn from.
+    """
+
+    kind: ClassVar[str] = "in-range"
+    lower: float
+    upper: float
+    regularization: float
+    inputs: int
+    cells: int
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        kappa = self.regularization * (self.upper - self.lower) ** 4
+        return f"redrawn inside {self.lower:.4g} to {self.upper:.4g}, kappa {kappa:.4g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseLaw(Law):
+    """Randomized response on a public list: kept, or any other level with equal chances.
+
+    Parameters
+    ----------
+    levels : int
+        Length of the list.
+    keep : float
+        How often a cell is published as it is.
+    """
+
+    kind: ClassVar[str] = "response"
+    levels: int
+    keep: float
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        return f"randomized response, kept {self.keep:.3g} of {self.levels} levels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvariantLaw(Law):
+    """Noise, correlated over rows and columns, that the model of a named learner does not notice.
+
+    Not to be corrected for: a learner other than the named one meets noise that depends on the true rows.
+
+    Parameters
+    ----------
+    learner : str
+        Whose model is the same, with its parameters.
+    variance : float or None
+        The most that the noise has in this column; None where rows were replaced, not noised.
+    """
+
+    kind: ClassVar[str] = "invariant"
+    learner: str
+    variance: float | None
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        if self.variance is None:
+            return "replaced, keeping all sums, squares and products"
+        return f"noise that {self.learner} does not notice, sd at most {self.variance**0.5:.4g}"
+
+
+KINDS: dict[str, type[Law]] = {
+    law.kind: law
+    for law in (Clear, GaussianLaw, LaplaceLaw, BoundedLaw, InRangeLaw, ResponseLaw, InvariantLaw)
+}
+"""Every law by its tag; a method with a law of its own adds it here."""
+
+
+def law_from_dict(values: Mapping[str, Any]) -> Law:
+    """Make the law that :meth:`Law.to_dict` wrote; unknown kinds and keys are refused."""
+    rest = dict(values)
+    kind = KINDS.get(str(rest.pop("kind", "")))
+    if kind is None or set(rest) != {f.name for f in dataclasses.fields(kind)}:
+        raise ParameterError(
+            f"The law of a column must be of a kind among {', '.join(sorted(KINDS))} with all of its keys. "
+            "It may have been written by a newer version."
+        )
+    return kind(**rest)

@@ -1,0 +1,348 @@
+"""Row by row: what noised tables of every kind share. A method adds what it does to the numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy import ApproxDP, ErrorFloor, PureDP
+from discreet.privacy.floors import IntegerPrior, UniformPrior
+from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
+from discreet.release.law import Clear
+from discreet.release.responses import Listed, Response, listed_in, response_promise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import AnyArray, Floats
+    from discreet.noise import Stream
+    from discreet.privacy import ColumnFloor, Ledger, Promise
+    from discreet.release.base import Encoded
+    from discreet.release.law import Additive, Law
+    from discreet.schema import Column, Schema
+
+INDEPENDENT = (
+    "under the prior and in the noise the column is independent of everything else that is published; "
+    "correlated columns, clear labels and public columns lower the floor"
+)
+LABEL_CLEAR = "the target is published as it is, and nothing here covers it"
+ROWS_KNOWN = "how many rows each unit has is public"
+
+Label = Literal["randomized", "clear"]
+
+
+def prior_of(column: Column) -> UniformPrior | IntegerPrior:
+    """Return the uniform prior on what was declared; whole numbers stay whole."""
+    lower, upper = column.range
+    if column.type == "number":
+        return UniformPrior(lower, upper)
+    return IntegerPrior(int(lower), int(upper))
+
+
+class NumberMechanism(ABC):
+    """What a method does to the numbers of a row.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        The numbers, in the order of the matrices below.
+    """
+
+    columns: tuple[Column, ...]
+
+    @abstractmethod
+    def law(self, column: Column) -> Additive | Law:
+        """Return the public law of one column, in its own unit."""
+
+    @abstractmethod
+    def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
+        """Say what holds for a unit with up to ``rows`` rows of a table of ``n_rows``."""
+
+    @abstractmethod
+    def floor(self, column: Column, rows: int) -> ColumnFloor | None:
+        """Return the least error of any guess at one column; None where none is proven."""
+
+    @abstractmethod
+    def release(self, matrix: Floats, stream: Stream) -> Floats:
+        """Return the noised numbers of some rows, none of them missing."""
+
+    def epsilon(self, column: Column) -> float | None:
+        """Return the pure epsilon of one cell; None where the columns have none of their own."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TablePlan(Plan):
+    """Numbers by one mechanism, lists by randomized response, public columns as they are."""
+
+    schema: Schema
+    numbers: NumberMechanism | None
+    responses: tuple[Response, ...]
+    clamp: bool
+    columns: tuple[ColumnSummary, ...]
+    promises: tuple[Promise, ...]
+
+    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Noise every protected column; the others leave as they are."""
+        out = {c.name: rows[c.name] for c in self.schema.released if c.name in rows}
+        if self.numbers is not None:
+            columns = self.numbers.columns
+            matrix = np.column_stack([rows[c.name] for c in columns])
+            for j, c in enumerate(columns):
+                if not c.required:
+                    np.nan_to_num(matrix[:, j], copy=False, nan=c.fill)
+            noised = self.numbers.release(matrix, stream)
+            for j, c in enumerate(columns):
+                out[c.name] = c.clip(noised[:, j]) if self.clamp else noised[:, j]
+        for response in self.responses:
+            codes = response.draw(rows[response.name], stream)
+            if response.listed.missing_flag:
+                codes = np.where(codes == 1, np.nan, out[response.name])
+            out[response.name] = codes
+        return out
+
+
+class TableRelease(ReleaseMethod):
+    """A release that noises each row by itself.
+
+    Subclasses turn floors, epsilons or their own parameters into a :class:`NumberMechanism`; everything
+    that is not a number, and the split of what is promised, is handled here.
+
+    Parameters
+    ----------
+    privacy : Promise, optional
+        What is promised. An :class:`ErrorFloor` names columns; the other sensitive columns get the
+        same share of what can be proven for them. An epsilon covers all sensitive columns and the
+        target jointly: declared shares (``protect``) first, the rest in equal parts.
+    label : {"randomized", "clear"}
+        Whether the target is randomized, or published as it is and covered by no promise.
+    clamp : bool
+        Move noised numbers back into their declared range: post-processing, and part of the law.
+    schema, bounds, ledger, random_state
+        See :class:`~discreet.release.base.ReleaseMethod`.
+    """
+
+    accepts: ClassVar[tuple[type[Promise], ...]]
+
+    def __init__(
+        self,
+        *,
+        privacy: Promise | None,
+        label: Label,
+        clamp: bool,
+        schema: Schema | None,
+        bounds: tuple[Any, Any] | None,
+        ledger: Ledger | None,
+        random_state: int | None,
+    ) -> None:
+        super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
+        if label not in ("randomized", "clear"):
+            raise ParameterError(
+                f"label of {type(self).__name__} must be 'randomized' or 'clear', was {label!r}."
+            )
+        if privacy is not None and not isinstance(privacy, self.accepts):
+            names = ", ".join(kind.__name__ for kind in self.accepts)
+            raise PromiseError(
+                f"privacy of {type(self).__name__} must be one of {names}, was {type(privacy).__name__}. "
+                f"{self.refusal}"
+            )
+        self.privacy = privacy
+        self.label = label
+        self.clamp = clamp
+
+    refusal: ClassVar[str] = ""
+    """Why other promises are not accepted."""
+
+    @abstractmethod
+    def numbers_for_errors(
+        self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
+    ) -> NumberMechanism:
+        """Reach the floor ``errors[name]`` for each column, for a unit with up to ``rows`` rows."""
+
+    @abstractmethod
+    def numbers_for_epsilon(
+        self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
+    ) -> NumberMechanism:
+        """Spend ``epsilons[name]`` on each column of a unit."""
+
+    @abstractmethod
+    def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> NumberMechanism:
+        """Use a promise without an epsilon, or the parameters that stand in place of one."""
+
+    def per_column(
+        self, parameter: str, given: float | Sequence[float] | Mapping[str, float], columns: Sequence[Column]
+    ) -> Floats:
+        """Return a positive number for each column, from one number, several, or a mapping of names."""
+        where, names = f"{parameter} of {type(self).__name__}", [c.name for c in columns]
+        if isinstance(given, Mapping):
+            if set(given) != set(names):
+                raise ParameterError(
+                    f"{where} must name exactly the columns {', '.join(names)}, named "
+                    f"{', '.join(sorted(given)) or 'none'}."
+                )
+            given = [given[name] for name in names]
+        try:
+            values = np.broadcast_to(np.asarray(given, float), len(names))
+        except ValueError:
+            raise ParameterError(
+                f"{where} must be one number or {len(names)}, one for each of {', '.join(names)}."
+            ) from None
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise ParameterError(f"{where} must be finite numbers above 0.")
+        return values
+
+    def plan(self, schema: Schema, n_rows: int) -> TablePlan:
+        """Choose the noise of each column and say what it promises."""
+        where = type(self).__name__
+        protected = tuple(
+            c
+            for c in schema.released
+            if c.role == "sensitive" or (c.role == "target" and self.label == "randomized")
+        )
+        if not protected:
+            raise ParameterError(
+                f"schema of {where} must have a sensitive column, and all of its columns are public. "
+                "There is nothing to protect."
+            )
+        rows = schema.max_rows_per_unit or 1
+        columns, listed = tuple(c for c in protected if c.is_number), listed_in(protected)
+        numbers, responses = self._calibrate(columns, listed, schema, n_rows)
+        clear = self.label == "clear" and schema.target is not None
+        assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (rows > 1)
+        common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
+        promises = numbers.promises(n_rows, rows, common) if numbers else []
+        if responses:
+            promises.append(response_promise(responses, rows, common))
+        summaries = tuple(self._summary(c, numbers, responses, rows) for c in schema.released)
+        floors = {s.column: s.floor for s in summaries if s.floor is not None}
+        if floors:
+            promises.append(ErrorFloor(floors, unit=schema.unit, assumes=(*assumes, INDEPENDENT)))
+        return TablePlan(
+            schema=schema,
+            numbers=numbers,
+            responses=responses,
+            clamp=self.clamp,
+            columns=summaries,
+            promises=tuple(promises),
+        )
+
+    def _calibrate(
+        self, columns: tuple[Column, ...], listed: tuple[Listed, ...], schema: Schema, n_rows: int
+    ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
+        rows = schema.max_rows_per_unit or 1
+        if isinstance(self.privacy, ErrorFloor):
+            return self._for_errors(self.privacy, columns, listed, rows)
+        if isinstance(self.privacy, ApproxDP | PureDP):
+            return self._for_epsilon(self.privacy.epsilon, columns, listed, n_rows, rows)
+        if self.privacy is not None and listed:
+            raise PromiseError(
+                f"privacy of {type(self).__name__} must have an epsilon or be an ErrorFloor, was "
+                f"{self.privacy}: {listed[0].column.name!r} is randomized by levels, which promises no "
+                "other way."
+            )
+        if not columns:
+            raise ParameterError(
+                f"{type(self).__name__} needs privacy= with an ErrorFloor or an epsilon: the table has no "
+                "numbers."
+            )
+        numbers = self.numbers_as_given(columns, schema, n_rows)
+        shares = [
+            floor.error / prior_of(c).largest if (floor := numbers.floor(c, rows)) else 0.0 for c in columns
+        ]
+        return numbers, self._at_share(min(shares), listed, rows)
+
+    def _at_share(self, share: float, listed: Sequence[Listed], rows: int) -> tuple[Response, ...]:
+        """Give every list the share of what can be proven that the numbers have."""
+        if listed and not share > 0:
+            raise ParameterError(
+                f"The noise of {type(self).__name__} proves nothing about some number, so nothing says how "
+                f"to randomize {listed[0].column.name!r}. Ask for more noise, or give privacy=."
+            )
+        return tuple(Response.for_error(item, share * item.largest_error, rows) for item in listed)
+
+    def _for_errors(
+        self,
+        privacy: ErrorFloor,
+        columns: tuple[Column, ...],
+        listed: tuple[Listed, ...],
+        rows: int,
+    ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
+        asked = {name: floor.error for name, floor in privacy.entries}
+        largest = {c.name: prior_of(c).largest for c in columns}
+        largest |= {item.column.name: item.largest_error for item in listed if not item.missing_flag}
+        if unknown := sorted(set(asked) - set(largest)):
+            raise ParameterError(
+                f"ErrorFloor names {unknown[0]!r}, which is not a protected column of the schema. "
+                f"It has {', '.join(largest)}."
+            )
+        share = max(error / largest[name] for name, error in asked.items())
+        errors = {name: asked.get(name, share * most) for name, most in largest.items()}
+        numbers = self.numbers_for_errors(columns, errors, rows) if columns else None
+        responses = tuple(
+            Response.for_error(
+                item, share * item.largest_error if item.missing_flag else errors[item.column.name], rows
+            )
+            for item in listed
+        )
+        return numbers, responses
+
+    def _for_epsilon(
+        self,
+        epsilon: float,
+        columns: tuple[Column, ...],
+        listed: tuple[Listed, ...],
+        n_rows: int,
+        rows: int,
+    ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
+        """Split epsilon: declared shares first, the rest equally."""
+        items = [item.column for item in listed] + list(columns)
+        given = [c.protect.share if c.protect and c.protect.share else None for c in items]
+        rest = 1 - sum(share for share in given if share is not None)
+        free = given.count(None)
+        if rest < 0 or (rest == 0 and free):
+            raise ParameterError(
+                "The protect shares of the schema must leave epsilon for every sensitive column, and sum to "
+                f"{1 - rest:g}. Lower them, or give every column one so that they sum to 1."
+            )
+        # The last binary digits are left over, so that the sum of rounded parts stays below epsilon.
+        parts = [epsilon * (rest / free if share is None else share) * (1 - 2.0**-40) for share in given]
+        responses = tuple(
+            Response.for_epsilon(item, part, rows) for item, part in zip(listed, parts, strict=False)
+        )
+        if not columns:
+            return None, responses
+        epsilons = {c.name: part for c, part in zip(columns, parts[len(listed) :], strict=True)}
+        return self.numbers_for_epsilon(columns, epsilons, n_rows, rows), responses
+
+    def _summary(
+        self,
+        column: Column,
+        numbers: NumberMechanism | None,
+        responses: Sequence[Response],
+        rows: int,
+    ) -> ColumnSummary:
+        flags = {r.name: r for r in responses if r.listed.missing_flag}
+        for r in responses:
+            if r.name == column.name and not r.listed.missing_flag:
+                return ColumnSummary(
+                    column=column.name, law=r.law, epsilon=r.epsilon * rows, floor=r.floor(rows)
+                )
+        if numbers is None or column not in numbers.columns:
+            return ColumnSummary(column=column.name, law=Clear())
+        law, epsilon = numbers.law(column), numbers.epsilon(column)
+        if self.clamp:
+            law = dataclasses.replace(law, clamped=True)  # type: ignore[call-arg]
+        if column.name in flags:
+            flag = flags[column.name]
+            law = dataclasses.replace(law, missing_keep=flag.keep)
+            epsilon = None if epsilon is None else epsilon + flag.epsilon
+        floor = numbers.floor(column, rows)
+        return ColumnSummary(
+            column=column.name, law=law, epsilon=None if epsilon is None else epsilon * rows, floor=floor
+        )
