@@ -152,14 +152,14 @@ def test_several_rows_of_one_person_cost_accordingly(name: str) -> None:
     assert len(release.columns["age"]) == 60
     if name in WITHOUT_PROMISE:
         return
-    # The same promise to a person with three rows takes three times the noise.
+    # The same promise to a person with three rows takes more noise: root three times for the Gaussian.
     one, three = (RELEASES[name](schema=s).release(r) for s, r in ((SCHEMA, ROWS), (several, rows)))
     assert cost(three.promises) == pytest.approx(cost(one.promises), rel=1e-4)
     if name in INSIDE_THE_RANGE:
         prices = [r.summary[0].law.to_dict()["regularization"] for r in (one, three)]
         assert prices[1] < prices[0] / 2
     else:
-        assert float(np.nanstd(three.columns["age"])) > 2 * float(np.nanstd(one.columns["age"]))
+        assert float(np.nanstd(three.columns["age"])) > 1.4 * float(np.nanstd(one.columns["age"]))
 
 
 def cost(promises: tuple[Promise, ...]) -> float:

@@ -10,6 +10,7 @@ from discreet.noise import BoundedDensity
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
 from discreet.privacy.bounded import additive_delta
 from discreet.release import BoundedRelease
+from discreet.release.bounded import BoundedNumbers
 from discreet.release.law import BoundedLaw, InRangeLaw
 from discreet.schema import Column, Schema
 
@@ -161,3 +162,21 @@ def test_clamping_is_part_of_the_law() -> None:
     assert release.data.min() == 17
     assert isinstance(release.summary[0].law, BoundedLaw)
     assert release.summary[0].law.clamped
+
+
+def test_weights_set_the_price_of_each_column_alone() -> None:
+    schema = Schema(columns=[Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)])
+    dense = np.array([[2.0, 0.8], [0.8, 1.0]])
+    found = {}
+    for name, weights in (("vector", [2.0, 1.0]), ("matrix", dense), ("range", None)):
+        method = BoundedRelease(support=2.0, regularization=5.0, weights=weights, schema=schema)
+        numbers = method.plan(schema, 10).numbers
+        assert isinstance(numbers, BoundedNumbers)
+        found[name] = [density.weight for density in numbers.densities]
+    assert found["vector"] == [2.0, 1.0]
+    assert found["matrix"] == pytest.approx(1 / np.diagonal(np.linalg.inv(dense)))
+    assert found["range"] == [1.0, 1.0]
+    with pytest.raises(ParameterError, match="weights of BoundedRelease must be positive definite"):
+        BoundedRelease(support=2.0, weights=[1.0, -1.0], schema=schema).plan(schema, 10)
+    with pytest.raises(ParameterError, match="for additive noise"):
+        BoundedRelease(privacy=PureDP(epsilon=1), in_range=True, weights=[1.0, 1.0], schema=schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,18 @@ def test_the_noise_for_one_column_is_that_of_the_analytic_gaussian() -> None:
     schema = Schema(columns=[Column("x", lower=0, upper=1)])
     plan = GaussianRelease(privacy=ApproxDP(epsilon=1, delta=1e-6), schema=schema).plan(schema, 100)
     assert sds(plan)["x"] == pytest.approx(4.2247, abs=5e-5)
+
+
+def test_the_rows_of_one_person_have_noise_of_their_own() -> None:
+    """Replacing four rows is a step of twice the length, not of four times."""
+    several = replace(
+        NUMBERS, columns=[*NUMBERS.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=4
+    )
+    plans = [GaussianRelease(privacy=GaussianDP(mu=0.5), schema=s).plan(s, 10) for s in (NUMBERS, several)]
+    assert sds(plans[1])["age"] == pytest.approx(2 * sds(plans[0])["age"], rel=1e-5)
+    for plan in plans:
+        (promise,) = (p for p in plan.promises if isinstance(p, GaussianDP))
+        assert 0.5 * (1 - 1e-5) < promise.mu <= 0.5
 
 
 def test_gaussian_and_zero_concentrated_promises_calibrate_alike() -> None:

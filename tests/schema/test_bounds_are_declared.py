@@ -50,7 +50,7 @@ ALLOWED = {
     "learn.svm.model:RegularizedSVM._two_classes": "a model without any promise, as scikit-learn trains it",
     "learn.svm.problem:Problem.residual": "how well the solver solved; part of its certificate",
     "release.gaussian:GaussianRelease.numbers_for_errors": "over declared columns, not over rows",
-    "release.gaussian:GaussianRelease.shape": "checks that given weights are positive and symmetric",
+    "release.table:checked_weights": "checks that given weights are positive and symmetric",
     "release.invariant.learners:largest_share": "a refusal in the curator's process; promises nothing",
     "release.invariant.noise:orthonormal_basis": "the rank of the model's weights; promises nothing",
     "release.invariant.plan:Exposure.smallest_bound": "shown to the curator alone; promises nothing",

@@ -17,7 +17,7 @@ from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import UniformPrior
 from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
 from discreet.release.law import BoundedLaw, InRangeLaw
-from discreet.release.table import Label, NumberMechanism, TableRelease, prior_of
+from discreet.release.table import Label, NumberMechanism, TableRelease, checked_weights, prior_of, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,8 +192,12 @@ class BoundedRelease(TableRelease):
     support : float, sequence or mapping, optional
         Half-width of the noise in each column's own unit; in a mapping also ``(lower, upper)``.
     regularization : float
-        Price of the mean square of additive noise, in units of the range to the power of minus four. At 0
-        the density is cosine-squared; the larger, the nearer to a Gaussian.
+        The weight lambda of the mean square of additive noise. At 0 the density is cosine-squared; the
+        larger, the nearer to a Gaussian.
+    weights : vector or matrix, optional
+        ``Pi``: how much the error on each number counts, by default the inverse fourth power of its range.
+        A matrix gives the best independent noise for it; the joint optimum of up to three columns is
+        :class:`~discreet.noise.box.BoxDensity`.
     in_range : bool
         Publish values that never leave the declared range, by a mechanism that is not additive.
     at_epsilon : float
@@ -234,6 +238,7 @@ class BoundedRelease(TableRelease):
         privacy: Promise | None = None,
         support: Support | None = None,
         regularization: float = 0.0,
+        weights: Any = None,
         in_range: bool = False,
         at_epsilon: float = 1.0,
         label: Label = "randomized",
@@ -261,10 +266,10 @@ class BoundedRelease(TableRelease):
                 "privacy of BoundedRelease must be PureDP with in_range=True, and only then. Additive noise "
                 "of bounded support has no epsilon alone: ask for an ErrorFloor, or for in_range=True."
             )
-        if in_range and (clamp or regularization):
+        if in_range and (clamp or regularization or weights is not None):
             raise ParameterError(
-                "clamp and regularization of BoundedRelease are for additive noise. With in_range=True every "
-                "output is inside the range already, and the epsilon sets the noise."
+                "clamp, regularization and weights of BoundedRelease are for additive noise. With "
+                "in_range=True every output is inside the range already, and the epsilon sets the noise."
             )
         if not 0 <= regularization < math.inf:
             raise ParameterError(
@@ -277,13 +282,20 @@ class BoundedRelease(TableRelease):
             )
         self.support = support
         self.regularization = regularization
+        self.weights = weights
         self.in_range = in_range
         self.at_epsilon = at_epsilon
 
-    def _density(self, column: Column, lower: float, upper: float) -> BoundedDensity:
-        return BoundedDensity(
-            lower=lower, upper=upper, regularization=self.regularization, weight=column.width**-4.0
-        )
+    def _density(self, weight: float, lower: float, upper: float) -> BoundedDensity:
+        return BoundedDensity(lower=lower, upper=upper, regularization=self.regularization, weight=weight)
+
+    def _column_weights(self, columns: Sequence[Column]) -> list[float]:
+        """Return the weight of each column alone: scores of independent columns are uncorrelated."""
+        if self.weights is None:
+            return [c.width**-4.0 for c in columns]
+        weights = checked_weights(self.weights, columns, type(self).__name__)
+        alone = weights if weights.ndim == 1 else 1 / np.diagonal(root_of(weights, -1.0))
+        return [float(weight) for weight in alone]
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> BoundedNumbers:
         """Use the supports."""
@@ -299,8 +311,8 @@ class BoundedRelease(TableRelease):
         else:
             pairs, halves = {}, self.per_column("support", given, columns)
         densities = tuple(
-            self._density(c, *pairs.get(c.name, (-h, h)))
-            for c, h in zip(columns, halves.tolist(), strict=True)
+            self._density(weight, *pairs.get(c.name, (-h, h)))
+            for c, h, weight in zip(columns, halves.tolist(), self._column_weights(columns), strict=True)
         )
         return BoundedNumbers(columns, densities, self.at_epsilon)
 
@@ -314,10 +326,10 @@ class BoundedRelease(TableRelease):
                 f"{rows}. Use GaussianRelease, or in_range=True."
             )
         densities = []
-        for c in columns:
+        for c, weight in zip(columns, self._column_weights(columns), strict=True):
 
-            def noise(half: float, c: Column = c) -> BoundedNoise:
-                return BoundedNoise(self._density(c, -half, half))
+            def noise(half: float, weight: float = weight) -> BoundedNoise:
+                return BoundedNoise(self._density(weight, -half, half))
 
             prior = prior_of(c)
             rough = floors.least_noise(noise, prior, errors[c.name], column=c.name)

@@ -6,16 +6,15 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Whitening, gaussian
 from discreet.privacy import ZCDP, ApproxDP, ColumnFloor, ErrorFloor, GaussianDP, Promise, floors
 from discreet.privacy.box import linear_box_diameter
-from discreet.privacy.calibrate import gaussian_mu, group_mu, rho_mu
+from discreet.privacy.calibrate import gaussian_mu, rho_mu
 from discreet.privacy.floors import GaussianNoise, UniformPrior
 from discreet.release.law import GaussianLaw
-from discreet.release.table import Label, NumberMechanism, TableRelease, prior_of
+from discreet.release.table import Label, NumberMechanism, TableRelease, checked_weights, prior_of, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,17 +45,23 @@ class GaussianNumbers(NumberMechanism):
             self.whitening = Whitening.diagonal(lower, upper, np.sqrt(covariance))
             self.information = 1 / covariance
         else:
-            matrix = _root(covariance, -0.5)
+            matrix = root_of(covariance, -0.5)
             self.diameter = linear_box_diameter(matrix, upper - lower)
             self.whitening = Whitening.dense(
-                lower, upper, matrix, _root(covariance, 0.5), self.diameter.upper
+                lower, upper, matrix, root_of(covariance, 0.5), self.diameter.upper
             )
-            self.information = np.diagonal(_root(covariance, -1.0))
+            self.information = np.diagonal(root_of(covariance, -1.0))
 
     @property
     def sensitivity(self) -> float:
         """How far two rows can be apart, in standard deviations: the ``mu`` of one row."""
         return self.whitening.sensitivity
+
+    def unit_sensitivity(self, rows: int) -> float:
+        """Return the ``mu`` of a unit with up to ``rows`` rows: each has noise of its own, squares add up."""
+        if rows == 1:
+            return self.sensitivity
+        return math.nextafter(self.sensitivity * math.sqrt(rows) * (1 + 2.0**-52), math.inf)
 
     def _noise(self, column: Column) -> GaussianNoise:
         """Return the noise on one cell that remains once the noise of all others is known."""
@@ -72,7 +77,7 @@ class GaussianNumbers(NumberMechanism):
         """One Gaussian promise for all numbers together."""
         return [
             GaussianDP(
-                mu=group_mu(self.sensitivity, rows),
+                mu=self.unit_sensitivity(rows),
                 covers=tuple(c.name for c in self.columns),
                 total_variation=self.whitening.total_variation(n_rows),
                 **common,
@@ -218,30 +223,15 @@ class GaussianRelease(TableRelease):
         """Return ``Pi^(-1/2)``: the covariance of the noise up to a factor, as a vector or a matrix."""
         if self.weights is None:
             return np.array([c.width**2 for c in columns])
-        weights = np.asarray(self.weights, float)
-        p = len(columns)
-        if weights.shape not in ((p,), (p, p)) or not np.isfinite(weights).all():
-            raise ParameterError(
-                f"weights of GaussianRelease must be {p} finite numbers or a {p} by {p} matrix, for "
-                f"{', '.join(c.name for c in columns)}; had shape {weights.shape}."
-            )
-        if weights.ndim == 2 and np.abs(weights - weights.T).max() > 1e-12 * np.abs(weights).max():
-            raise ParameterError("weights of GaussianRelease must be a symmetric matrix.")
-        least = float(weights.min() if weights.ndim == 1 else linalg.eigvalsh(weights)[0])
-        if not least > 0:
-            raise ParameterError(
-                "weights of GaussianRelease must be positive definite, and their smallest eigenvalue is "
-                f"{least:.6g}. Give every direction a weight above 0."
-            )
-        return _root(weights, -0.5)
+        return root_of(checked_weights(self.weights, columns, type(self).__name__), -0.5)
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> GaussianNumbers:
         """Use lambda, the standard deviations, or a Gaussian promise."""
         rows = schema.max_rows_per_unit or 1
         if isinstance(self.privacy, GaussianDP):
-            return self._for_mu(columns, self.privacy.mu / rows)
+            return self._for_mu(columns, self.privacy.mu, rows)
         if isinstance(self.privacy, ZCDP):
-            return self._for_mu(columns, rho_mu(self.privacy.rho) / rows)
+            return self._for_mu(columns, rho_mu(self.privacy.rho), rows)
         if self.regularization is not None:
             return GaussianNumbers(columns, self.shape(columns) / math.sqrt(self.regularization))
         assert self.scale is not None
@@ -261,7 +251,7 @@ class GaussianRelease(TableRelease):
                 f"{self.privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
             )
         mu = gaussian_mu(math.fsum(epsilons.values()), self.privacy.delta - 2 * tv)
-        return self._for_mu(columns, mu / rows)
+        return self._for_mu(columns, mu, rows)
 
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
@@ -271,7 +261,7 @@ class GaussianRelease(TableRelease):
         if self.weights is None:
             return GaussianNumbers(columns, least**2)
         shape = self.shape(columns)
-        information = 1 / shape if shape.ndim == 1 else np.diagonal(_root(shape, -1.0))
+        information = 1 / shape if shape.ndim == 1 else np.diagonal(root_of(shape, -1.0))
         factor = float(np.max(least**2 * information))
         return GaussianNumbers(columns, shape * factor * (1 + 1e-12))
 
@@ -289,28 +279,20 @@ class GaussianRelease(TableRelease):
             lattice_step=2 * rough.sd * _STEP,
         ).sd
 
-    def _for_mu(self, columns: tuple[Column, ...], mu: float) -> GaussianNumbers:
-        """Scale the shape until two rows are at most ``mu`` standard deviations apart."""
+    def _for_mu(self, columns: tuple[Column, ...], mu: float, rows: int) -> GaussianNumbers:
+        """Scale the shape until the rows of two units are at most ``mu`` standard deviations apart."""
         shape = self.shape(columns)
         widths = np.array([c.width for c in columns])
         if shape.ndim == 1:
             diameter = float(np.sqrt(np.sum(widths**2 / shape)))
         else:
-            diameter = linear_box_diameter(_root(shape, -0.5), widths).upper
-        factor = (diameter / mu) ** 2
+            diameter = linear_box_diameter(root_of(shape, -0.5), widths).upper
+        factor = rows * (diameter / mu) ** 2
         while True:
             factor *= 1 + 2.0**-20  # rounding to the lattice may take a little more
             numbers = GaussianNumbers(columns, shape * factor)
-            if numbers.sensitivity <= mu:
+            if numbers.unit_sensitivity(rows) <= mu:
                 return numbers
-
-
-def _root(positive: Floats, power: float) -> Floats:
-    """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
-    if positive.ndim == 1:
-        return np.asarray(positive**power)
-    values, vectors = linalg.eigh((positive + positive.T) / 2)
-    return np.asarray((vectors * values**power) @ vectors.T)
 
 
 def printed_epsilon(mu: float, delta: float) -> float:

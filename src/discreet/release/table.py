@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
@@ -43,6 +44,33 @@ def prior_of(column: Column) -> UniformPrior | IntegerPrior:
     if column.type == "number":
         return UniformPrior(lower, upper)
     return IntegerPrior(int(lower), int(upper))
+
+
+def root_of(positive: Floats, power: float) -> Floats:
+    """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
+    if positive.ndim == 1:
+        return np.asarray(positive**power)
+    values, vectors = linalg.eigh((positive + positive.T) / 2)
+    return np.asarray((vectors * values**power) @ vectors.T)
+
+
+def checked_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
+    """Return weights ``Pi`` on the columns, a positive vector or a positive definite matrix."""
+    weights, p = np.asarray(given, float), len(columns)
+    if weights.shape not in ((p,), (p, p)) or not np.isfinite(weights).all():
+        raise ParameterError(
+            f"weights of {where} must be {p} finite numbers or a {p} by {p} matrix, for "
+            f"{', '.join(c.name for c in columns)}; had shape {weights.shape}."
+        )
+    if weights.ndim == 2 and np.abs(weights - weights.T).max() > 1e-12 * np.abs(weights).max():
+        raise ParameterError(f"weights of {where} must be a symmetric matrix.")
+    least = float(weights.min() if weights.ndim == 1 else linalg.eigvalsh(weights)[0])
+    if not least > 0:
+        raise ParameterError(
+            f"weights of {where} must be positive definite, and their smallest eigenvalue is {least:.6g}. "
+            "Give every direction a weight above 0."
+        )
+    return weights
 
 
 class NumberMechanism(ABC):

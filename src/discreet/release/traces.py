@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, stats
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
@@ -61,6 +61,22 @@ def trace_bounds(covariance: Floats, weights: Floats, widths: Floats) -> TraceBo
         weak=len(V) ** 2 / float(np.trace(linalg.solve(Pi, information))),
         anyone=float(np.trace(linalg.inv(information + prior))),
     )
+
+
+def clamped_information(sd: float, value: float, lower: float, upper: float) -> float:
+    """Return the Fisher information that Gaussian noise leaves about a value once the sum is clamped.
+
+    Never more than the ``1 / sd**2`` of the sum itself: clamping is post-processing.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-cramer-rao.md
+    """
+    a, b = (lower - value) / sd, (upper - value) / sd
+    below, above = stats.norm.cdf(a), stats.norm.sf(b)
+    inside = (1 - below - above) + a * stats.norm.pdf(a) - b * stats.norm.pdf(b)
+    atoms = stats.norm.pdf(a) ** 2 / below + stats.norm.pdf(b) ** 2 / above
+    return float(inside + atoms) / sd**2
 
 
 def informed_error(covariance: Floats, population: Floats) -> float:
