@@ -14,10 +14,17 @@ from discreet.noise.in_range import INPUTS
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
-from discreet.privacy.floors import UniformPrior
 from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
 from discreet.release.law import BoundedLaw, InRangeLaw
-from discreet.release.table import Label, NumberMechanism, TableRelease, checked_weights, prior_of, root_of
+from discreet.release.table import (
+    Label,
+    NumberMechanism,
+    TableRelease,
+    additive_floor,
+    checked_weights,
+    prior_of,
+    root_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,19 +111,8 @@ class BoundedNumbers(NumberMechanism):
         """Return the Bayes error under the uniform prior; for one row per unit."""
         if rows > 1:
             return None
-        noise, prior = BoundedNoise(self.density(column)), prior_of(column)
-        error = floors.bayes_floor(noise, prior, lattice_step=self.density(column).step)
-        if not error > 0:
-            return None
-        continuous = isinstance(prior, UniformPrior)
-        return ColumnFloor(
-            error=error,
-            measure=column.measure,
-            prior=prior.name,
-            van_trees=floors.van_trees_floor(noise, prior) if continuous else None,
-            cramer_rao=floors.cramer_rao_unbiased_only(noise),
-            fisher_information=noise.information,
-        )
+        density = self.density(column)
+        return additive_floor(column, BoundedNoise(density), lattice_step=density.step)
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
         """Round to the lattice, clamp to the integer box, add the noise, map back."""

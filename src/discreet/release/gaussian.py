@@ -9,19 +9,27 @@ import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Whitening, gaussian
-from discreet.privacy import ZCDP, ApproxDP, ColumnFloor, ErrorFloor, GaussianDP, Promise, floors
+from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Promise, floors
 from discreet.privacy.box import linear_box_diameter
 from discreet.privacy.calibrate import gaussian_mu, rho_mu
-from discreet.privacy.floors import GaussianNoise, UniformPrior
+from discreet.privacy.floors import GaussianNoise
 from discreet.release.law import GaussianLaw
-from discreet.release.table import Label, NumberMechanism, TableRelease, checked_weights, prior_of, root_of
+from discreet.release.table import (
+    Label,
+    NumberMechanism,
+    TableRelease,
+    additive_floor,
+    checked_weights,
+    prior_of,
+    root_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
     from discreet.noise import Stream
-    from discreet.privacy import Ledger
+    from discreet.privacy import ColumnFloor, Ledger
     from discreet.schema import Column, Schema
 
 
@@ -86,24 +94,13 @@ class GaussianNumbers(NumberMechanism):
 
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
         """Return the exact Bayes error under the uniform prior, and the bounds beside it."""
-        noise, prior = self._noise(column), prior_of(column)
-        error = floors.bayes_floor(
+        noise = self._noise(column)
+        return additive_floor(
+            column,
             noise,
-            prior,
-            releases=rows,
-            total_variation=rows * self.whitening.total_variation(1),
             lattice_step=noise.sd * _STEP,
-        )
-        if not error > 0:
-            return None
-        continuous = isinstance(prior, UniformPrior)
-        return ColumnFloor(
-            error=error,
-            measure=column.measure,
-            prior=prior.name,
-            van_trees=floors.van_trees_floor(noise, prior, releases=rows) if continuous else None,
-            cramer_rao=floors.cramer_rao_unbiased_only(noise, releases=rows),
-            fisher_information=noise.information * rows,
+            total_variation=rows * self.whitening.total_variation(1),
+            releases=rows,
         )
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:

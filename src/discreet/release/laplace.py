@@ -9,18 +9,18 @@ import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import laplace, rounded_laplace
-from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, Promise, PureDP, floors
+from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
-from discreet.privacy.floors import LaplaceNoise, UniformPrior
+from discreet.privacy.floors import LaplaceNoise
 from discreet.release.law import LaplaceLaw
-from discreet.release.table import Label, NumberMechanism, TableRelease, prior_of
+from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, prior_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
     from discreet.noise import Stream
-    from discreet.privacy import Ledger
+    from discreet.privacy import ColumnFloor, Ledger
     from discreet.release.gaussian import GaussianNumbers, GaussianRelease
     from discreet.schema import Column, Schema
 
@@ -79,20 +79,11 @@ class LaplaceNumbers(NumberMechanism):
         if rows > 1:
             return None
         scale = float(self.scale[self.columns.index(column)])
-        noise, prior = LaplaceNoise(scale), prior_of(column)
-        error = floors.bayes_floor(
-            noise, prior, total_variation=laplace.TOTAL_VARIATION, lattice_step=scale / STEPS
-        )
-        if not error > 0:
-            return None
-        continuous = isinstance(prior, UniformPrior)
-        return ColumnFloor(
-            error=error,
-            measure=column.measure,
-            prior=prior.name,
-            van_trees=floors.van_trees_floor(noise, prior) if continuous else None,
-            cramer_rao=floors.cramer_rao_unbiased_only(noise),
-            fisher_information=noise.information,
+        return additive_floor(
+            column,
+            LaplaceNoise(scale),
+            lattice_step=scale / STEPS,
+            total_variation=laplace.TOTAL_VARIATION,
         )
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:

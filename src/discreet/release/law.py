@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class Law(ABC):
     """How a published cell follows from a true one; everything in it is public.
 
     Parameters
@@ -30,9 +31,9 @@ class Law:
         """Return plain JSON values."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
+    @abstractmethod
     def words(self) -> str:
         """Say it in a few words."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

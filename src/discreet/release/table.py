@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.privacy import ApproxDP, ErrorFloor, PureDP
+from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
 from discreet.release.law import Clear
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.noise import Stream
-    from discreet.privacy import ColumnFloor, Ledger, Promise
+    from discreet.privacy import Ledger, Promise
+    from discreet.privacy.floors import Noise
     from discreet.release.base import Encoded
     from discreet.release.law import Additive, Law
     from discreet.schema import Column, Schema
@@ -44,6 +45,32 @@ def prior_of(column: Column) -> UniformPrior | IntegerPrior:
     if column.type == "number":
         return UniformPrior(lower, upper)
     return IntegerPrior(int(lower), int(upper))
+
+
+def additive_floor(
+    column: Column,
+    noise: Noise,
+    *,
+    lattice_step: float,
+    total_variation: float = 0.0,
+    releases: int = 1,
+) -> ColumnFloor | None:
+    """Return the exact Bayes error under the uniform prior and the bounds beside it; None where it is 0."""
+    prior = prior_of(column)
+    error = floors.bayes_floor(
+        noise, prior, releases=releases, total_variation=total_variation, lattice_step=lattice_step
+    )
+    if not error > 0:
+        return None
+    continuous = isinstance(prior, UniformPrior)
+    return ColumnFloor(
+        error=error,
+        measure=column.measure,
+        prior=prior.name,
+        van_trees=floors.van_trees_floor(noise, prior, releases=releases) if continuous else None,
+        cramer_rao=floors.cramer_rao_unbiased_only(noise, releases=releases),
+        fisher_information=noise.information * releases,
+    )
 
 
 def root_of(positive: Floats, power: float) -> Floats:
@@ -248,9 +275,9 @@ class TableRelease(ReleaseMethod):
         if responses:
             promises.append(response_promise(responses, rows, common))
         summaries = tuple(self._summary(c, numbers, responses, rows) for c in schema.released)
-        floors = {s.column: s.floor for s in summaries if s.floor is not None}
-        if floors:
-            promises.append(ErrorFloor(floors, unit=schema.unit, assumes=(*assumes, INDEPENDENT)))
+        proven = {s.column: s.floor for s in summaries if s.floor is not None}
+        if proven:
+            promises.append(ErrorFloor(proven, unit=schema.unit, assumes=(*assumes, INDEPENDENT)))
         return TablePlan(
             schema=schema,
             numbers=numbers,
