@@ -183,6 +183,20 @@ def test_floors_are_met_under_any_weights() -> None:
         assert min(floor["x0"].error / 0.1, floor["x1"].error / 0.2) < 1.001
 
 
+@pytest.mark.parametrize("p", [2, 10])
+def test_a_floor_gives_up_what_rounding_to_the_lattice_can_move_a_cell(p: int) -> None:
+    """Correlated noise maps a lattice step to many conditional standard deviations' worth of it."""
+    made = planned(p, 1.0, np.full((p, p), 0.999) + 0.001 * np.eye(p))
+    rows = Stream.from_seed(p).generator().uniform(size=(20_000, p))
+    moved = np.abs(made.whitening.restore(made.whitening.quantize(rows)) - rows).max(axis=0)
+    steps = np.array([made.lattice_step(c) for c in made.columns])
+    assert (moved <= steps / 2).all()
+    if p == 10:
+        # Broken twin: the step of the noise that remains once all other noise is known.
+        twin = np.array([made._noise(c).sd for c in made.columns]) * 2.0**-20
+        assert (moved > twin / 2).any()
+
+
 @pytest.mark.parametrize(
     ("weights", "says"),
     [

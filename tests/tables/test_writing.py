@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import signal
 import subprocess
 import sys
@@ -353,3 +354,29 @@ def test_a_long_table_is_written_in_order(tmp_path: Path) -> None:
     write_table(tmp_path / "t.parquet", [Field("x")], batches)
     schema = Schema(columns=[Column("x", lower=0, upper=n * size)])
     assert (read(tmp_path / "t.parquet", schema)["x"] == np.arange(n * size)).all()
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    target, gone = tmp_path / "out.parquet", 2**22 + 1  # above the largest process number
+    for name in (
+        f".out.parquet.{gone}-0.partial",
+        f".out.parquet.{os.getpid()}-99.partial",
+        ".out.parquet.mine",
+    ):
+        (tmp_path / name).write_text("left over")
+    (tmp_path / f".out.parquet.{gone}-0.sort").mkdir()
+    (tmp_path / f".out.parquet.{gone}-0.sort" / "rows").write_text("spilled")
+    words = np.array([2, 1], np.uint64)
+    write_table(target, [Field("x")], [{"x": np.array([1.0, 2.0]), "w": words}], order_by="w")
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f".out.parquet.{os.getpid()}-99.partial", ".out.parquet.mine", "out.parquet"]
+
+
+def test_rows_can_be_put_in_the_order_of_words_that_are_not_written(target: str) -> None:
+    words = np.array([3, 1, 2], np.uint64)
+    batches = [{"x": np.array([30.0, 10.0, 20.0]), "w": words}, {"x": np.array([0.0]), "w": words[:1] * 0}]
+    assert write_table(target, [Field("x")], batches, order_by="w") == 4
+    with open_table(target) as table:
+        assert table.names == ("x",)
+        (batch,) = table.batches(Schema(columns=[Column("x", lower=0, upper=99)]))
+        assert batch["x"].tolist() == [0, 10, 20, 30]

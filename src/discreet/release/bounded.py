@@ -22,6 +22,7 @@ from discreet.release.table import (
     TableRelease,
     additive_floor,
     checked_weights,
+    exactly_one,
     prior_of,
     root_of,
 )
@@ -253,10 +254,7 @@ class BoundedRelease(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        if (privacy is None) == (support is None):
-            raise ParameterError(
-                "BoundedRelease needs exactly one of privacy and support. The other follows from it."
-            )
+        exactly_one(type(self).__name__, privacy=privacy, support=support)
         if in_range != isinstance(privacy, PureDP):
             raise PromiseError(
                 "privacy of BoundedRelease must be PureDP with in_range=True, and only then. Additive noise "

@@ -20,6 +20,7 @@ from discreet.release.table import (
     TableRelease,
     additive_floor,
     checked_weights,
+    exactly_one,
     prior_of,
     root_of,
 )
@@ -71,6 +72,14 @@ class GaussianNumbers(NumberMechanism):
             return self.sensitivity
         return math.nextafter(self.sensitivity * math.sqrt(rows) * (1 + 2.0**-52), math.inf)
 
+    def lattice_step(self, column: Column) -> float:
+        """Return twice the distance by which rounding to the lattice can move a cell, in its unit."""
+        sd = self.law(column).sd
+        if self.covariance.ndim == 1:
+            return sd * _STEP
+        # Each whitened coordinate moves by at most a step; the map back has rows of length sd.
+        return 2 * sd * math.sqrt(len(self.columns)) * _STEP
+
     def _noise(self, column: Column) -> GaussianNoise:
         """Return the noise on one cell that remains once the noise of all others is known."""
         return GaussianNoise(float(1 / math.sqrt(self.information[self.columns.index(column)])))
@@ -94,11 +103,10 @@ class GaussianNumbers(NumberMechanism):
 
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
         """Return the exact Bayes error under the uniform prior, and the bounds beside it."""
-        noise = self._noise(column)
         return additive_floor(
             column,
-            noise,
-            lattice_step=noise.sd * _STEP,
+            self._noise(column),
+            lattice_step=self.lattice_step(column),
             total_variation=rows * self.whitening.total_variation(1),
             releases=rows,
         )
@@ -108,7 +116,7 @@ class GaussianNumbers(NumberMechanism):
         return self.whitening.release(matrix, stream)
 
 
-# A lattice step is 2**-20 standard deviations of whitened noise; twice that covers correlated columns.
+# A lattice step is 2**-20 standard deviations of whitened noise; twice that leaves room for rounding errors.
 _STEP = 2.0**-19
 
 
@@ -194,13 +202,7 @@ class GaussianRelease(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        given = {"privacy": privacy, "regularization": regularization, "scale": scale}
-        names = [name for name, value in given.items() if value is not None]
-        if len(names) != 1:
-            raise ParameterError(
-                "GaussianRelease needs exactly one of privacy, regularization and scale, was given "
-                f"{' and '.join(names) or 'none'}. The others follow from it."
-            )
+        exactly_one(type(self).__name__, privacy=privacy, regularization=regularization, scale=scale)
         if regularization is not None and not (
             isinstance(regularization, int | float) and 0 < regularization < math.inf
         ):
@@ -260,7 +262,13 @@ class GaussianRelease(TableRelease):
         shape = self.shape(columns)
         information = 1 / shape if shape.ndim == 1 else np.diagonal(root_of(shape, -1.0))
         factor = float(np.max(least**2 * information))
-        return GaussianNumbers(columns, shape * factor * (1 + 1e-12))
+        while True:
+            numbers = GaussianNumbers(columns, shape * factor)
+            proven = [numbers.floor(c, rows) for c in columns]
+            if all(f is not None and f.error >= errors[c.name] for c, f in zip(columns, proven, strict=True)):
+                return numbers
+            # The lattice of correlated noise costs a little more than that of each column alone.
+            factor *= 1 + 2.0**-16
 
     @staticmethod
     def _least_sd(column: Column, error: float, p: int, rows: int) -> float:

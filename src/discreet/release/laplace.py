@@ -13,7 +13,7 @@ from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
 from discreet.release.law import LaplaceLaw
-from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, prior_of
+from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, exactly_one, prior_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,13 +156,7 @@ class LaplaceRelease(TableRelease):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        given = {"privacy": privacy, "scale": scale, "match": match}
-        names = [name for name, value in given.items() if value is not None]
-        if len(names) != 1:
-            raise ParameterError(
-                "LaplaceRelease needs exactly one of privacy, scale and match, was given "
-                f"{' and '.join(names) or 'none'}. The others follow from it."
-            )
+        exactly_one(type(self).__name__, privacy=privacy, scale=scale, match=match)
         if on not in ("fisher", "variance", "epsilon"):
             raise ParameterError(
                 f"on of LaplaceRelease must be 'fisher', 'variance' or 'epsilon', was {on!r}."

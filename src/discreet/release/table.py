@@ -47,6 +47,17 @@ def prior_of(column: Column) -> UniformPrior | IntegerPrior:
     return IntegerPrior(int(lower), int(upper))
 
 
+def exactly_one(where: str, **given: object) -> None:
+    """Refuse a method that is told how much noise to use in several ways, or in none."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        *first, last = given
+        raise ParameterError(
+            f"{where} needs exactly one of {', '.join(first)} and {last}, was given "
+            f"{' and '.join(names) or 'none'}. The rest follows from it."
+        )
+
+
 def additive_floor(
     column: Column,
     noise: Noise,

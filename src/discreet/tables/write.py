@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -216,7 +217,8 @@ def write_table(
     if path.exists() and not replace:
         raise SourceError(f"The file {str(path)!r} exists already. Remove it, or pass replace=True.")
     with _beside(path) as draft:
-        return writer.copy(str(draft), _FORMATS[ends[0]])
+        # The room stands beside the draft and under its name, so that what a killed process left is found.
+        return writer.copy(str(draft), _FORMATS[ends[0]], draft.with_suffix(".sort"))
 
 
 def _fields(layout: Layout) -> list[Field]:
@@ -299,15 +301,27 @@ class _Writer:
             else f"{label} cannot be written: the engine stopped with {kind}. Check the folder."
         )
 
-    def copy(self, file: str, options: str) -> int:
-        """Write to a file."""
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(contextlib.closing(connect()))
-            if self._order_by is not None:
-                folder = tempfile.TemporaryDirectory(prefix=".sort-", dir=Path(file).parent)
-                connection.execute(f"SET temp_directory = {literal(stack.enter_context(folder))}")
-                # What does not fit is sorted on disk; a reader may hold its own share of memory meanwhile.
-                connection.execute("SET memory_limit = '256MB'")
+    @contextlib.contextmanager
+    def room(self, connection: duckdb.DuckDBPyConnection, folder: Path | None) -> Iterator[None]:
+        """Let the engine sort on disk, in a folder that is gone afterwards; one of the system's if None."""
+        if self._order_by is None:
+            yield
+            return
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="discreet-"))
+        else:
+            folder.mkdir(mode=0o700)
+        try:
+            connection.execute(f"SET temp_directory = {literal(str(folder))}")
+            # What does not fit is sorted on disk; a reader may hold its own share of memory meanwhile.
+            connection.execute("SET memory_limit = '256MB'")
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def copy(self, file: str, options: str, room: Path | None = None) -> int:
+        """Write to a file; `room` is where rows may be sorted."""
+        with contextlib.closing(connect()) as connection, self.room(connection, room):
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
             return self.run(connection, command, f"The file {file!r}")
 
@@ -319,8 +333,9 @@ class _Writer:
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """Yield a name beside `path`, and rename that file to it if all goes well."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}.partial")
+    draft = _draft_of(path)
     with _explained(path):
+        _sweep(path)
         draft.open("wb").close()
     try:
         yield draft
@@ -330,6 +345,34 @@ def _beside(path: Path) -> Iterator[Path]:
             _to_disk(path.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}.partial")
+
+
+def _sweep(path: Path) -> None:
+    """Remove what writers of the same target left when they were killed."""
+    start = f".{path.name}."
+    for leftover in path.absolute().parent.iterdir():
+        pid, _, rest = leftover.name.removeprefix(start).partition("-")
+        ours = leftover.name.startswith(start) and rest.endswith((".partial", ".sort"))
+        if not ours or not pid.isdigit() or _lives(int(pid)):
+            continue
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's process, and alive
+    return True
 
 
 @contextlib.contextmanager
@@ -379,7 +422,9 @@ def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bo
                 raise SourceError(f"{label} exists already. Drop it, or pass replace=True.")
             # One statement is one transaction.
             command = f"CREATE OR REPLACE TABLE {full_name} AS {writer.select}"
-            written = writer.run(connection, command, label)
+            _sweep(path)
+            with writer.room(connection, _draft_of(path).with_suffix(".sort")):
+                written = writer.run(connection, command, label)
             connection.execute("DETACH attached")
             return written
     except BaseException:
