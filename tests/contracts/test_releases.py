@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import distinguish, precision
-from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError, SchemaError
+from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError, SchemaError, SourceError
 from discreet.noise import Stream
 from discreet.privacy import (
     ApproxDP,
@@ -230,6 +230,11 @@ def test_publishing_in_batches_writes_the_same_promises_and_every_row(name: str,
     assert done.promises == ON_ONE_NUMBER[name](3).plan(NUMBER, n).promises
     with open_table(target) as table:
         assert table.count() == n
+    books = Ledger.open(":memory:")
+    for wrong in (target, tmp_path / "no" / "folder.parquet", tmp_path / "out.xlsx"):
+        with pytest.raises((SourceError, ParameterError), match=r"exists|must end in"):
+            RELEASES[name](ledger=books, schema=NUMBER).publish(source, wrong)
+    assert not books.history()  # nothing is paid for what could not have been written
     ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=1e-3, delta=1e-9))
     with pytest.raises(BudgetExceeded):
         RELEASES[name](ledger=ledger, schema=NUMBER).publish(source, tmp_path / "never.parquet")

@@ -13,7 +13,7 @@ from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.noise import Stream, keep_per_unit, permutation
 from discreet.privacy import Receipt
 from discreet.schema import Column, Schema
-from discreet.tables import Field, open_table, write_table
+from discreet.tables import Field, check_target, open_table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -256,6 +256,7 @@ class ReleaseMethod(ABC):
         """
         schema = self._declared()
         check_publishable(schema, type(self).__name__)
+        check_target(target, replace=replace)
         stream = self._stream()
         with open_table(source) as table:
             n_rows = table.count()

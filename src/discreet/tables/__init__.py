@@ -13,6 +13,6 @@ the sources; :mod:`~discreet.tables.engine` and :mod:`~discreet.tables.arrow` ru
 from __future__ import annotations
 
 from discreet.tables.table import Batch, Table, open_table
-from discreet.tables.write import Field, write_table
+from discreet.tables.write import Field, check_target, write_table
 
-__all__ = ["Batch", "Field", "Table", "open_table", "write_table"]
+__all__ = ["Batch", "Field", "Table", "check_target", "open_table", "write_table"]

@@ -39,6 +39,7 @@ _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION none",
     ".csv.gz": "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION gzip",
 }
+_DATABASES = (".duckdb", ".db")
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
 
@@ -199,6 +200,21 @@ def write_table(
         _check_lengths(fields)
         columns = [(f.name, _POSTGRES_TYPES.get(f.sql_type, f.sql_type)) for f in fields]
         return write_postgres(text, columns, writer.copy_csv, replace=replace)
+    check_target(target, replace=replace)
+    path, table = duckdb_address(text)
+    if path.suffix.lower() in _DATABASES:
+        return _write_duckdb(path, table, writer, replace=replace)
+    (form,) = (form for end, form in _FORMATS.items() if path.name.lower().endswith(end))
+    with _beside(path) as draft:
+        # The room stands beside the draft and under its name, so that what a killed process left is found.
+        return writer.copy(str(draft), form, draft.with_suffix(".sort"))
+
+
+def check_target(target: str | os.PathLike[str], *, replace: bool) -> None:
+    """Refuse a target that cannot be written, as far as its name and folder tell: before anything is paid."""
+    text = os.fspath(target)
+    if text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+        return
     path, table = duckdb_address(text)
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -206,19 +222,15 @@ def write_table(
             f"write_table: target must be in a folder that exists, and {str(folder)!r} does not. "
             "Make it first."
         )
-    if path.suffix.lower() in (".duckdb", ".db"):
-        return _write_duckdb(path, table, writer, replace=replace)
-    ends = [end for end in _FORMATS if path.name.lower().endswith(end)]
-    if not ends or table is not None:
+    if path.suffix.lower() in _DATABASES:
+        return
+    if table is not None or not path.name.lower().endswith(tuple(_FORMATS)):
         raise ParameterError(
             "write_table: target must end in .parquet, .csv or .csv.gz, or be "
             f"file.duckdb?table=name or a postgresql:// URL, was {path.name!r}."
         )
     if path.exists() and not replace:
         raise SourceError(f"The file {str(path)!r} exists already. Remove it, or pass replace=True.")
-    with _beside(path) as draft:
-        # The room stands beside the draft and under its name, so that what a killed process left is found.
-        return writer.copy(str(draft), _FORMATS[ends[0]], draft.with_suffix(".sort"))
 
 
 def _fields(layout: Layout) -> list[Field]:

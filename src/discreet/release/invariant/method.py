@@ -17,7 +17,7 @@ from discreet.release.invariant.learners import InvariantLearner, RidgeLearner, 
 from discreet.release.invariant.logistic import LogisticLearner, MultinomialLearner
 from discreet.release.invariant.plan import NO_EPSILON, Exposure, InvariantPlan, warn
 from discreet.schema import Column
-from discreet.tables import write_table
+from discreet.tables import check_target, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,6 +193,7 @@ class InvariantRelease(ReleaseMethod):
         Publication
         """
         self._declared()
+        check_target(target, replace=replace)
         schema, rows, ids = self._read(source, None)
         check_publishable(schema, type(self).__name__)
         stream = self._stream()
