@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import linalg
 
 from discreet.errors import ParameterError
 from discreet.noise import gaussian
@@ -20,7 +21,7 @@ from discreet.noise.lattice import Sampler, normal_table
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._typing import Bools, Floats, Ints
 
 STEPS = 1 << 20
 """Lattice steps per standard deviation of the noise."""
@@ -188,6 +189,19 @@ class Whitening:
         else:
             lattice[:] = lattice @ self._backward
         np.add(lattice, self.lower, out=lattice)
+
+    def possible(self, X: Floats) -> Bools:
+        """Say which cells of a published matrix lie on the lattice; of correlated noise, which rows."""
+        lattice = X - self.lower
+        if self._top is not None:
+            np.rint(np.multiply(lattice, self._forward, out=lattice), out=lattice)
+            self._restore(lattice)
+            return np.asarray(lattice == X)
+        lattice = np.rint(linalg.solve(self._backward.T, lattice.T).T)
+        self._restore(lattice)
+        # A matrix product rounds differently on every machine.
+        room = 1e-9 * (np.abs(X) + np.abs(self.lower) + (self.upper - self.lower))
+        return np.broadcast_to((np.abs(lattice - X) <= room).all(axis=1)[:, None], X.shape)
 
     def total_variation(self, n_rows: int) -> float:
         """Sampler's distance from the exact law over ``n_rows`` rows."""

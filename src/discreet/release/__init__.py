@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
 from discreet.release.base import ColumnSummary, Plan, Publication, Release, ReleaseMethod
 from discreet.release.bounded import BoundedRelease
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
 from discreet.release.laplace import LaplaceRelease
+from discreet.release.published import published_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 METHODS: dict[str, type[ReleaseMethod]] = {
     method.name: method for method in (BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease)
 }
+
+
+def method_from_dict(values: Mapping[str, Any], **common: Any) -> ReleaseMethod:
+    """Make the method that was written down as its ``name`` and its ``parameters``.
+
+    Parameters
+    ----------
+    values : mapping
+        ``{"name": method.name, "parameters": method.parameters()}``.
+    **common
+        ``schema`` or ``bounds``, and ``ledger``, as every method takes them.
+
+    Returns
+    -------
+    ReleaseMethod
+    """
+    name = values.get("name")
+    if name not in METHODS:
+        raise ParameterError(
+            f"The name of a method must be one of {', '.join(sorted(METHODS))}, was {name!r}."
+        )
+    return METHODS[name].from_parameters(values.get("parameters", {}), **common)
+
 
 __all__ = [
     "METHODS",
@@ -23,4 +53,6 @@ __all__ = [
     "Publication",
     "Release",
     "ReleaseMethod",
+    "method_from_dict",
+    "published_schema",
 ]

@@ -5,28 +5,40 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.noise import Stream, keep_per_unit, permutation
-from discreet.privacy import Receipt
+from discreet.privacy import Receipt, promise_from_dict
+from discreet.release.parameters import parameter_names, parameters_of
+from discreet.release.published import published_fields
 from discreet.schema import Column, Schema
-from discreet.tables import Field, check_target, open_table, write_table
+from discreet.tables import check_target, open_table, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from discreet._typing import AnyArray, Bools, Floats, Ints
     from discreet.privacy import ColumnFloor, Ledger, Promise
     from discreet.release.law import Law
-    from discreet.tables import Table
+    from discreet.tables import Field, Table
 
     Encoded = Mapping[str, AnyArray]
+    Watch = Callable[[Encoded, Encoded], None]
 
 _ORDER = "\0order"  # no column of a table can have this name
+
+ALWAYS_OPEN = (
+    "the number of rows, the names of the columns, and the declared bounds and lists",
+    "that a person is in the table: whoever knows that the table covers somebody knows it still",
+    "what holds for a whole group and how columns go together: learning that is what the release is for, and "
+    "it says something about people who are not in the table as well",
+    "what was known before, or is published elsewhere",
+)
+"""What no released table hides, whatever the method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +72,19 @@ class Publication:
     ----------
     n_rows : int
         How many rows were written.
-    schema, promises, receipt, summary
+    n_read : int
+        How many rows the source had; more where a unit had more rows than it may have.
+    schema, promises, receipt, summary, commitment
         As of a :class:`Release`.
     """
 
     n_rows: int
+    n_read: int
     schema: Schema
     promises: tuple[Promise, ...]
     receipt: Receipt
     summary: tuple[ColumnSummary, ...]
+    commitment: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,6 +104,9 @@ class Release:
         What was charged, and whether a seed makes the noise public.
     summary : tuple of ColumnSummary
         For each published column what was done to it and what that proves.
+    commitment : str
+        SHA-256 of the key that the noise was drawn under: shows, to whoever is given the key, that it was
+        this one.
 
     Privacy
     -------
@@ -104,6 +123,7 @@ class Release:
     promises: tuple[Promise, ...]
     receipt: Receipt
     summary: tuple[ColumnSummary, ...]
+    commitment: str
 
     @property
     def data(self) -> Floats:
@@ -141,18 +161,44 @@ class Plan(ABC):
 
     Attributes
     ----------
+    schema : Schema
+        Of the published table.
     promises : tuple of Promise
         Everything that will hold for one unit of the schema, with all its rows.
     columns : tuple of ColumnSummary
         What will be done to each published column.
     """
 
+    schema: Schema
     promises: tuple[Promise, ...]
     columns: tuple[ColumnSummary, ...]
 
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Return the published columns of some rows."""
+
+    def misfits(self, columns: Encoded) -> dict[str, str]:
+        """Name the columns with published cells that this plan cannot have drawn, and say why.
+
+        Parameters
+        ----------
+        columns : mapping of str to array
+            Some rows of a published table, encoded.
+
+        Returns
+        -------
+        dict of str to str
+            Empty when every cell is possible, which says nothing about how likely they are.
+        """
+        found = {}
+        for column in self.schema.released:
+            values = columns[column.name]
+            if column.is_category:
+                if ((values < 0) | (values >= len(column.levels))).any():
+                    found[column.name] = "a level that was not declared"
+            elif column.required and np.isnan(values).any():
+                found[column.name] = "missing cells in a column that has none"
+        return found
 
 
 class ReleaseMethod(ABC):
@@ -198,6 +244,41 @@ class ReleaseMethod(ABC):
     def plan(self, schema: Schema, n_rows: int) -> Plan:
         """Say what will be done and promised, from the schema and the public number of rows."""
 
+    @abstractmethod
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> Plan:
+        """Plan with ``factor`` times the noise, for what-if tables; with 1 it is :meth:`plan`."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return everything but the table, the ledger and the key, as plain JSON values.
+
+        :func:`~discreet.release.method_from_dict` makes the method again, so that a stranger can plan what
+        was planned.
+        """
+        return parameters_of(self)
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
+        """Make the method that :meth:`parameters` wrote down; ``common`` are schema, ledger and the like."""
+        unknown = sorted(set(values) - set(parameter_names(cls)))
+        if unknown:
+            raise ParameterError(
+                f"{unknown[0]!r} is no parameter of {cls.__name__}; it has {', '.join(parameter_names(cls))}."
+            )
+        made = dict(values)
+        if made.get("privacy") is not None:
+            made["privacy"] = promise_from_dict(made["privacy"])
+        return cls(**made, **common)
+
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Say what a release by this method leaves open, in sentences without a full stop."""
+        public = [c.name for c in schema.released if c.role == "public"]
+        if not public:
+            return ALWAYS_OPEN
+        return (
+            *ALWAYS_OPEN,
+            f"the columns declared public, which are published as they are: {', '.join(public)}",
+        )
+
     def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> Release:
         """Publish a table: plan, charge, then draw.
 
@@ -231,11 +312,23 @@ class ReleaseMethod(ABC):
             order = permutation(len(next(iter(columns.values()))), stream.derive("order"))
             columns = {name: values[order] for name, values in columns.items()}
         return Release(
-            columns=columns, schema=schema, promises=plan.promises, receipt=receipt, summary=plan.columns
+            columns=columns,
+            schema=schema,
+            promises=plan.promises,
+            receipt=receipt,
+            summary=plan.columns,
+            commitment=stream.commitment,
         )
 
     def publish(
-        self, source: Any, target: str | Path, *, shuffle: bool = True, replace: bool = False
+        self,
+        source: Any,
+        target: str | Path,
+        *,
+        shuffle: bool = True,
+        replace: bool = False,
+        stream: Stream | None = None,
+        watch: Watch | None = None,
     ) -> Publication:
         """Release a table straight into a file, a batch at a time, in constant memory.
 
@@ -249,6 +342,12 @@ class ReleaseMethod(ABC):
             Whether rows come out in random order.
         replace : bool
             Whether ``target`` may exist.
+        stream : Stream, optional
+            Where randomness comes from, for a curator who keeps the key or an auditor who replays it. A key
+            must never serve two releases. By default a fresh one, forgotten when the release is done.
+        watch : callable, optional
+            Shown the true rows of every batch and the published ones, row by row in the same order. What it
+            sees is for the curator alone.
 
         Returns
         -------
@@ -257,14 +356,14 @@ class ReleaseMethod(ABC):
         schema = self._declared()
         check_publishable(schema, type(self).__name__)
         check_target(target, replace=replace)
-        stream = self._stream()
+        stream = self._stream(stream)
         with open_table(source) as table:
             n_rows = table.count()
             if not n_rows:
                 raise DataError(f"{type(self).__name__}.publish needs at least one row, the table has none.")
             plan = self.plan(schema, n_rows)
             receipt = self._charge(plan.promises, schema, stream.seeded)
-            batches = self._drawn(plan, table, schema, stream, ordered=not shuffle)
+            batches = self._drawn(plan, table, schema, stream, ordered=not shuffle, watch=watch)
             written = write_table(
                 target,
                 published_fields(schema),
@@ -273,11 +372,24 @@ class ReleaseMethod(ABC):
                 order_by=_ORDER if shuffle else None,
             )
         return Publication(
-            n_rows=written, schema=schema, promises=plan.promises, receipt=receipt, summary=plan.columns
+            n_rows=written,
+            n_read=n_rows,
+            schema=plan.schema,
+            promises=plan.promises,
+            receipt=receipt,
+            summary=plan.columns,
+            commitment=stream.commitment,
         )
 
     def _drawn(
-        self, plan: Plan, table: Table, schema: Schema, stream: Stream, *, ordered: bool
+        self,
+        plan: Plan,
+        table: Table,
+        schema: Schema,
+        stream: Stream,
+        *,
+        ordered: bool,
+        watch: Watch | None,
     ) -> Iterator[dict[str, AnyArray]]:
         """Yield the published batches, with a random word for each row unless order stays."""
         kept: Bools | None = None
@@ -292,6 +404,8 @@ class ReleaseMethod(ABC):
                 mask = kept[batch.start : batch.start + batch.n_rows]
                 rows = {name: values[mask] for name, values in batch.items()}
             columns = plan.draw(rows, noise)
+            if watch is not None:
+                watch(rows, columns)
             if not ordered:
                 columns[_ORDER] = order.words(len(next(iter(columns.values()))))
             yield columns
@@ -304,8 +418,15 @@ class ReleaseMethod(ABC):
             )
         return self.schema
 
-    def _stream(self) -> Stream:
-        return Stream() if self.random_state is None else Stream.from_seed(self.random_state)
+    def _stream(self, given: Stream | None = None) -> Stream:
+        if given is None:
+            return Stream() if self.random_state is None else Stream.from_seed(self.random_state)
+        if self.random_state is not None:
+            raise ParameterError(
+                f"{type(self).__name__} takes randomness from random_state or from stream, and was given "
+                "both. Leave random_state out: it is for tests."
+            )
+        return given
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
         what = f"{self.name} release of {schema.dataset or 'a table'}"
@@ -336,13 +457,6 @@ class ReleaseMethod(ABC):
 
 def _is_matrix(X: Any) -> bool:
     return isinstance(X, np.ndarray | list)
-
-
-def published_fields(schema: Schema) -> tuple[Field, ...]:
-    """Return how the released columns look in a file: noised integers and dates are plain numbers."""
-    return tuple(
-        Field.of(c) if c.is_category or c.role == "public" else Field(c.name) for c in schema.released
-    )
 
 
 def check_publishable(schema: Schema, where: str) -> None:

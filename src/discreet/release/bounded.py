@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -30,7 +31,7 @@ from discreet.release.table import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import Floats
+    from discreet._typing import Bools, Floats
     from discreet.noise import InRange, Stream
     from discreet.privacy import Ledger
     from discreet.schema import Column, Schema
@@ -124,7 +125,31 @@ class BoundedNumbers(NumberMechanism):
             np.clip(lattice, 0, self._top[j], out=lattice)
             # Integers below 2**53 in doubles: this sum is exact.
             lattice += density.integers(len(matrix), stream)
-            out[:, j] = (lower + density.support[0]) + (lattice + 0.5) * density.step
+            out[:, j] = self._restore(lattice, j)
+        return out
+
+    def _restore(self, lattice: Floats, j: int) -> Floats:
+        density = self.densities[j]
+        return (self.columns[j].range[0] + density.support[0]) + (lattice + 0.5) * density.step
+
+    def scaled(self, factor: float) -> BoundedNumbers:
+        """Return the mechanism with densities of the same shape, ``factor`` times as wide."""
+        densities = tuple(
+            dataclasses.replace(
+                d, lower=d.lower * factor, upper=d.upper * factor, regularization=d.regularization / factor**4
+            )
+            for d in self.densities
+        )
+        return BoundedNumbers(self.columns, densities, self.at_epsilon)
+
+    def possible(self, matrix: Floats) -> Bools:
+        """Say which cells lie on the lattice and within the noise's reach of the declared range."""
+        out = np.empty(matrix.shape, bool)
+        for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
+            low, high = density.support
+            lattice = np.rint((matrix[:, j] - (column.range[0] + low)) / density.step - 0.5)
+            farthest = self._top[j] + round((high - low) / density.step) - 1
+            out[:, j] = (self._restore(lattice, j) == matrix[:, j]) & (lattice >= 0) & (lattice <= farthest)
         return out
 
 
@@ -175,6 +200,18 @@ class InRangeNumbers(NumberMechanism):
     def release(self, matrix: Floats, stream: Stream) -> Floats:
         """Draw every cell from the row of its value."""
         return np.column_stack([law.draw(matrix[:, j], stream) for j, law in enumerate(self.laws)])
+
+    def scaled(self, factor: float) -> InRangeNumbers:
+        """Return the mechanism with the epsilon of each column divided by ``factor``."""
+        laws = tuple(
+            in_range_law(self.epsilon(c) / factor, law.lower, law.upper, inputs=law.inputs)
+            for c, law in zip(self.columns, self.laws, strict=True)
+        )
+        return InRangeNumbers(self.columns, laws)
+
+    def possible(self, matrix: Floats) -> Bools:
+        """Say which cells are middles of output cells."""
+        return np.column_stack([np.isin(matrix[:, j], law.outputs) for j, law in enumerate(self.laws)])
 
 
 class BoundedRelease(TableRelease):
@@ -229,6 +266,16 @@ class BoundedRelease(TableRelease):
     accepts: ClassVar[tuple[type[Promise], ...]] = (ErrorFloor, PureDP)
     refusal: ClassVar[str] = "Bounded noise promises floors; in range, a pure epsilon."
 
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Say what a release by this method leaves open, in sentences without a full stop."""
+        if self.in_range:
+            return super().not_protected(schema)
+        return (
+            *super().not_protected(schema),
+            "values that the noise cannot have led from: noise of bounded support rules them out with "
+            "certainty, most of all near the ends of a declared range",
+        )
+
     def __init__(
         self,
         *,
@@ -279,6 +326,15 @@ class BoundedRelease(TableRelease):
         self.weights = weights
         self.in_range = in_range
         self.at_epsilon = at_epsilon
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> BoundedRelease:
+        """Make the method that :meth:`parameters` wrote down."""
+        made = dict(values)
+        if isinstance(made.get("support"), Mapping):
+            ends = made["support"].items()
+            made["support"] = {name: tuple(e) if isinstance(e, list) else e for name, e in ends}
+        return super().from_parameters(made, **common)
 
     def _density(self, weight: float, lower: float, upper: float) -> BoundedDensity:
         return BoundedDensity(lower=lower, upper=upper, regularization=self.regularization, weight=weight)

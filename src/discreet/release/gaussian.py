@@ -28,7 +28,7 @@ from discreet.release.table import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import Floats
+    from discreet._typing import Bools, Floats
     from discreet.noise import Stream
     from discreet.privacy import ColumnFloor, Ledger
     from discreet.schema import Column, Schema
@@ -114,6 +114,14 @@ class GaussianNumbers(NumberMechanism):
     def release(self, matrix: Floats, stream: Stream) -> Floats:
         """Add the noise on the lattice."""
         return self.whitening.release(matrix, stream)
+
+    def scaled(self, factor: float) -> GaussianNumbers:
+        """Return the mechanism with ``factor`` times the standard deviation."""
+        return GaussianNumbers(self.columns, self.covariance * factor**2)
+
+    def possible(self, matrix: Floats) -> Bools:
+        """Say which cells lie on the lattice."""
+        return self.whitening.possible(matrix)
 
 
 # A lattice step is 2**-20 standard deviations of whitened noise; twice that leaves room for rounding errors.

@@ -12,16 +12,18 @@ from discreet.noise import laplace, rounded_laplace
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
+from discreet.release.gaussian import GaussianRelease
 from discreet.release.law import LaplaceLaw
+from discreet.release.parameters import parameters_of
 from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, exactly_one, prior_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import Floats
+    from discreet._typing import Bools, Floats
     from discreet.noise import Stream
     from discreet.privacy import ColumnFloor, Ledger
-    from discreet.release.gaussian import GaussianNumbers, GaussianRelease
+    from discreet.release.gaussian import GaussianNumbers
     from discreet.schema import Column, Schema
 
 STEPS = 1 << 20
@@ -92,9 +94,20 @@ class LaplaceNumbers(NumberMechanism):
         np.clip(lattice, 0, self._top, out=lattice)
         # Integers below 2**53 in doubles: these sums are exact.
         lattice += rounded_laplace(float(STEPS), lattice.shape, stream)
+        return self._restore(lattice)
+
+    def _restore(self, lattice: Floats) -> Floats:
         lattice *= self.scale / STEPS
         lattice += self._lower
         return np.asarray(lattice)
+
+    def scaled(self, factor: float) -> LaplaceNumbers:
+        """Return the mechanism with ``factor`` times the scale."""
+        return LaplaceNumbers(self.columns, self.scale * factor)
+
+    def possible(self, matrix: Floats) -> Bools:
+        """Say which cells lie on the lattice."""
+        return np.asarray(self._restore(np.rint((matrix - self._lower) * self._forward)) == matrix)
 
 
 class LaplaceRelease(TableRelease):
@@ -180,6 +193,20 @@ class LaplaceRelease(TableRelease):
         self.scale = scale
         self.match = match
         self.on = on
+
+    def parameters(self) -> dict[str, Any]:
+        """Return everything but the table, the ledger and the key; the release to match with its own."""
+        if self.match is None:
+            return super().parameters()
+        return parameters_of(self, match=self.match.parameters(), privacy=None)
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> LaplaceRelease:
+        """Make the method that :meth:`parameters` wrote down."""
+        made = dict(values)
+        if made.get("match") is not None:
+            made["match"] = GaussianRelease.from_parameters(made["match"], schema=common.get("schema"))
+        return super().from_parameters(made, **common)
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> LaplaceNumbers:
         """Use the scales, or those that match Gaussian noise."""

@@ -59,14 +59,18 @@ class Additive(Law):
         Of the noise; zero for the symmetric ones.
     clamped : bool
         Whether the sum was then moved into the declared range.
+    grid : float or None
+        The public step, counted from the lower bound, to which it was then rounded.
     """
 
     variance: float
     mean: float = 0.0
     clamped: bool = False
+    grid: float | None = None
 
     def _after(self, noise: str) -> str:
-        return noise + (", clamped to the range" if self.clamped else "")
+        clamped = ", clamped to the range" if self.clamped else ""
+        return noise + clamped + (f", rounded to steps of {self.grid:g}" if self.grid else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

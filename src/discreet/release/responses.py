@@ -73,6 +73,10 @@ class Response:
             keep = keep_probability(response_epsilon(keep, listed.levels) / rows, listed.levels)
         return cls(listed, keep)
 
+    def scaled(self, factor: float) -> Response:
+        """Return the response whose log odds are divided by ``factor``: as noise grows, so does the doubt."""
+        return Response(self.listed, keep_probability(self.epsilon / factor, self.listed.levels))
+
     @property
     def name(self) -> str:
         """Of the column."""

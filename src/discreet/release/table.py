@@ -15,18 +15,18 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
-from discreet.release.law import Clear
+from discreet.release.law import Additive, Clear
 from discreet.release.responses import Listed, Response, listed_in, response_promise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._typing import AnyArray, Bools, Floats
     from discreet.noise import Stream
     from discreet.privacy import Ledger, Promise
     from discreet.privacy.floors import Noise
     from discreet.release.base import Encoded
-    from discreet.release.law import Additive, Law
+    from discreet.release.law import Law
     from discreet.schema import Column, Schema
 
 INDEPENDENT = (
@@ -34,6 +34,14 @@ INDEPENDENT = (
     "correlated columns, clear labels and public columns lower the floor"
 )
 LABEL_CLEAR = "the target is published as it is, and nothing here covers it"
+KNOWS_MORE = (
+    "a value guessed by somebody who knows more than what was declared about it, such as how it is "
+    "distributed or how it goes with other columns: the floors are for those who do not"
+)
+AVERAGES_OUT = (
+    "repeated releases of the same table: their noise averages out, so each further one lowers every floor "
+    "and adds to every epsilon; the ledger adds them up"
+)
 ROWS_KNOWN = "how many rows each unit has is public"
 
 Label = Literal["randomized", "clear"]
@@ -123,7 +131,7 @@ class NumberMechanism(ABC):
     columns: tuple[Column, ...]
 
     @abstractmethod
-    def law(self, column: Column) -> Additive | Law:
+    def law(self, column: Column) -> Law:
         """Return the public law of one column, in its own unit."""
 
     @abstractmethod
@@ -137,6 +145,14 @@ class NumberMechanism(ABC):
     @abstractmethod
     def release(self, matrix: Floats, stream: Stream) -> Floats:
         """Return the noised numbers of some rows, none of them missing."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> NumberMechanism:
+        """Return the mechanism with ``factor`` times as much noise."""
+
+    @abstractmethod
+    def possible(self, matrix: Floats) -> Bools:
+        """Say which published cells this mechanism can have drawn, whatever was true."""
 
     def epsilon(self, column: Column) -> float | None:
         """Return the pure epsilon of one cell; None where the columns have none of their own."""
@@ -165,13 +181,45 @@ class TablePlan(Plan):
                     np.nan_to_num(matrix[:, j], copy=False, nan=c.fill)
             noised = self.numbers.release(matrix, stream)
             for j, c in enumerate(columns):
-                out[c.name] = c.clip(noised[:, j]) if self.clamp else noised[:, j]
+                out[c.name] = self._finished(c, noised[:, j])
         for response in self.responses:
             codes = response.draw(rows[response.name], stream)
             if response.listed.missing_flag:
                 codes = np.where(codes == 1, np.nan, out[response.name])
             out[response.name] = codes
         return out
+
+    def _finished(self, column: Column, noised: Floats) -> Floats:
+        """Clamp and round as was declared: post-processing."""
+        if self.clamp:
+            noised = column.clip(noised)
+        return noised if column.grid is None else on_grid(column, noised)
+
+    def misfits(self, columns: Encoded) -> dict[str, str]:
+        """Name the columns with published cells that this plan cannot have drawn, and say why."""
+        found = Plan.misfits(self, columns)  # a class with slots is made twice, and super() knows the first
+        if self.numbers is None:
+            return found
+        matrix = np.column_stack([columns[c.name] for c in self.numbers.columns])
+        fits = self.numbers.possible(matrix) | np.isnan(matrix)
+        for j, c in enumerate(self.numbers.columns):
+            values = matrix[:, j]
+            if c.grid is not None:
+                fits[:, j] = np.isnan(values) | (on_grid(c, values) == values)
+            if self.clamp:
+                lower, upper = c.range
+                fits[:, j] |= (values == lower) | (values == upper)
+                fits[:, j] &= ~((values < lower) | (values > upper))
+            if not fits[:, j].all() and c.name not in found:
+                found[c.name] = "values that the noise cannot have led to (off its lattice or its support)"
+        return found
+
+
+def on_grid(column: Column, values: Floats) -> Floats:
+    """Round to the public step of a column, counted from its lower bound."""
+    assert column.grid is not None
+    lower = column.range[0]
+    return np.asarray(lower + np.rint((values - lower) / column.grid) * column.grid)
 
 
 class TableRelease(ReleaseMethod):
@@ -225,6 +273,16 @@ class TableRelease(ReleaseMethod):
     refusal: ClassVar[str] = ""
     """Why other promises are not accepted."""
 
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Say what a release by this method leaves open, in sentences without a full stop."""
+        clear = self.label == "clear" and schema.target is not None
+        return (
+            *super().not_protected(schema),
+            *((f"the target {schema.target!r}, which is published as it is",) if clear else ()),
+            KNOWS_MORE,
+            AVERAGES_OUT,
+        )
+
     @abstractmethod
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
@@ -265,6 +323,10 @@ class TableRelease(ReleaseMethod):
 
     def plan(self, schema: Schema, n_rows: int) -> TablePlan:
         """Choose the noise of each column and say what it promises."""
+        return self.scaled_plan(schema, n_rows, 1.0)
+
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> TablePlan:
+        """Plan with ``factor`` times the noise: what if? The log odds of lists are divided by it."""
         where = type(self).__name__
         protected = tuple(
             c
@@ -279,6 +341,9 @@ class TableRelease(ReleaseMethod):
         rows = schema.max_rows_per_unit or 1
         columns, listed = tuple(c for c in protected if c.is_number), listed_in(protected)
         numbers, responses = self._calibrate(columns, listed, schema, n_rows)
+        if factor != 1.0:
+            numbers = numbers.scaled(factor) if numbers else None
+            responses = tuple(response.scaled(factor) for response in responses)
         clear = self.label == "clear" and schema.target is not None
         assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (rows > 1)
         common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
@@ -402,8 +467,8 @@ class TableRelease(ReleaseMethod):
         if numbers is None or column not in numbers.columns:
             return ColumnSummary(column=column.name, law=Clear())
         law, epsilon = numbers.law(column), numbers.epsilon(column)
-        if self.clamp:
-            law = dataclasses.replace(law, clamped=True)  # type: ignore[call-arg]
+        if isinstance(law, Additive):
+            law = dataclasses.replace(law, clamped=self.clamp, grid=column.grid)
         if column.name in flags:
             flag = flags[column.name]
             law = dataclasses.replace(law, missing_keep=flag.keep)

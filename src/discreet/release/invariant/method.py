@@ -11,20 +11,24 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
 from discreet.noise import keep_per_unit, permutation
-from discreet.release.base import Publication, ReleaseMethod, check_publishable, published_fields
+from discreet.release.base import Publication, ReleaseMethod, check_publishable
 from discreet.release.invariant.encoding import encoded_rows, encoded_schema, origin
 from discreet.release.invariant.learners import InvariantLearner, RidgeLearner, SVMLearner
 from discreet.release.invariant.logistic import LogisticLearner, MultinomialLearner
 from discreet.release.invariant.plan import NO_EPSILON, Exposure, InvariantPlan, warn
+from discreet.release.parameters import parameters_of
+from discreet.release.published import published_fields
 from discreet.schema import Column
 from discreet.tables import check_target, write_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from discreet._typing import AnyArray, Floats, Ints
+    from discreet.noise import Stream
     from discreet.privacy import Ledger, Promise, Receipt
-    from discreet.release.base import Encoded
+    from discreet.release.base import Encoded, Watch
     from discreet.schema import Schema
 
 Scales = Mapping[str, float] | Sequence[float] | Literal["range"] | None
@@ -152,6 +156,10 @@ class InvariantRelease(ReleaseMethod):
 
     def plan(self, schema: Schema, n_rows: int) -> InvariantPlan:
         """Say what will be done and what it gives away, from the schema alone."""
+        return self.scaled_plan(schema, n_rows, 1.0)
+
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> InvariantPlan:
+        """Plan with ``factor`` times the standard deviation; a table with the same products has no knob."""
         schema = encoded_schema(schema)
         noised = [c for c in schema.numeric_features if c.role == "sensitive"]
         if not noised:
@@ -168,7 +176,7 @@ class InvariantRelease(ReleaseMethod):
         return InvariantPlan(
             schema=schema,
             learner=self._model,
-            variance=float(self.variance or 0.0),
+            variance=float(self.variance or 0.0) * factor**2,
             scales=self._scales(noised),
             outward=self.outward,
             precision=self.precision,
@@ -177,7 +185,14 @@ class InvariantRelease(ReleaseMethod):
         )
 
     def publish(
-        self, source: Any, target: str | Path, *, shuffle: bool = True, replace: bool = False
+        self,
+        source: Any,
+        target: str | Path,
+        *,
+        shuffle: bool = True,
+        replace: bool = False,
+        stream: Stream | None = None,
+        watch: Watch | None = None,
     ) -> Publication:
         """Release a table straight into a file.
 
@@ -185,8 +200,8 @@ class InvariantRelease(ReleaseMethod):
 
         Parameters
         ----------
-        source, target, shuffle, replace
-            As of every method.
+        source, target, shuffle, replace, stream, watch
+            As of every method; ``watch`` is shown encoded rows.
 
         Returns
         -------
@@ -196,8 +211,9 @@ class InvariantRelease(ReleaseMethod):
         check_target(target, replace=replace)
         schema, rows, ids = self._read(source, None)
         check_publishable(schema, type(self).__name__)
-        stream = self._stream()
-        plan = self.plan(schema, _length(rows))
+        stream = self._stream(stream)
+        n_read = _length(rows)
+        plan = self.plan(schema, n_read)
         receipt = self._charge(plan.promises, schema, stream.seeded)
         if ids is not None:
             assert schema.max_rows_per_unit is not None
@@ -207,13 +223,41 @@ class InvariantRelease(ReleaseMethod):
         if shuffle:
             order = permutation(len(order), stream.derive("order"))
             rows = {name: values[order] for name, values in rows.items()}
-        batches = plan.batches(rows, stream.derive("noise"))
+        batches = _watched(rows, plan.batches(rows, stream.derive("noise")), watch)
         written = write_table(target, published_fields(plan.schema), batches, replace=replace)
         if self.exposure_ is not None:
             self.exposure_ = self.exposure_.in_order(order)
         return Publication(
-            n_rows=written, schema=plan.schema, promises=plan.promises, receipt=receipt, summary=plan.columns
+            n_rows=written,
+            n_read=n_read,
+            schema=plan.schema,
+            promises=plan.promises,
+            receipt=receipt,
+            summary=plan.columns,
+            commitment=stream.commitment,
         )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return everything but the table, the ledger and the key; the learner by name."""
+        return parameters_of(self, learner=_by_name(self.learner))
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> InvariantRelease:
+        """Make the method that :meth:`parameters` wrote down."""
+        made = dict(values)
+        learner = made.get("learner")
+        if isinstance(learner, Mapping):
+            kind = LEARNERS.get(str(learner.get("name")))
+            if kind is None:
+                raise ParameterError(
+                    f"learner of InvariantRelease must be one of {', '.join([*LEARNERS, 'gram'])}."
+                )
+            made["learner"] = kind(**learner["parameters"])
+        return super().from_parameters(made, **common)
+
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Say what a release by this method leaves open, in sentences without a full stop."""
+        return (*super().not_protected(schema), *self.plan(schema, 1).leaks)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
         # The receipt names what was declared, not how it was encoded.
@@ -331,6 +375,32 @@ def _in_words(learner: InvariantLearner | None) -> str:
     if learner is None:
         return "gram"
     return repr(learner) if dataclasses.is_dataclass(learner) else type(learner).__name__
+
+
+def _by_name(learner: str | InvariantLearner) -> str | dict[str, Any]:
+    """Write a learner down: its name, or its name and parameters."""
+    if isinstance(learner, str):
+        return learner
+    for name, kind in LEARNERS.items():
+        if type(learner) is kind:
+            return {"name": name, "parameters": dataclasses.asdict(learner)}  # type: ignore[call-overload]
+    raise ParameterError(
+        f"learner of InvariantRelease must be one of {', '.join([*LEARNERS, 'gram'])} to be written down for "
+        f"others to check, was {type(learner).__name__}."
+    )
+
+
+def _watched(
+    rows: Encoded, batches: Iterator[dict[str, AnyArray]], watch: Watch | None
+) -> Iterator[dict[str, AnyArray]]:
+    """Pass batches on, each shown beside the true rows that it comes from."""
+    start = 0
+    for batch in batches:
+        n_rows = _length(batch)
+        if watch is not None:
+            watch({name: values[start : start + n_rows] for name, values in rows.items()}, batch)
+        start += n_rows
+        yield batch
 
 
 def _length(rows: Encoded) -> int:

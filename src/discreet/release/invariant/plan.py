@@ -180,13 +180,20 @@ class InvariantPlan(Plan):
     def _noised(self) -> list[str]:
         return [c.name for c in self.schema.numeric_features if c.role == "sensitive"]
 
+    @property
+    def leaks(self) -> tuple[str, ...]:
+        """What the released table gives away."""
+        if self.learner is None:
+            return _GRAM_LEAKS
+        which = " on which the model leans" if self.outward else ""
+        return (_SCORES.format(which=which), *_LEAKS)
+
     def _promise(self) -> NoPromise:
         if self.learner is None:
-            reason = "; ".join((NO_EPSILON.replace("The model", "Every least-squares model"), *_GRAM_LEAKS))
+            reason = "; ".join((NO_EPSILON.replace("The model", "Every least-squares model"), *self.leaks))
             assumes: tuple[str, ...] = (_ONLY_HERE.replace(", or another penalty", ""),)
         else:
-            which = " on which the model leans" if self.outward else ""
-            reason = "; ".join((NO_EPSILON, _SCORES.format(which=which), *_LEAKS))
+            reason = "; ".join((NO_EPSILON, *self.leaks))
             assumes = (_ONLY_HERE,) if self.learner.unique else (_ONLY_HERE, _STATIONARY)
         return NoPromise(
             f"{reason[0].lower()}{reason[1:]}", unit=self.schema.unit, assumes=assumes, arithmetic="real"

@@ -1,0 +1,42 @@
+"""How a released table looks in a file, and how to read it back without touching a cell."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from discreet.schema import Column, Schema
+from discreet.tables import Field
+
+if TYPE_CHECKING:
+    from discreet.schema import Level
+
+_ANYWHERE = 1e300  # noise leaves the declared range, and reading must not clip it back
+
+
+def published_fields(schema: Schema) -> tuple[Field, ...]:
+    """Return how the released columns look in a file: noised integers and dates are plain numbers."""
+    return tuple(
+        Field.of(c) if c.is_category or c.role == "public" else Field(c.name) for c in schema.released
+    )
+
+
+def published_schema(schema: Schema) -> Schema:
+    """Return the schema under which a released file is read back, cell for cell.
+
+    Noised numbers have no bounds worth the name, every list is closed, and nothing else is in the file.
+    Codes of lists are positions in the levels of the original column.
+    """
+    columns = [_as_published(c) for c in schema.released]
+    return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)
+
+
+def _as_published(column: Column) -> Column:
+    if column.role == "public" and column.is_number:
+        return column
+    if column.is_number:
+        return Column(
+            column.name, lower=-_ANYWHERE, upper=_ANYWHERE, role=column.role, required=column.required
+        )
+    plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
+    return dataclasses.replace(column, values=plain, closed=True)
