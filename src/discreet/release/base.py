@@ -15,10 +15,10 @@ from discreet.privacy import Receipt, promise_from_dict
 from discreet.release.parameters import parameter_names, parameters_of
 from discreet.release.published import published_fields
 from discreet.schema import Column, Schema
-from discreet.tables import check_target, open_table, write_table
+from discreet.tables import ahead, check_target, open_table, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from discreet._typing import AnyArray, Bools, Floats, Ints
@@ -346,8 +346,8 @@ class ReleaseMethod(ABC):
             Where randomness comes from, for a curator who keeps the key or an auditor who replays it. A key
             must never serve two releases. By default a fresh one, forgotten when the release is done.
         watch : callable, optional
-            Shown the true rows of every batch and the published ones, row by row in the same order. What it
-            sees is for the curator alone.
+            Shown the true rows of every batch and the published ones, row by row in the same order, in a
+            thread of its own. What it sees is for the curator alone.
 
         Returns
         -------
@@ -367,7 +367,7 @@ class ReleaseMethod(ABC):
             written = write_table(
                 target,
                 published_fields(schema),
-                batches,
+                ahead(batches),
                 replace=replace,
                 order_by=_ORDER if shuffle else None,
             )
@@ -390,7 +390,7 @@ class ReleaseMethod(ABC):
         *,
         ordered: bool,
         watch: Watch | None,
-    ) -> Iterator[dict[str, AnyArray]]:
+    ) -> Generator[dict[str, AnyArray], None, None]:
         """Yield the published batches, with a random word for each row unless order stays."""
         kept: Bools | None = None
         if schema.id_column is not None:

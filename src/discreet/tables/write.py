@@ -22,6 +22,7 @@ from discreet.tables.arrow import ArrayStream
 from discreet.tables.engine import connect, identifier, literal, split_table_name
 from discreet.tables.files import attach
 from discreet.tables.postgres import SCHEMES, write_postgres
+from discreet.tables.sorting import in_word_order
 from discreet.tables.table import duckdb_address
 
 if TYPE_CHECKING:
@@ -175,7 +176,8 @@ def write_table(
         Whether to put the new table in the place of one that exists.
     order_by : str, optional
         A further column of 64-bit words in each batch: rows are sorted by it, and it is not written.
-        Sorting may spill rows to disk beside the target, so it is for rows that may be seen.
+        Rows that do not fit into memory are sorted on disk beside the target, so it is for rows that may
+        be seen.
 
     Returns
     -------
@@ -267,10 +269,14 @@ class _Writer:
         self._batches = batches
         self._order_by = order_by
         cells = [f"{field.expression(f'f{i}')} AS {identifier(field.name)}" for i, field in enumerate(fields)]
-        order = "" if order_by is None else " ORDER BY word"
-        self.select = f"SELECT {', '.join(cells)} FROM batches{order}"  # noqa: S608 - quoted
+        self.select = f"SELECT {', '.join(cells)} FROM batches"  # noqa: S608 - quoted
 
-    def _arrays(self) -> Iterator[list[AnyArray]]:
+    def _arrays(self, room: Path | None) -> Iterator[list[AnyArray]]:
+        if room is None:
+            return self._checked()
+        return in_word_order(self._checked(), room)
+
+    def _checked(self) -> Iterator[list[AnyArray]]:
         names = {field.name for field in self._fields}
         if self._order_by is not None:
             names.add(self._order_by)
@@ -290,12 +296,10 @@ class _Writer:
             if len(columns[0]):
                 yield columns
 
-    def run(self, connection: duckdb.DuckDBPyConnection, command: str, label: str) -> int:
+    def run(self, connection: duckdb.DuckDBPyConnection, command: str, label: str, room: Path | None) -> int:
         """Run a command that selects from ``batches``; return the number of rows."""
         dtypes = {f"f{i}": field.dtype for i, field in enumerate(self._fields)}
-        if self._order_by is not None:
-            dtypes["word"] = np.dtype(np.uint64)
-        stream = ArrayStream(dtypes, self._arrays)
+        stream = ArrayStream(dtypes, lambda: self._arrays(room))
         try:
             connection.register("batches", stream)
             row = connection.execute(command).fetchone()
@@ -304,7 +308,10 @@ class _Writer:
             return int(row[0])
         except duckdb.Error as problem:
             message, kind = str(problem), type(problem).__name__
-        if stream.failure is not None:
+        if isinstance(stream.failure, OSError):
+            # The disk on which rows are sorted.
+            message = str(stream.failure)
+        elif stream.failure is not None:
             raise stream.failure
         full = "No space left" in message or "File too large" in message
         raise SourceError(
@@ -314,28 +321,25 @@ class _Writer:
         )
 
     @contextlib.contextmanager
-    def room(self, connection: duckdb.DuckDBPyConnection, folder: Path | None) -> Iterator[None]:
-        """Let the engine sort on disk, in a folder that is gone afterwards; one of the system's if None."""
+    def room(self, folder: Path | None) -> Iterator[Path | None]:
+        """Yield a folder to sort in, gone afterwards; one of the system's if None, and none for order."""
         if self._order_by is None:
-            yield
+            yield None
             return
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="discreet-"))
         else:
             folder.mkdir(mode=0o700)
         try:
-            connection.execute(f"SET temp_directory = {literal(str(folder))}")
-            # What does not fit is sorted on disk; a reader may hold its own share of memory meanwhile.
-            connection.execute("SET memory_limit = '256MB'")
-            yield
+            yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def copy(self, file: str, options: str, room: Path | None = None) -> int:
-        """Write to a file; `room` is where rows may be sorted."""
-        with contextlib.closing(connect()) as connection, self.room(connection, room):
+    def copy(self, file: str, options: str, folder: Path | None = None) -> int:
+        """Write to a file; `folder` is where rows may be sorted."""
+        with contextlib.closing(connect()) as connection, self.room(folder) as room:
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
-            return self.run(connection, command, f"The file {file!r}")
+            return self.run(connection, command, f"The file {file!r}", room)
 
     def copy_csv(self, file: str) -> int:
         """Write text without a header, for PostgreSQL."""
@@ -435,8 +439,8 @@ def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bo
             # One statement is one transaction.
             command = f"CREATE OR REPLACE TABLE {full_name} AS {writer.select}"
             _sweep(path)
-            with writer.room(connection, _draft_of(path).with_suffix(".sort")):
-                written = writer.run(connection, command, label)
+            with writer.room(_draft_of(path).with_suffix(".sort")) as room:
+                written = writer.run(connection, command, label, room)
             connection.execute("DETACH attached")
             return written
     except BaseException:
