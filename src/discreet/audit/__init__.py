@@ -1,11 +1,17 @@
 """Tries to break claims: attacks with a stated failure probability, on anything that can be run twice.
 
-``subject`` says what can be attacked; ``bounds`` turns counts into certainty; ``events`` proposes what to
-count; ``distinguish``, ``precision``, ``density``, ``position`` and ``timing`` are the attacks; ``suite``
-knows which of them tests which promise.
+``subject`` says what can be attacked; ``bounds`` turns counts and errors into certainty; ``events`` proposes
+what to count; ``distinguish``, ``precision``, ``density``, ``position`` and ``timing`` attack promises;
+``suite`` knows which of them tests which.
+
+A release is attacked as a whole: ``prior`` (made-up people: the verdict on floors), ``claims`` (made-up
+rows: differential privacy), ``file`` (the published file alone), ``rows`` and ``expose`` (real rows:
+internal). They share ``targets`` and ``channel`` (the published laws), ``posterior``, ``learned`` and
+``linear`` (ways to guess), ``linkage`` and ``membership``, and say what they found as ``guess``.
 """
 
-from discreet.audit.bounds import epsilon_lower_bound
+from discreet.audit.bounds import epsilon_lower_bound, mean_bounds
+from discreet.audit.claims import attack_claims
 from discreet.audit.density import (
     Density,
     Lattice,
@@ -18,9 +24,14 @@ from discreet.audit.density import (
     shifted,
 )
 from discreet.audit.distinguish import distinguish
+from discreet.audit.expose import expose_rows
+from discreet.audit.file import attack_file
+from discreet.audit.guess import Exposed, Guess
 from discreet.audit.position import position
 from discreet.audit.precision import precision
+from discreet.audit.prior import Planned, attack_prior
 from discreet.audit.result import AuditResult
+from discreet.audit.rows import attack_rows
 from discreet.audit.subject import Draws, SingleDraws, Trial
 from discreet.audit.suite import ATTACKS, Attack, run_audit
 from discreet.audit.timing import timing
@@ -31,16 +42,25 @@ __all__ = [
     "AuditResult",
     "Density",
     "Draws",
+    "Exposed",
+    "Guess",
     "Lattice",
     "LawPair",
+    "Planned",
     "SingleDraws",
     "Trial",
+    "attack_claims",
+    "attack_file",
+    "attack_prior",
+    "attack_rows",
     "density",
     "distinguish",
     "epsilon_lower_bound",
+    "expose_rows",
     "fisher_information",
     "hockey_stick",
     "largest_loss",
+    "mean_bounds",
     "position",
     "precision",
     "pushforward",

@@ -4,13 +4,20 @@ If an event was hit ``k`` times in ``n`` independent runs, its probability lies 
 Clopper-Pearson bounds with at most the stated probability, whatever it is. Four such bounds (below and
 above, under either input) hold together by a union bound, and then everything said about the event and
 its complement, in both directions and at every epsilon, is a consequence: no further correction.
+
+Errors are not counts but numbers in a known range, most of them small. :func:`mean_bounds` bounds their
+mean, whatever their law.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import brentq
 
 from discreet.confidence import clopper_pearson
 from discreet.errors import ParameterError
@@ -19,9 +26,16 @@ from discreet.privacy.promises import ApproxDP, PureDP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from discreet._typing import Floats
     from discreet.privacy.promises import Promise
 
 _GRID = 32
+_LARGEST = 700.0
+"""Beyond, the exponential of an epsilon is no double."""
+USUAL_DELTA = 1e-6
+"""Where a promise with a whole curve is read if no point of it is strained."""
+_STAKES = 12
+"""Bets that are tried on a mean; the failure probability is shared among them."""
 
 
 def _inequalities(
@@ -80,6 +94,81 @@ def epsilon_lower_bound(
     return best
 
 
+def mean_bounds(values: Floats, failure_probability: float) -> tuple[float, float]:
+    """Return bounds below and above the mean of a law on [0, 1], from independent draws.
+
+    Parameters
+    ----------
+    values : array
+        Independent draws of one law, each from 0 to 1.
+    failure_probability : float
+        Largest probability that the mean lies outside; half of it on either side.
+
+    Returns
+    -------
+    (float, float)
+        Both from 0 to 1. They are as close as the draws' own variance allows: a mean square error far
+        below its largest possible value is not paid for as if it were there.
+
+    Privacy
+    -------
+    Nothing is assumed about the law, so a verdict that rests on it is as sure as it says.
+
+    Reference
+    ---------
+    docs/explanation/theorems/bounded-mean.md
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> low, high = mean_bounds(np.tile([0.0, 0.02, 0.04], 5_000), 1e-6)
+    >>> bool(0.018 < low < 0.02 < high < 0.022)
+    True
+    """
+    check_failure_probability(failure_probability, "mean_bounds")
+    x = np.asarray(values, np.float64)
+    if x.ndim != 1 or not x.size or not (x.min() >= 0 and x.max() <= 1):
+        raise ParameterError(
+            "values of mean_bounds must be numbers from 0 to 1, at least one. Divide by the largest possible."
+        )
+    needed = math.log(2 * _STAKES / failure_probability)
+    low, high = _mean_at_least(x, needed), 1 - _mean_at_least(1 - x, needed)
+    # Sums of logarithms are accurate to far more digits than these.
+    return max(0.0, low * (1 - 1e-9)), min(1.0, high * (1 + 1e-9) + 1e-15)
+
+
+def _mean_at_least(x: Floats, needed: float) -> float:
+    """Return the largest mean against which some bet on the draws wins ``exp(needed)``."""
+    mean, spread = float(x.mean()), float(x.std())
+    if not mean > 0:
+        return 0.0
+    # The bet that wins most if the draws' own variance is right; its neighbors, because it may not be.
+    best = mean * math.sqrt(2 * needed / x.size) / spread if spread else 1.0
+    middle = min(_STAKES - 1, max(0, round(-math.log2(best))))
+    near = range(max(0, middle - 1), min(_STAKES, middle + 2))
+    return max(_bet(x, mean, 2.0**-k, needed) for k in near)
+
+
+def _bet(x: Floats, mean: float, stake: float, needed: float) -> float:
+    """Return the mean ``m`` at which the product of ``1 + stake (x / m - 1)`` is ``exp(needed)``."""
+    if stake == 1:
+        return math.exp(float(np.log(x).mean()) - needed / x.size) if x.min() > 0 else 0.0
+
+    def short(log_m: float) -> float:
+        return float(np.log1p(stake * (x * math.exp(-log_m) - 1)).sum()) - needed
+
+    # By concavity nothing is won at the draws' own mean, and the less the hypothesis, the more.
+    top = math.log(mean)
+    reach = 2 * needed / (x.size * stake) + stake
+    bottom = top - reach
+    while short(bottom) < 0:
+        reach *= 2
+        if reach > 60:
+            return 0.0
+        bottom = top - reach
+    return math.exp(float(brentq(short, bottom, top, xtol=1e-12)))
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The point of a claim's curve that an event strains most.
@@ -120,7 +209,7 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
 
     def at(epsilon: float) -> Evidence:
         delta = claim.delta_at(epsilon)
-        excess = least - math.exp(epsilon) * most - delta
+        excess = least - math.exp(min(epsilon, _LARGEST)) * most - delta
         shown = math.log((least - delta) / most) if least > delta and most > 0 else 0.0
         return Evidence(excess, epsilon, delta, max(0.0, shown))
 
@@ -138,7 +227,15 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
         left, right = at(low + third), at(high - third)
         seen += [left, right]
         low, high = (low, high - third) if left.excess >= right.excess else (low + third, high)
+    usual = usual_epsilon(claim)
+    shown = math.log((least - USUAL_DELTA) / most) if least > USUAL_DELTA and most > 0 else 0.0
+    seen.append(Evidence(at(usual).excess, usual, USUAL_DELTA, max(0.0, shown)))
     return seen[foremost(seen)]
+
+
+def usual_epsilon(claim: Promise) -> float:
+    """Return the epsilon of a promise with a whole curve at the usual delta, its sampler being ideal."""
+    return dataclasses.replace(claim, total_variation=0.0).epsilon_at(USUAL_DELTA)
 
 
 def _check_counts(

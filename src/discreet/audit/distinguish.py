@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.audit.bounds import check_failure_probability, foremost, strongest_evidence
+from discreet.audit.bounds import (
+    USUAL_DELTA,
+    check_failure_probability,
+    foremost,
+    strongest_evidence,
+    usual_epsilon,
+)
 from discreet.audit.events import atoms, count_hits, half_lines, likelihood_ratio
 from discreet.audit.result import AuditResult
 from discreet.audit.subject import Mechanism, Trial
@@ -169,12 +175,16 @@ def _prospects(claim: Promise, hits_a: Ints, hits_b: Ints, n: int) -> Floats:
     the claim's epsilon that the event seems to prove, so that a claim that holds is met by what strains
     it most.
     """
-    points = [claim.epsilon] if isinstance(claim, PureDP | ApproxDP) else [i / 4 for i in range(1, 48)]
+    grid = [claim.epsilon] if isinstance(claim, PureDP | ApproxDP) else [i / 4 for i in range(1, 48)]
+    points = [(epsilon, claim.delta_at(epsilon)) for epsilon in grid]
+    if len(points) > 1:
+        points.append((usual_epsilon(claim), USUAL_DELTA))
     # Counts are drawn toward the middle by one observation, so that no hits are not no error.
     p, q = ((hits + 0.5) / (n + 1) for hits in (hits_a, hits_b))
     best = np.zeros(len(hits_a))
-    for epsilon in points:
-        growth, delta = math.exp(epsilon), claim.delta_at(epsilon)
+    for epsilon, delta in points:
+        # Beyond 700 the exponential is no double, and no event is that telling.
+        growth = math.exp(min(epsilon, 700.0))
         for left, right in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
             spread_left, spread_right = (np.sqrt(x * (1 - x) / n) for x in (left, right))
             error = np.hypot(spread_left, growth * spread_right)

@@ -1,6 +1,11 @@
 """Which attack tests which promise, and how to run them.
 
-To add an attack (reconstruction, linkage, membership, ...):
+Attacks on a promise are rows of :data:`ATTACKS`. Attacks on a whole release (the published file, real rows,
+linkage, membership) judge no promise, so they have functions of their own:
+:func:`~discreet.audit.attack_file`, :func:`~discreet.audit.attack_rows`,
+:func:`~discreet.audit.expose_rows`.
+
+To add an attack on a promise:
 
 1. one file ``audit/x.py`` with a function that takes a subject and returns an
    :class:`~discreet.audit.result.AuditResult`;
@@ -22,6 +27,7 @@ from discreet.audit.density import LawPair, density
 from discreet.audit.distinguish import DEFAULT_EVENTS, DP_KINDS, try_events
 from discreet.audit.position import position
 from discreet.audit.precision import low_bits
+from discreet.audit.prior import Planned, reconstruct
 from discreet.audit.result import VERDICTS, AuditResult
 from discreet.audit.subject import Draws, SingleDraws, Trial
 from discreet.audit.timing import timing
@@ -82,6 +88,12 @@ ATTACKS: dict[str, Attack] = {
         subject=Draws,
         run=lambda subject, p, stream: position(subject, failure_probability=p, stream=stream),
     ),
+    "reconstruct": Attack(
+        about="guesses the cells of made-up people by Bayes' rule, by rounding and by learning",
+        kinds=frozenset({"error-floor"}),
+        subject=Planned,
+        run=reconstruct,
+    ),
     "timing": Attack(
         about="correlates the time of a draw with its size",
         kinds=_EVERY_KIND,
@@ -102,7 +114,7 @@ def run_audit(
 
     Parameters
     ----------
-    subject : Trial, LawPair, Draws, SingleDraws or what another attack takes
+    subject : Trial, LawPair, Draws, SingleDraws, Planned or what another attack takes
         It has an attribute ``claim``, the promise under attack.
     attack : str, optional
         A name in :data:`ATTACKS`. Left out: every attack that fits the subject and its claim, the

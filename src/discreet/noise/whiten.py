@@ -192,20 +192,19 @@ class Whitening:
 
     def possible(self, X: Floats) -> Bools:
         """Say which cells of a published matrix lie on the lattice; of correlated noise, which rows."""
-        lattice = X - self.lower
         if self._top is not None:
-            np.rint(np.multiply(lattice, self._forward, out=lattice), out=lattice)
-            self._restore(lattice)
-            return np.asarray(lattice == X)
-        lattice = np.rint(linalg.solve(self._backward.T, lattice.T).T)
-        self._restore(lattice)
-        # A matrix product rounds differently on every machine.
-        room = 1e-9 * (np.abs(X) + np.abs(self.lower) + (self.upper - self.lower))
-        return np.broadcast_to((np.abs(lattice - X) <= room).all(axis=1)[:, None], X.shape)
+            return near_integers((X - self.lower) * self._forward)
+        lattice: Floats = linalg.solve(self._backward.T, (X - self.lower).T).T
+        return np.broadcast_to(np.all(near_integers(lattice), axis=1, keepdims=True), X.shape)
 
     def total_variation(self, n_rows: int) -> float:
         """Sampler's distance from the exact law over ``n_rows`` rows."""
         return n_rows * self.lower.size * gaussian.TOTAL_VARIATION
+
+
+def near_integers(lattice: Floats) -> Bools:
+    """Say which numbers are integers, up to what another machine may compute of the same lattice step."""
+    return np.asarray(np.abs(lattice - np.rint(lattice)) <= 1e-3 + 2.0**-50 * np.abs(lattice))
 
 
 def _vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...]:

@@ -11,8 +11,10 @@ To add a law of noise, write a class with the members of :class:`Noise`; the pri
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from scipy.optimize import brentq
@@ -39,7 +41,7 @@ UNBIASED_ONLY = "unbiased attackers only"
 _MANY = 2.0**40
 
 
-class Noise(Protocol):
+class Noise(Hashable, Protocol):
     """What a floor needs to know about additive noise."""
 
     @property
@@ -311,7 +313,13 @@ def bayes_floor(
     releases = whole(
         "bayes_floor", "releases", releases, least=1, way_out="Count the releases of this column."
     )
-    return _lowered(prior.mean_square(noise.repeated(releases)), prior, tv, step)
+    return _lowered(_mean_square(prior, noise.repeated(releases)), prior, tv, step)
+
+
+@lru_cache(maxsize=4096)
+def _mean_square(prior: Prior, noise: Noise) -> float:
+    """Remember the integral: a table with a thousand columns has few different ranges."""
+    return prior.mean_square(noise)
 
 
 def _lowered(mean_square: float, prior: Prior, total_variation: float, step: float) -> float:
@@ -331,6 +339,7 @@ def least_noise(
     releases: int = 1,
     total_variation: float = 0.0,
     lattice_step: float = 0.0,
+    start: float | None = None,
 ) -> _Law:
     """Return the least noise whose floor is at least ``error``, rounded up.
 
@@ -347,6 +356,8 @@ def least_noise(
         Named in a refusal.
     releases, total_variation, lattice_step
         As for :func:`bayes_floor`.
+    start : float, optional
+        A size known to be near: makes the search shorter and changes nothing else.
 
     Returns
     -------
@@ -380,13 +391,15 @@ def least_noise(
             lattice_step=lattice_step,
         )
 
-    low = high = error
+    low = high = error if start is None else start
+    growth = 2.0 if start is None else 1.0 + 2.0**-17
     while floor(high) < error:
-        low, high = high, 2.0 * high
+        low, high = high, growth * high
+        growth = min(2.0, growth**8)
         if high > _MANY * prior.width:
             raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
     while low == high or floor(low) >= error:
-        low, high = 0.5 * low, low
+        low, high = low / growth, low
     log_size = brentq(
         lambda log_size: floor(math.exp(log_size)) - error,
         math.log(low),

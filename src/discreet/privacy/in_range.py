@@ -122,14 +122,16 @@ def in_range_law(
         math.log(LARGEST_KAPPA) - 1e-12,
         xtol=1e-12,
     )
-    kappa = math.exp(log_kappa)
+    kappa, less = math.exp(log_kappa), 1e-9
     while True:
         law = InRange(
             lower=lower, upper=upper, regularization=kappa / (upper - lower) ** 4, inputs=inputs, cells=cells
         )
         if in_range_epsilon(law) <= epsilon:
             return law
-        kappa *= 1.0 - 1e-9  # rounding to integers pushed it over
+        # Rounding to integers pushed it over: by little, or by much where the rarest cells are a few units.
+        kappa *= 1.0 - less
+        less = min(4.0 * less, 0.01)
 
 
 def in_range_floor(law: InRange, prior: Prior) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import BoundedDensity
 from discreet.noise.in_range import INPUTS
+from discreet.noise.whiten import near_integers
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
@@ -71,11 +72,11 @@ class BoundedNumbers(NumberMechanism):
 
     def density(self, column: Column) -> BoundedDensity:
         """Return the noise of one column."""
-        return self.densities[self.columns.index(column)]
+        return self.densities[self.place(column)]
 
     def delta(self, column: Column) -> float:
         """Return the delta of one cell at ``at_epsilon``, for its two farthest lattice points."""
-        j = self.columns.index(column)
+        j = self.place(column)
         # Half a step more covers the rounding of the product.
         return additive_delta(
             self.densities[j], self.at_epsilon, (self._top[j] + 0.5) * self.densities[j].step
@@ -125,12 +126,8 @@ class BoundedNumbers(NumberMechanism):
             np.clip(lattice, 0, self._top[j], out=lattice)
             # Integers below 2**53 in doubles: this sum is exact.
             lattice += density.integers(len(matrix), stream)
-            out[:, j] = self._restore(lattice, j)
+            out[:, j] = (lower + density.support[0]) + (lattice + 0.5) * density.step
         return out
-
-    def _restore(self, lattice: Floats, j: int) -> Floats:
-        density = self.densities[j]
-        return (self.columns[j].range[0] + density.support[0]) + (lattice + 0.5) * density.step
 
     def scaled(self, factor: float) -> BoundedNumbers:
         """Return the mechanism with densities of the same shape, ``factor`` times as wide."""
@@ -147,9 +144,9 @@ class BoundedNumbers(NumberMechanism):
         out = np.empty(matrix.shape, bool)
         for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
             low, high = density.support
-            lattice = np.rint((matrix[:, j] - (column.range[0] + low)) / density.step - 0.5)
+            lattice = (matrix[:, j] - (column.range[0] + low)) / density.step - 0.5
             farthest = self._top[j] + round((high - low) / density.step) - 1
-            out[:, j] = (self._restore(lattice, j) == matrix[:, j]) & (lattice >= 0) & (lattice <= farthest)
+            out[:, j] = near_integers(lattice) & (lattice > -0.5) & (lattice < farthest + 0.5)
         return out
 
 
@@ -170,11 +167,11 @@ class InRangeNumbers(NumberMechanism):
 
     def epsilon(self, column: Column) -> float:
         """Return what one cell costs, read off its table."""
-        return in_range_epsilon(self.laws[self.columns.index(column)])
+        return in_range_epsilon(self.laws[self.place(column)])
 
     def law(self, column: Column) -> InRangeLaw:
         """Return the law of one column."""
-        law = self.laws[self.columns.index(column)]
+        law = self.laws[self.place(column)]
         return InRangeLaw(
             lower=law.lower,
             upper=law.upper,
@@ -194,7 +191,7 @@ class InRangeNumbers(NumberMechanism):
         if rows > 1:
             return None
         prior = prior_of(column)
-        error = in_range_floor(self.laws[self.columns.index(column)], prior)
+        error = in_range_floor(self.laws[self.place(column)], prior)
         return ColumnFloor(error=error, measure=column.measure, prior=prior.name)
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
@@ -211,7 +208,11 @@ class InRangeNumbers(NumberMechanism):
 
     def possible(self, matrix: Floats) -> Bools:
         """Say which cells are middles of output cells."""
-        return np.column_stack([np.isin(matrix[:, j], law.outputs) for j, law in enumerate(self.laws)])
+        out = np.empty(matrix.shape, bool)
+        for j, law in enumerate(self.laws):
+            cells = (matrix[:, j] - law.lower) / (law.upper - law.lower) * law.cells - 0.5
+            out[:, j] = near_integers(cells) & (cells > -0.5) & (cells < law.cells - 0.5)
+        return out
 
 
 class BoundedRelease(TableRelease):
@@ -384,7 +385,12 @@ class BoundedRelease(TableRelease):
             prior = prior_of(c)
             rough = floors.least_noise(noise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(
-                noise, prior, errors[c.name], column=c.name, lattice_step=2 * rough.density.step
+                noise,
+                prior,
+                errors[c.name],
+                column=c.name,
+                lattice_step=2 * rough.density.step,
+                start=rough.density.upper,
             )
             densities.append(least.density)
         return BoundedNumbers(columns, tuple(densities), self.at_epsilon)

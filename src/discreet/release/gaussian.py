@@ -82,11 +82,11 @@ class GaussianNumbers(NumberMechanism):
 
     def _noise(self, column: Column) -> GaussianNoise:
         """Return the noise on one cell that remains once the noise of all others is known."""
-        return GaussianNoise(float(1 / math.sqrt(self.information[self.columns.index(column)])))
+        return GaussianNoise(float(1 / math.sqrt(self.information[self.place(column)])))
 
     def law(self, column: Column) -> GaussianLaw:
         """Return the marginal law of one column."""
-        j = self.columns.index(column)
+        j = self.place(column)
         variances = self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
         return GaussianLaw(variance=float(variances[j]))
 
@@ -290,6 +290,7 @@ class GaussianRelease(TableRelease):
             releases=rows,
             total_variation=tv,
             lattice_step=2 * rough.sd * _STEP,
+            start=rough.sd,
         ).sd
 
     def _for_mu(self, columns: tuple[Column, ...], mu: float, rows: int) -> GaussianNumbers:

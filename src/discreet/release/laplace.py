@@ -9,6 +9,7 @@ import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import laplace, rounded_laplace
+from discreet.noise.whiten import near_integers
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
@@ -58,11 +59,11 @@ class LaplaceNumbers(NumberMechanism):
 
     def epsilon(self, column: Column) -> float:
         """Return what one cell costs: the width of its integer box over the scale, exactly."""
-        return float(self._top[self.columns.index(column)]) / STEPS
+        return float(self._top[self.place(column)]) / STEPS
 
     def law(self, column: Column) -> LaplaceLaw:
         """Return the law of one column."""
-        return LaplaceLaw(variance=2 * float(self.scale[self.columns.index(column)]) ** 2)
+        return LaplaceLaw(variance=2 * float(self.scale[self.place(column)]) ** 2)
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
         """Add the columns up: pure, up to the sampler's total variation."""
@@ -80,7 +81,7 @@ class LaplaceNumbers(NumberMechanism):
         """Return the exact Bayes error under the uniform prior; for one row per unit."""
         if rows > 1:
             return None
-        scale = float(self.scale[self.columns.index(column)])
+        scale = float(self.scale[self.place(column)])
         return additive_floor(
             column,
             LaplaceNoise(scale),
@@ -94,9 +95,6 @@ class LaplaceNumbers(NumberMechanism):
         np.clip(lattice, 0, self._top, out=lattice)
         # Integers below 2**53 in doubles: these sums are exact.
         lattice += rounded_laplace(float(STEPS), lattice.shape, stream)
-        return self._restore(lattice)
-
-    def _restore(self, lattice: Floats) -> Floats:
         lattice *= self.scale / STEPS
         lattice += self._lower
         return np.asarray(lattice)
@@ -107,7 +105,7 @@ class LaplaceNumbers(NumberMechanism):
 
     def possible(self, matrix: Floats) -> Bools:
         """Say which cells lie on the lattice."""
-        return np.asarray(self._restore(np.rint((matrix - self._lower) * self._forward)) == matrix)
+        return near_integers((matrix - self._lower) * self._forward)
 
 
 class LaplaceRelease(TableRelease):
@@ -249,6 +247,7 @@ class LaplaceRelease(TableRelease):
                 column=c.name,
                 total_variation=laplace.TOTAL_VARIATION,
                 lattice_step=2 * rough.scale / STEPS,
+                start=rough.scale,
             )
             scale.append(least.scale)
         return LaplaceNumbers(columns, np.array(scale))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,6 +12,15 @@ from discreet.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def short(amount: float) -> str:
+    """Write an amount with four digits, as people do: 0.1234, 10.42, 14,090."""
+    if amount == 0 or not 1e-4 <= abs(amount) < 1e9:
+        return f"{amount:.4g}"
+    decimals = 3 - math.floor(math.log10(abs(amount)))
+    text = f"{round(amount, decimals):,.{max(decimals, 0)}f}"
+    return text.rstrip("0").rstrip(".") if decimals > 0 else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +96,7 @@ class GaussianLaw(Additive):
 
     def words(self) -> str:
         """Say it in a few words."""
-        return self._after(f"Gaussian noise, sd {self.sd:.4g}")
+        return self._after(f"Gaussian noise with a standard deviation of {short(self.sd)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +112,7 @@ class LaplaceLaw(Additive):
 
     def words(self) -> str:
         """Say it in a few words."""
-        return self._after(f"Laplace noise, scale {self.scale:.4g}")
+        return self._after(f"Laplace noise with a scale of {short(self.scale)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +134,10 @@ class BoundedLaw(Additive):
 
     def words(self) -> str:
         """Say it in a few words."""
-        return self._after(f"noise from {self.lower:.4g} to {self.upper:.4g}, sd {self.variance**0.5:.4g}")
+        return self._after(
+            f"noise between {short(self.lower)} and {short(self.upper)}, with a standard deviation of "
+            f"{short(self.variance**0.5)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +164,7 @@ class InRangeLaw(Law):
     def words(self) -> str:
         """Say it in a few words."""
         kappa = self.regularization * (self.upper - self.lower) ** 4
-        return f"redrawn inside {self.lower:.4g} to {self.upper:.4g}, kappa {kappa:.4g}"
+        return f"redrawn between {short(self.lower)} and {short(self.upper)}, kappa {short(kappa)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +185,8 @@ class ResponseLaw(Law):
 
     def words(self) -> str:
         """Say it in a few words."""
-        return f"randomized response, kept {self.keep:.3g} of {self.levels} levels"
+        kept = f"kept {self.keep:.1%} of the time"
+        return f"randomized response: {kept}, else any other of the {self.levels} levels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +211,8 @@ class InvariantLaw(Law):
         """Say it in a few words."""
         if self.variance is None:
             return "replaced, keeping all sums, squares and products"
-        return f"noise that {self.learner} does not notice, sd at most {self.variance**0.5:.4g}"
+        most = short(self.variance**0.5)
+        return f"noise that {self.learner} does not notice, with a standard deviation of at most {most}"
 
 
 KINDS: dict[str, type[Law]] = {

@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -129,6 +130,18 @@ class NumberMechanism(ABC):
     """
 
     columns: tuple[Column, ...]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {c.name: j for j, c in enumerate(self.columns)}
+
+    def has(self, column: Column) -> bool:
+        """Say whether it is one of the columns."""
+        return column.name in self._places
+
+    def place(self, column: Column) -> int:
+        """Return which of the columns it is."""
+        return self._places[column.name]
 
     @abstractmethod
     def law(self, column: Column) -> Law:
@@ -464,7 +477,7 @@ class TableRelease(ReleaseMethod):
                 return ColumnSummary(
                     column=column.name, law=r.law, epsilon=r.epsilon * rows, floor=r.floor(rows)
                 )
-        if numbers is None or column not in numbers.columns:
+        if numbers is None or not numbers.has(column):
             return ColumnSummary(column=column.name, law=Clear())
         law, epsilon = numbers.law(column), numbers.epsilon(column)
         if isinstance(law, Additive):

@@ -1,0 +1,230 @@
+"""How likely a published cell is for each value that it may stand for: what the published law tells anybody.
+
+To let the attacks read another law of :mod:`discreet.release.law`, write a class with the members of
+:class:`Channel` and a row in :func:`channel_of`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from discreet.noise import BoundedDensity, InRange
+from discreet.release.law import (
+    Additive,
+    BoundedLaw,
+    Clear,
+    GaussianLaw,
+    InRangeLaw,
+    LaplaceLaw,
+    ResponseLaw,
+)
+
+if TYPE_CHECKING:
+    from discreet._typing import AnyArray, Floats
+    from discreet.release.law import Law
+    from discreet.schema import Column
+
+# Noise goes farther than this with probability 2e-17 and 9e-17, which a million draws leave below 1e-10.
+_GAUSSIAN_REACH, _LAPLACE_REACH = 8.5, 37.0
+
+
+class Channel(ABC):
+    """The law of a published cell given a value, as an attacker uses it.
+
+    Attributes
+    ----------
+    reach : float
+        No published number is farther than this from its value, except with probability 1e-16.
+    fineness : float
+        A distance below which two values are told apart by hardly anything.
+    """
+
+    reach: float = math.inf
+    fineness: float = math.inf
+
+    @abstractmethod
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Return the logarithm of the law, broadcast over published cells and values, none missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClearChannel(Channel):
+    """A cell that is published as it is."""
+
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Zero for the value itself, minus infinity for every other."""
+        return np.where(published == values, 0.0, -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseChannel(Channel):
+    """Randomized response on codes."""
+
+    levels: int
+    keep: float
+
+    @property
+    def other(self) -> float:
+        """How often a level is published in place of each other one."""
+        return (1 - self.keep) / (self.levels - 1)
+
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Compare codes."""
+        with np.errstate(divide="ignore"):
+            kept, changed = np.log([self.keep, self.other])
+        return np.asarray(np.where(published == values, kept, changed))
+
+
+class AdditiveChannel(Channel):
+    """Noise that is added, and the sum moved into the range where the law says so."""
+
+    def __init__(self, law: Additive, bounds: tuple[float, float]) -> None:
+        self.law = law
+        self.bounds = bounds
+        self.fineness = math.sqrt(law.variance) / 6
+
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Read the noise off the difference; at a clamped end, everything beyond it."""
+        noise = published - values
+        inside = self.log_density(noise)
+        if not self.law.clamped:
+            return inside
+        lower, upper = self.bounds
+        with np.errstate(divide="ignore"):
+            below = np.log(self.cumulative(noise)) if np.any(published <= lower) else inside
+            above = np.log(1 - self.cumulative(noise)) if np.any(published >= upper) else inside
+        return np.where(published <= lower, below, np.where(published >= upper, above, inside))
+
+    @abstractmethod
+    def log_density(self, noise: Floats) -> Floats:
+        """Logarithm of the density."""
+
+    @abstractmethod
+    def cumulative(self, noise: Floats) -> Floats:
+        """Distribution function."""
+
+
+class GaussianChannel(AdditiveChannel):
+    """Gaussian noise."""
+
+    def __init__(self, law: GaussianLaw, bounds: tuple[float, float]) -> None:
+        super().__init__(law, bounds)
+        self.sd = law.sd
+        self.reach = _GAUSSIAN_REACH * self.sd + abs(law.mean)
+
+    def log_density(self, noise: Floats) -> Floats:
+        """Logarithm of the density."""
+        half = np.square((noise - self.law.mean) * (1 / (math.sqrt(2) * self.sd)))
+        return np.asarray(-half - math.log(self.sd * math.sqrt(2 * math.pi)))
+
+    def cumulative(self, noise: Floats) -> Floats:
+        """Distribution function."""
+        return np.asarray(special.ndtr((noise - self.law.mean) / self.sd))
+
+
+class LaplaceChannel(AdditiveChannel):
+    """Laplace noise."""
+
+    def __init__(self, law: LaplaceLaw, bounds: tuple[float, float]) -> None:
+        super().__init__(law, bounds)
+        self.scale = law.scale
+        self.reach = _LAPLACE_REACH * self.scale + abs(law.mean)
+
+    def log_density(self, noise: Floats) -> Floats:
+        """Logarithm of the density."""
+        return np.asarray(-np.abs(noise - self.law.mean) / self.scale - math.log(2 * self.scale))
+
+    def cumulative(self, noise: Floats) -> Floats:
+        """Distribution function."""
+        t = (noise - self.law.mean) / self.scale
+        tail = 0.5 * np.exp(-np.abs(t))
+        return np.where(t < 0, tail, 1 - tail)
+
+
+class BoundedChannel(AdditiveChannel):
+    """The least informative noise on a bounded support."""
+
+    def __init__(self, law: BoundedLaw, bounds: tuple[float, float]) -> None:
+        super().__init__(law, bounds)
+        self.density = BoundedDensity(lower=law.lower, upper=law.upper, regularization=law.regularization)
+        # Values are rounded to the lattice of the noise first.
+        self.reach = max(abs(law.lower), abs(law.upper)) * (1 + 1e-6)
+
+    def log_density(self, noise: Floats) -> Floats:
+        """Logarithm of the density."""
+        return self.density.logpdf(noise)
+
+    def cumulative(self, noise: Floats) -> Floats:
+        """Distribution function."""
+        return self.density.cdf(noise)
+
+
+class InRangeChannel(Channel):
+    """The in-range mechanism: a table of inputs and output cells."""
+
+    def __init__(self, law: InRangeLaw) -> None:
+        self.table = InRange(
+            lower=law.lower,
+            upper=law.upper,
+            regularization=law.regularization,
+            inputs=law.inputs,
+            cells=law.cells,
+        )
+        self.fineness = (law.upper - law.lower) / (4 * (law.inputs - 1))
+
+    @cached_property
+    def _log_masses(self) -> Floats:
+        return np.asarray(np.log(self.table.masses * 2.0**-63))
+
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Look the cell up in the row of each value."""
+        law = self.table
+        cell = np.floor((published - law.lower) * (law.cells / (law.upper - law.lower))).astype(np.int64)
+        return np.asarray(self._log_masses[law.quantize(values), np.clip(cell, 0, law.cells - 1)])
+
+
+def channel_of(column: Column, law: Law) -> Channel | None:
+    """Return the law as an attacker uses it; None where cells do not follow from their own value alone."""
+    match law:
+        case Clear():
+            return ClearChannel()
+        case ResponseLaw():
+            return ResponseChannel(law.levels, law.keep)
+        case GaussianLaw():
+            return GaussianChannel(law, column.range)
+        case LaplaceLaw():
+            return LaplaceChannel(law, column.range)
+        case BoundedLaw():
+            return BoundedChannel(law, column.range)
+        case InRangeLaw():
+            return InRangeChannel(law)
+        case _:
+            return None
+
+
+def cell_log_likelihood(
+    channel: Channel, column: Column, missing_keep: float | None, published: AnyArray, values: AnyArray
+) -> Floats:
+    """Return the same for cells that may be missing: NaN stands for missing on either side.
+
+    A missing number is noised as the public middle of its range, and its flag is randomized by itself.
+    """
+    if not column.is_number or isinstance(channel, ClearChannel):
+        both = np.isnan(published) & np.isnan(values) if column.is_number else False
+        return np.where(both, 0.0, channel.log_likelihood(published, values))
+    if missing_keep is None:
+        return channel.log_likelihood(published, values)
+    hidden, absent = np.isnan(published), np.isnan(values)
+    seen = channel.log_likelihood(
+        np.where(hidden, column.fill, published), np.where(absent, column.fill, values)
+    )
+    with np.errstate(divide="ignore"):
+        same, changed = np.log([missing_keep, 1 - missing_keep])
+    return np.asarray(np.where(hidden == absent, same, changed) + np.where(hidden, 0.0, seen))
