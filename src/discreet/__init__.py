@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.audit import run_audit
+    from discreet.job import publish
     from discreet.learn import RegularizedSVM
     from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
     from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease
+    from discreet.report import write_report
+    from discreet.report.verify import verify
     from discreet.schema import Column, Schema
 
 __all__ = [
@@ -30,7 +33,10 @@ __all__ = [
     "PureDP",
     "RegularizedSVM",
     "Schema",
+    "publish",
     "run_audit",
+    "verify",
+    "write_report",
 ]
 
 _ROOMS = {
@@ -39,6 +45,9 @@ _ROOMS = {
     "learn": ("RegularizedSVM",),
     "release": ("BoundedRelease", "GaussianRelease", "InvariantRelease", "LaplaceRelease"),
     "audit": ("run_audit",),
+    "report": ("write_report",),
+    "report.verify": ("verify",),
+    "job": ("publish",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -4,6 +4,7 @@
 
     DiscreetError
     ├── ParameterError      (ValueError)    an argument is outside its domain
+    │   └── ExpressionRefused               an analyst's text is not in the expression language
     ├── SchemaError         (ValueError)    what was declared is wrong or incomplete
     ├── DataError           (ValueError)    rows do not fit what was declared
     ├── PromiseError        (ValueError)    a promise cannot be kept, read or composed that way
@@ -14,6 +15,9 @@
     │   ├── NotALedger                      the file or database is something else
     │   ├── LedgerUnavailable               disk full, folder read-only, file locked, server gone
     │   └── LedgerTampered                  the record does not agree with itself
+    ├── SelfAttackFailed    (RuntimeError)  our own attack beat our own promise; nothing is published
+    ├── EngineFailed        (RuntimeError)  a question could not be answered; its charge stands
+    │   └── TableChanged                    the rows are not those that were registered
     └── MissingExtra        (ImportError)   an optional package is needed for this
 
     DiscreetWarning         (UserWarning)   something holds, and less well than its reader may think
@@ -33,6 +37,32 @@ class DiscreetError(Exception):
 
 class ParameterError(DiscreetError, ValueError):
     """An argument is outside its domain."""
+
+
+class ExpressionRefused(ParameterError):
+    """An analyst's text is not in the expression language. Nothing was charged, no row was looked at.
+
+    Attributes
+    ----------
+    construct : str
+        The first thing in the text that the language does not have.
+    hint : str
+        The nearest thing that it has, as a sentence.
+
+    Privacy
+    -------
+    The message depends on the text and on the declared schema alone.
+    """
+
+    def __init__(self, construct: str, hint: str) -> None:
+        super().__init__(
+            f"An expression must keep to the query language, and this one has {construct}. {hint}"
+        )
+        self.construct = construct
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[type[ExpressionRefused], tuple[str, str]]:
+        return type(self), (self.construct, self.hint)
 
 
 class SchemaError(DiscreetError, ValueError):
@@ -128,6 +158,43 @@ class LedgerUnavailable(LedgerError):
 
 class LedgerTampered(LedgerError):
     """The record does not agree with itself."""
+
+
+class SelfAttackFailed(DiscreetError, RuntimeError):
+    """An attack on records made up for the purpose did better than was promised: our mistake.
+
+    Attributes
+    ----------
+    broken : tuple of str
+        One sentence for each promise that did not hold.
+    """
+
+    def __init__(self, message: str, *, broken: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+class EngineFailed(DiscreetError, RuntimeError):
+    """A question could not be answered; what was charged for it stands.
+
+    The text is always the same: why an engine stopped may depend on rows.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The question could not be answered; the charge stands. Ask it again: the repeat is free."
+        )
+
+
+class TableChanged(EngineFailed):
+    """The rows in the engine are not those that were registered. The text is always the same."""
+
+    def __init__(self) -> None:
+        DiscreetError.__init__(
+            self,
+            "The table is not the one that was registered, so nothing is answered; what was charged stands. "
+            "Register it again.",
+        )
 
 
 class MissingExtra(DiscreetError, ImportError):

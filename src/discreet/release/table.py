@@ -17,6 +17,7 @@ from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
 from discreet.release.law import Additive, Clear
+from discreet.release.parameters import parameter_names
 from discreet.release.responses import Listed, Response, listed_in, response_promise
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from discreet.release.base import Encoded
     from discreet.release.law import Law
     from discreet.schema import Column, Schema
+
+    Calibrated = tuple["NumberMechanism | None", tuple[Response, ...]]
 
 INDEPENDENT = (
     "under the prior and in the noise the column is independent of everything else that is published; "
@@ -282,6 +285,7 @@ class TableRelease(ReleaseMethod):
         self.privacy = privacy
         self.label = label
         self.clamp = clamp
+        self._last: tuple[int, tuple[Any, ...], Calibrated] | None = None
 
     refusal: ClassVar[str] = ""
     """Why other promises are not accepted."""
@@ -353,7 +357,7 @@ class TableRelease(ReleaseMethod):
             )
         rows = schema.max_rows_per_unit or 1
         columns, listed = tuple(c for c in protected if c.is_number), listed_in(protected)
-        numbers, responses = self._calibrate(columns, listed, schema, n_rows)
+        numbers, responses = self._calibrated(columns, listed, schema, n_rows)
         if factor != 1.0:
             numbers = numbers.scaled(factor) if numbers else None
             responses = tuple(response.scaled(factor) for response in responses)
@@ -375,6 +379,16 @@ class TableRelease(ReleaseMethod):
             columns=summaries,
             promises=tuple(promises),
         )
+
+    def _calibrated(
+        self, columns: tuple[Column, ...], listed: tuple[Listed, ...], schema: Schema, n_rows: int
+    ) -> Calibrated:
+        """Remember the last calibration: a job plans the same table several times."""
+        asked = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
+        last = self._last
+        if last is None or last[0] != n_rows or any(a is not b for a, b in zip(asked, last[1], strict=True)):
+            self._last = last = (n_rows, asked, self._calibrate(columns, listed, schema, n_rows))
+        return last[2]
 
     def _calibrate(
         self, columns: tuple[Column, ...], listed: tuple[Listed, ...], schema: Schema, n_rows: int

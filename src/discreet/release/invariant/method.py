@@ -38,6 +38,7 @@ LEARNERS: dict[str, type[InvariantLearner]] = {
     "logistic": LogisticLearner,
     "multinomial": MultinomialLearner,
 }
+QUARTER_OF_THE_RANGE = 0.25
 _ANYTHING = 1e300  # a bare target has no declared range: nothing is promised about it and nothing clipped
 
 
@@ -51,9 +52,9 @@ class InvariantRelease(ReleaseMethod):
         ``SVMLearner(theta=10)`` or ``NetworkLearner.from_sklearn(model)``. ``"gram"`` replaces the rows by
         others with the same sums, squares and products instead of adding noise, which keeps least squares,
         ridge regression for every penalty and principal components.
-    variance : float
-        Of the noise in each column before it is projected, in the units of ``scales``. Left out for
-        ``"gram"``.
+    variance : float, optional
+        Of the noise in each column before it is projected, in the units of ``scales``. With neither of the
+        two, the standard deviation is a quarter of each declared range. Left out for ``"gram"``.
     scales : mapping, sequence or "range", optional
         The unit in which each noised column gets the same noise; by default 1 for every column, with
         ``"range"`` the width of its declared range.
@@ -129,6 +130,8 @@ class InvariantRelease(ReleaseMethod):
                 "variance of InvariantRelease must be left out with learner='gram': the rows are replaced, "
                 "not noised."
             )
+        if learner != "gram" and variance is None and scales is None:
+            variance, scales = QUARTER_OF_THE_RANGE**2, "range"
         if learner != "gram" and not (
             isinstance(variance, int | float) and not isinstance(variance, bool) and 0 < variance < math.inf
         ):

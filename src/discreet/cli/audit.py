@@ -1,0 +1,119 @@
+"""``discreet audit``: attack a plan or a published file, without charging anything."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from discreet.cli import words
+from discreet.cli.console import Console
+from discreet.cli.release import print_rows
+
+Command = words.MethodCommand
+
+
+def audit(
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="A release folder, to attack what anybody can see; or a table, to attack a plan. "
+            f"{words.TABLE}",
+            metavar="TABLE|FOLDER",
+        ),
+    ],
+    schema: words.SchemaFile = None,
+    target: words.Target = None,
+    protect: words.Protect = None,
+    epsilon: words.Epsilon = None,
+    delta: words.Delta = None,
+    method: words.Method = None,
+    scale: words.Scale = None,
+    regularization: words.Regularization = None,
+    support: words.Support = None,
+    in_range: words.InRange = False,
+    learner: words.Learner = None,
+    variance: words.Variance = None,
+    label: words.Label = None,
+    clamp: words.Clamp = False,
+    more: words.More = None,
+    attack_records: words.AttackRecords = 20_000,
+    json: words.Json = False,
+) -> None:
+    """Attack a published file, or a plan on made-up records; reads no private cell and charges nothing.
+
+    Of a plan the exit code is 3 if an attack does better than is promised. Attacks on a file decide nothing:
+    a floor is about somebody who knows no more than what was declared.
+    """
+    with Console(as_json=json) as console:
+        if Path(table).is_dir():
+            _attack_folder(console, Path(table))
+            return
+        from discreet.job.rehearsing import rehearse
+
+        declared = words.declared(table, schema, target)
+        floors = words.protect_of(protect)
+        done = rehearse(
+            table,
+            schema=declared,
+            method=method,
+            privacy=words.promise_of(declared, floors, epsilon, delta),
+            protect=floors,
+            attack_records=attack_records,
+            say=console.stage,
+            progress=console.progress,
+            **words.method_options(
+                scale=scale,
+                regularization=regularization,
+                support=support,
+                in_range=in_range,
+                learner=learner,
+                variance=variance,
+                label=label,
+                clamp=clamp,
+                more=more,
+            ),
+        )
+        print_rows(console, done.rows)
+        console.line()
+        console.table(
+            "",
+            ("attack", "verdict", "promise and why"),
+            ((one.attack, one.verdict, f"{one.claim}. {one.reason}") for one in done.audits),
+            left=3,
+        )
+        console.json(
+            {
+                "guesses": [guess.to_dict() for guess in done.guesses],
+                "audits": [one.to_dict() for one in done.audits],
+            }
+        )
+
+
+def _attack_folder(console: Console, folder: Path) -> None:
+    from discreet.job.attacking import attack_folder
+    from discreet.report.wording import between, is_chance, name, quantity
+
+    guesses = attack_folder(folder)
+    console.json({"guesses": [guess.to_dict() for guess in guesses]})
+
+    def cells() -> "list[tuple[str, ...]]":
+        rows = []
+        for guess in guesses:
+            chance = is_chance(guess.statistic)
+            row = (
+                name(guess.column),
+                guess.attack,
+                quantity(guess.without, guess.measure, chance=chance),
+                quantity(guess.error, guess.measure, chance=chance),
+                between(guess.lower, guess.upper, None, chance=chance),
+                guess.knowledge,
+            )
+            rows.append(tuple(cell.replace("\u00a0", " ") for cell in row))
+        return rows
+
+    console.table(
+        "What anybody can guess from the published file alone",
+        ("column", "attack", "without", "error", "interval", "what the attacker knows"),
+        cells(),
+        left=2,
+    )

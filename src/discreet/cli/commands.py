@@ -1,0 +1,99 @@
+"""All commands, and how their errors become a sentence and an exit code."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+import warnings
+from types import FrameType
+from typing import Any
+
+import typer
+
+from discreet.cli import audit, demo, init, ledger, plan, release, report, verify
+
+EXIT_OTHER, EXIT_SCHEMA, EXIT_BROKEN, EXIT_BUDGET = 1, 2, 3, 4
+_USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
+
+HELP = """Let others learn from a table without giving its people away.
+
+Exit codes: 0 ok; 1 anything else, with a sentence; 2 the declaration of the table is missing, incomplete or
+wrong (a draft is written where there was none); 3 our own mathematics failed its self-attack, nothing was
+published; 4 the budget does not allow it.
+"""
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, help=HELP)
+app.command()(init.init)
+app.command(cls=plan.Command)(plan.plan)
+app.command(cls=release.Command)(release.release)
+app.command(cls=audit.Command)(audit.audit)
+app.command()(report.report)
+app.command()(verify.verify)
+app.add_typer(ledger.app, name="ledger")
+app.command()(demo.demo)
+
+
+def main() -> None:
+    """Run the command line; errors of ours become a sentence and an exit code."""
+    signal.signal(signal.SIGTERM, _terminated)
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except SystemExit as end:
+        if end.code in (_INTERRUPTED, _TERMINATED):
+            say("Stopped. Nothing was published; a charge that was made before stands.")
+        # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
+        raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
+    except Exception as problem:
+        raise SystemExit(_explained(problem)) from None
+
+
+def _explained(problem: Exception) -> int:
+    """Print why it ended; return the exit code."""
+    from discreet.errors import BudgetExceeded, DiscreetError, SchemaError, SelfAttackFailed
+
+    if not isinstance(problem, DiscreetError):
+        return _unexpected(problem)
+    say(str(problem))
+    codes = {SchemaError: EXIT_SCHEMA, SelfAttackFailed: EXIT_BROKEN, BudgetExceeded: EXIT_BUDGET}
+    code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
+    if "--json" in sys.argv:
+        error = {"kind": type(problem).__name__, "message": str(problem), "exit": code}
+        typer.echo(json.dumps({"error": error}, indent=2))
+    return code
+
+
+def _unexpected(problem: Exception) -> int:
+    """Say that we made a mistake, without the text of the error: it may quote rows."""
+    if os.environ.get("DISCREET_DEBUG"):
+        traceback.print_exception(problem)
+        return EXIT_OTHER
+    if isinstance(problem, MemoryError):
+        say("There is not enough memory for this. Close other programs, or take a machine with more.")
+        return EXIT_OTHER
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    say(
+        f"Something went wrong that should not ({type(problem).__name__} in "
+        f"{os.path.basename(last.filename)}, "  # noqa: PTH119 - a string
+        f"line {last.lineno}). Its text is withheld because it may quote rows; set DISCREET_DEBUG=1 to see "
+        "it, and please report it."
+    )
+    return EXIT_OTHER
+
+
+def say(sentence: str) -> None:
+    """Print a sentence for people, beside whatever goes to programs."""
+    typer.echo(f"discreet: {sentence}", err=True)
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    # Unwinds, so that folders that are not whole are removed.
+    sys.exit(_TERMINATED)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    from discreet.errors import DiscreetWarning
+
+    if issubclass(category, DiscreetWarning):
+        say(f"warning: {message}")

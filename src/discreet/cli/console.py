@@ -1,0 +1,161 @@
+"""What commands print: stages, tables and sentences for people, one JSON object for programs."""
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+    from rich.progress import Progress
+
+    from discreet.job.result import Row
+    from discreet.report.findings import Stage
+
+_PIPED_WIDTH = 110  # of lines that no terminal wraps
+
+
+class Console:
+    """Prints for people, or collects for programs.
+
+    Parameters
+    ----------
+    as_json : bool
+        Print nothing but one JSON object at the end.
+    """
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._rich: RichConsole | None = None
+        self._bar: Progress | None = None
+
+    @property
+    def rich(self) -> "RichConsole":
+        """The console that people read."""
+        if self._rich is None:
+            from rich.console import Console as RichConsole
+
+            narrow = {} if sys.stdout.isatty() else {"width": _PIPED_WIDTH}
+            self._rich = RichConsole(highlight=False, **narrow)  # type: ignore[arg-type]
+        return self._rich
+
+    def stage(self, stage: "Stage") -> None:
+        """Print the line of a stage that is done, with its time."""
+        self._stop_bar()
+        if self.as_json:
+            return
+        width = max(20, min(self.rich.width, _PIPED_WIDTH) - 20)
+        first, *rest = textwrap.wrap(stage.said, width) or [""]
+        self.line(f" {stage.name:9s} {first:<{width}s} {stage.seconds:6.2f} s")
+        for more in rest:
+            self.line(f" {'':9s} {more}")
+
+    def progress(self, name: str, share: float) -> None:
+        """Show how far a stage is, on a terminal alone."""
+        if self.as_json or not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            from rich.console import Console as RichConsole
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn(" {task.description:9s}"), BarColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=RichConsole(stderr=True), transient=True)
+            self._bar.start()
+            self._bar.add_task(name, total=1.0)
+        self._bar.update(self._bar.task_ids[0], completed=share)
+
+    def _stop_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def line(self, text: str = "") -> None:
+        """Print one line as it is."""
+        if not self.as_json:
+            self.rich.print(text, markup=False, soft_wrap=True)
+
+    def paragraph(self, text: str, *, bullet: str = "") -> None:
+        """Print sentences, wrapped."""
+        width = min(self.rich.width, _PIPED_WIDTH)
+        indent = " " * len(bullet)
+        for line in textwrap.wrap(bullet + text, width, subsequent_indent=indent, break_long_words=False):
+            self.line(line)
+
+    def table(
+        self,
+        title: str,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        left: int = 1,
+        right: int = 1,
+    ) -> None:
+        """Print a table; the first `left` columns and the last `right` are words, the others numbers."""
+        from rich.table import Table
+        from rich.text import Text
+
+        if self.as_json:
+            return
+        table = Table(title=title or None, title_justify="left", title_style="", box=None, pad_edge=False)
+        for place, heading in enumerate(headings):
+            words = place < left or place >= len(headings) - right
+            table.add_column(heading, justify="left" if words else "right", overflow="fold", header_style="")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self.rich.print(table)
+
+    def json(self, value: Any) -> None:
+        """Print the JSON object, if that is what was asked for."""
+        self._stop_bar()
+        if self.as_json:
+            self.rich.file.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._stop_bar()
+
+    def __enter__(self) -> "Console":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+HEADINGS = ("column", "without release", "proven floor", "best attack", "interval", "unit", "verdict")
+
+
+def cells_of(row: "Row") -> tuple[str, ...]:
+    """Write one line of the table about guesses, in the column's own unit."""
+    from discreet.job.result import CHANCE
+    from discreet.report.wording import between, name, quantity
+
+    chance = row.unit == CHANCE
+
+    def written(value: float | None, rounding: Any = "nearest") -> str:
+        if value is None:
+            return "-"
+        words = quantity(value, None, chance=chance, rounding=rounding)
+        return f"wrong {words}" if chance else words
+
+    interval = "-"
+    if row.lower is not None and row.upper is not None:
+        interval = between(row.lower, row.upper, None, chance=chance)
+    cells = (
+        name(row.column),
+        written(row.without),
+        written(row.floor, "down"),
+        written(row.attack),
+        interval,
+        row.unit,
+        VERDICTS.get(row.verdict, row.verdict),
+    )
+    return tuple(cell.replace("\u00a0", " ") for cell in cells)
+
+
+VERDICTS = {
+    "holds": "floor holds",
+    "broken": "FLOOR BROKEN",
+    "no floor": "no floor is proven",
+    "public": "published as it is",
+}

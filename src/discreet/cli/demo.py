@@ -1,0 +1,37 @@
+"""``discreet demo``: the main job on a bundled table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from discreet.cli.console import Console
+from discreet.cli.release import command_line, show
+from discreet.cli.words import AttackRecords, Json
+
+FLOORS = {"census": {"age": 9.0}, "clinic": {"radius_mean": 4.0}}
+
+
+def demo(
+    table: Annotated[str, typer.Argument(help="A bundled table: census or clinic.")] = "census",
+    out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("demo-release"),
+    attack_records: AttackRecords = 20_000,
+    json: Json = False,
+) -> None:
+    """Release a bundled table; the same as `discreet release demo:census --protect age=9 --replace`."""
+    from discreet import datasets
+    from discreet.job.main import publish
+
+    name = datasets.load(table).name
+    with Console(as_json=json) as console:
+        done = publish(
+            f"{datasets.PREFIX}{name}",
+            out=out,
+            protect=FLOORS[name],
+            replace=True,
+            attack_records=attack_records,
+            command=command_line(table),
+            say=console.stage,
+            progress=console.progress,
+        )
+        show(console, done)

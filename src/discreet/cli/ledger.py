@@ -1,0 +1,151 @@
+"""``discreet ledger``: what was charged for a data set, and whether the record is intact."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.cli.console import Console
+from discreet.cli.words import Json
+
+if TYPE_CHECKING:
+    from discreet.privacy import Ledger
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What was charged for a data set so far.")
+Place = Annotated[
+    str, typer.Argument(help="A ledger: a file, or postgresql://host/database#NAME.", metavar="LEDGER")
+]
+
+
+@app.command()
+def show(ledger: Place, json: Json = False) -> None:
+    """Print what was charged, what it adds up to and what is left."""
+    console = Console(as_json=json)
+    with _existing(ledger) as book:
+        receipts, spent, left = book.history(), book.spent(), book.remaining()
+        guarantee = book.guarantee()
+    console.json(
+        {
+            "ledger": ledger,
+            "identity": book.identity,
+            "guarantee": guarantee.to_dict(),
+            "remaining": left,
+            "spent": spent.to_dict(),
+            "charges": [receipt.to_dict() for receipt in receipts],
+        }
+    )
+    from discreet.report.wording import counted, date, promised
+
+    console.table(
+        "",
+        ("row", "when", "what", "promised"),
+        (
+            (str(r.seq), date(r.when), r.what, "; ".join(promised(p.to_dict()) for p in r.promises))
+            for r in receipts
+        ),
+        left=3,
+    )
+    console.line(f"{counted(len(receipts), 'charge')}. Guaranteed for everything, now and later: {guarantee}")
+    if left is not None:
+        console.line("Left: " + ", ".join(f"{currency} {amount:.6g}" for currency, amount in left.items()))
+
+
+@app.command()
+def check(
+    ledger: Place,
+    receipt: Annotated[
+        Path | None, typer.Option(help="A statement.json whose charge must still be in the record.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Verify the record, its totals and its caps; with --receipt also that a release is in it."""
+    from discreet.privacy import Receipt
+
+    console = Console(as_json=json)
+    with _existing(ledger) as book:
+        book.check(None if receipt is None else Receipt.from_dict(_receipt_in(receipt)))
+        head = book.head
+    console.json({"ledger": ledger, "intact": True, "rows": head[0], "head": head[1]})
+    console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[1]}")
+    console.line("Keep the head elsewhere: with it, a record that was rolled back shows too.")
+
+
+@app.command()
+def export(
+    ledger: Place,
+    out: Annotated[Path | None, typer.Option(help="A file. [default: print]")] = None,
+) -> None:
+    """Write every charge as one line of JSON."""
+    import json
+
+    from discreet.errors import SourceError
+
+    with _existing(ledger) as book:
+        lines = "".join(json.dumps(receipt.to_dict(), allow_nan=False) + "\n" for receipt in book.history())
+    if out is None:
+        typer.echo(lines, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(lines)
+    except OSError as problem:
+        raise SourceError(
+            f"{str(out)!r} cannot be written ({problem.strerror}). Choose another --out."
+        ) from None
+
+
+@app.command()
+def create(
+    ledger: Place,
+    epsilon: Annotated[float | None, typer.Option(help="Most that all charges together may come to.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
+    rho: Annotated[float | None, typer.Option(help="A limit in zero-concentrated privacy instead.")] = None,
+    gaussian_share: Annotated[
+        float, typer.Option(help="Part of epsilon that is kept for Gaussian noise.")
+    ] = 0.5,
+) -> None:
+    """Make a ledger with a limit that no release may pass; it cannot be changed later."""
+    from discreet.errors import ParameterError
+    from discreet.privacy import ZCDP, ApproxDP, Ledger, Promise, PureDP
+
+    if (epsilon is None) == (rho is None) or (delta is not None and epsilon is None):
+        raise ParameterError(
+            "discreet ledger create needs --epsilon, with or without --delta, or else --rho: a ledger "
+            "without a limit is made by the first release."
+        )
+    limit: Promise
+    if rho is not None:
+        limit = ZCDP(rho=rho)
+    elif epsilon is not None:
+        limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
+    if "://" not in ledger and Path(ledger).exists():
+        raise ParameterError(f"{ledger!r} exists already, and a limit is fixed when a ledger is made.")
+    with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as book:
+        typer.echo(f"{ledger}: {book.guarantee()}. Give it to releases with --ledger.")
+
+
+def _existing(place: str) -> "Ledger":
+    """Open a ledger, and make none by asking about it."""
+    from discreet.errors import LedgerError
+    from discreet.privacy import Ledger
+
+    if "://" not in place and not Path(place).exists():
+        raise LedgerError(
+            f"There is no ledger {place!r}. It is made by the first release, or with `discreet ledger "
+            "create`."
+        )
+    return Ledger.open(place)
+
+
+def _receipt_in(path: Path) -> dict[str, Any]:
+    """Return the receipt in a statement, or a receipt by itself."""
+    import json
+
+    from discreet.errors import ParameterError
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = content["composition"]["receipt"] if "composition" in content else content
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ParameterError(f"--receipt must be a statement.json, and {str(path)!r} is not one.") from None
+    return found

@@ -1,0 +1,242 @@
+"""``discreet release``: the main job."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.cli import words
+from discreet.cli.console import HEADINGS, Console, cells_of
+
+if TYPE_CHECKING:
+    from discreet.job.result import Published
+    from discreet.schema import Schema
+
+PASSPHRASE, SIGN_PASSWORD = "DISCREET_PASSPHRASE", "DISCREET_SIGN_PASSWORD"
+Command = words.MethodCommand
+
+
+def release(
+    table: words.Table,
+    out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
+    schema: words.SchemaFile = None,
+    target: words.Target = None,
+    protect: words.Protect = None,
+    epsilon: words.Epsilon = None,
+    delta: words.Delta = None,
+    method: words.Method = None,
+    scale: words.Scale = None,
+    regularization: words.Regularization = None,
+    support: words.Support = None,
+    in_range: words.InRange = False,
+    learner: words.Learner = None,
+    variance: words.Variance = None,
+    label: words.Label = None,
+    clamp: words.Clamp = False,
+    more: words.More = None,
+    attack_records: words.AttackRecords = 20_000,
+    ledger: words.LedgerPlace = None,
+    no_ledger: words.NoLedger = False,
+    keep_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the key for an auditor, sealed under a passphrase that is asked for or taken from "
+            f"{PASSPHRASE}. By default it is forgotten."
+        ),
+    ] = None,
+    recipient: Annotated[
+        Path | None, typer.Option(help="Seal it for this X25519 public key (PEM) instead.")
+    ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
+    ] = None,
+    csv: Annotated[
+        bool | None, typer.Option("--csv/--no-csv", help="Write data.csv.gz. [default: below a million rows]")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the release at --out.")] = False,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Say that the noise was chosen by looking at private rows.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and plan; read no cell, charge and write nothing.")
+    ] = False,
+    curator: Annotated[str | None, typer.Option(help="Who publishes; in the statement.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="What for; in the statement.")] = None,
+    contact: Annotated[str | None, typer.Option(help="Whom to ask; in the statement.")] = None,
+    license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None,
+    supersedes: Annotated[str | None, typer.Option(help="The release that this one replaces.")] = None,
+    json: words.Json = False,
+) -> None:
+    """Release a table with safe noise, attack it, and say what that promises."""
+    from discreet.job.main import publish
+
+    declared = words.declared(table, schema, target)
+    options = words.method_options(
+        scale=scale,
+        regularization=regularization,
+        support=support,
+        in_range=in_range,
+        learner=learner,
+        variance=variance,
+        label=label,
+        clamp=clamp,
+        more=more,
+    )
+    floors = words.protect_of(protect)
+    place = words.ledger_place(ledger, no_ledger)
+    privacy = words.promise_of(declared, floors, epsilon, delta)
+    with Console(as_json=json) as console:
+        if dry_run:
+            rehearse(
+                console,
+                table,
+                declared,
+                method,
+                privacy,
+                floors,
+                options | {"attack_records": attack_records},
+            )
+            return
+        done = publish(
+            table,
+            out=out,
+            schema=declared,
+            method=method,
+            privacy=privacy,
+            protect=floors,
+            ledger=place,
+            about={
+                "curator": curator,
+                "purpose": purpose,
+                "contact": contact,
+                "license": license,
+                "supersedes": supersedes,
+            },
+            keep_key=keep_key,
+            passphrase=None if keep_key is None or recipient is not None else passphrase_for(keep_key),
+            recipient=recipient,
+            sign_with=sign,
+            sign_password=os.environ.get(SIGN_PASSWORD),
+            csv=csv,
+            replace=replace,
+            tuned=tuned,
+            command=command_line(table),
+            attack_records=attack_records,
+            say=console.stage,
+            progress=console.progress,
+            **options,
+        )
+        show(console, done)
+
+
+def rehearse(
+    console: Console,
+    table: str,
+    schema: "Schema",
+    method: str | None,
+    privacy: Any,
+    floors: dict[str, float],
+    options: dict[str, Any],
+) -> None:
+    """Do everything that needs no cell: names, plan, attacks on made-up records."""
+    from discreet.job.rehearsing import rehearse as run
+
+    done = run(
+        table,
+        schema=schema,
+        method=method,
+        privacy=privacy,
+        protect=floors,
+        say=console.stage,
+        progress=console.progress,
+        **options,
+    )
+    print_rows(console, done.rows)
+    print_promises(console, done.notes, done.sentences, done.open)
+    console.line("A dry run: no cell was read, nothing was charged, drawn or written.")
+    console.json(
+        {
+            "dry_run": True,
+            "columns": [row.to_dict() for row in done.rows],
+            "notes": list(done.notes),
+            "promises": [promise.to_dict() for promise in done.plan.promises],
+        }
+    )
+
+
+def show(console: Console, done: "Published") -> None:
+    """Print what was promised and where it is."""
+    statement = done.statement
+    print_rows(console, done.rows)
+    print_promises(console, done.notes, done.sentences, statement.not_protected)
+    console.line()
+    console.paragraph(f"So far: {statement.composition.total}")
+    console.line(f"Publish only {done.public}. Anyone can re-check it: discreet verify {done.public}")
+    console.line(f"For your eyes alone: {done.internal / 'report.html'}")
+    console.json(
+        {
+            "public": str(done.public),
+            "internal": str(done.internal),
+            "release": statement.what.release,
+            "columns": [row.to_dict() for row in done.rows],
+            "notes": list(done.notes),
+            "promises": statement.numbers.promises,
+            "epsilon": statement.numbers.epsilon,
+            "delta": statement.numbers.delta,
+            "composition": statement.composition.total,
+            "receipt": statement.composition.receipt,
+            "stages": [stage.model_dump() for stage in done.findings.stages],
+        }
+    )
+
+
+def print_rows(console: Console, rows: Any) -> None:
+    """Print how well anybody can guess each column."""
+    console.line()
+    console.table(
+        "How well can anybody guess a cell? (attacks on made-up records; a floor breaks above the interval)",
+        HEADINGS,
+        (cells_of(row) for row in rows),
+        right=2,
+    )
+
+
+def print_promises(console: Console, notes: Any, sentences: Any, open_: Any) -> None:
+    """Print what was decided, what is promised and what is not."""
+    console.line()
+    for note in notes:
+        console.paragraph(note)
+    console.line("What is promised")
+    for sentence in sentences:
+        console.paragraph(sentence, bullet=" - ")
+    console.line("What is not protected")
+    for sentence in open_:
+        console.paragraph(sentence, bullet=" - ")
+
+
+def command_line(table: str) -> str:
+    """Return how to run it again, without a password that may be in the address of the table."""
+    from discreet.job.declared import label_of
+
+    given = [label_of(word) if word == table and "://" in table else word for word in sys.argv[1:]]
+    return shlex.join(["discreet", *given])
+
+
+def passphrase_for(path: Path) -> str:
+    """Take a passphrase from the environment or ask for it; never from an argument, which others can see."""
+    from discreet.errors import ParameterError
+
+    found = os.environ.get(PASSPHRASE)
+    if found is not None:
+        return found
+    if not sys.stdin.isatty():
+        raise ParameterError(
+            f"--keep-key needs a passphrase, and nobody is there to be asked. Set {PASSPHRASE}, or give "
+            "--recipient."
+        )
+    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=True, err=True)
+    return answer

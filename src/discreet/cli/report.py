@@ -1,0 +1,25 @@
+"""``discreet report``: draw the internal report again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from discreet.cli.console import Console
+from discreet.cli.words import Json
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A release: the folder with public/ and internal/.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it. [default: internal/report.html]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw internal/report.html again, from attacks.json and the public statement; reads no row."""
+    from discreet.job.redraw import redraw
+
+    place = redraw(folder, out)
+    console = Console(as_json=json)
+    console.json({"report": str(place)})
+    console.line(f"{place}: internal, for your eyes alone.")

@@ -1,0 +1,82 @@
+"""``discreet verify``: a stranger re-checks a release."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from discreet.cli.console import Console
+from discreet.cli.release import PASSPHRASE
+from discreet.cli.words import TABLE, Json
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A public folder, or the folder that holds it.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            help="The sealed key that the curator kept, for an auditor; with --source. Its passphrase is "
+            f"asked for or taken from {PASSPHRASE}."
+        ),
+    ] = None,
+    private_key: Annotated[
+        Path | None, typer.Option(help="The X25519 private key (PEM) that the key is sealed for.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help=f"The true table; with --key. {TABLE}")] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(help="The curator's Ed25519 public key (PEM), to check the signature.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Re-check every number of a release and whether the file can be what it says; exit 0 or 1."""
+    from discreet.job.declared import table_of
+    from discreet.report.folder import read_bytes
+    from discreet.report.keys import unseal_key
+    from discreet.report.verify import verify as check
+
+    opened = None
+    if key is not None:
+        pem = None if private_key is None else read_bytes(private_key)
+        opened = unseal_key(key, passphrase=None if pem else _passphrase(key), private_key=pem)
+    with Console(as_json=json) as console:
+        found = check(
+            folder,
+            key=opened,
+            source=None if source is None else table_of(source),
+            public_key=None if public_key is None else read_bytes(public_key),
+            progress=lambda name: console.progress(name, 0.0),
+        )
+        console.close()
+        console.json(found.to_dict())
+        console.table(
+            "",
+            ("check", "verdict", "why"),
+            (
+                (one.name, one.verdict.upper() if one.verdict == "failed" else one.verdict, one.detail)
+                for one in found.checks
+            ),
+            left=3,
+        )
+        failed = len(found.failures)
+        console.line(
+            f"{found.folder}: "
+            + (f"{failed} of {len(found.checks)} checks FAILED." if failed else "nothing failed.")
+        )
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _passphrase(path: Path) -> str:
+    from discreet.errors import ParameterError
+
+    found = os.environ.get(PASSPHRASE)
+    if found is not None:
+        return found
+    if not sys.stdin.isatty():
+        raise ParameterError(
+            f"--key needs its passphrase, and nobody is there to be asked. Set {PASSPHRASE}."
+        )
+    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, err=True)
+    return answer

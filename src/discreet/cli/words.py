@@ -1,0 +1,176 @@
+"""The options that several commands share, and how they become a method."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from discreet.schema import Schema
+
+TABLE = (
+    "A .csv, .tsv, .parquet or .duckdb file, duckdb://FILE?table=NAME, postgresql://...?table=NAME, "
+    "or demo:census, demo:clinic."
+)
+Table = Annotated[str, typer.Argument(help=TABLE, metavar="TABLE")]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", help="What is declared about it. [default: TABLE.schema.yaml beside it]"),
+]
+Target = Annotated[str | None, typer.Option(help="The column that learners predict, if not the schema's.")]
+Protect = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="COLUMN=ERROR: nobody guesses the column with a smaller root-mean-square error, in its unit "
+        "(of a list: with a smaller chance to be wrong). Repeat it for more columns.",
+        metavar="COLUMN=ERROR",
+    ),
+]
+Epsilon = Annotated[
+    float | None, typer.Option(help="Differential privacy for all sensitive columns together.")
+]
+Delta = Annotated[float | None, typer.Option(help="Goes with --epsilon; well below 1 / rows.")]
+Scale = Annotated[
+    str | None, typer.Option(help="Noise in each column's unit: one number, or COLUMN=NUMBER,COLUMN=NUMBER.")
+]
+Regularization = Annotated[float | None, typer.Option(help="The weight lambda of lost utility.")]
+Support = Annotated[str | None, typer.Option(help="Half-width of bounded noise; as --scale.")]
+InRange = Annotated[bool, typer.Option("--in-range", help="Publish values inside the declared range alone.")]
+Learner = Annotated[str | None, typer.Option(help="Whose model is kept: svm, ridge, logistic, ...")]
+Variance = Annotated[float | None, typer.Option(help="Of the noise that the learner does not notice.")]
+Label = Annotated[str | None, typer.Option(help="'clear' publishes the target as it is, covered by nothing.")]
+Clamp = Annotated[bool, typer.Option("--clamp", help="Move noised numbers back into their range.")]
+More = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any other option of the method, as NAME=VALUE.", metavar="NAME=VALUE"),
+]
+AttackRecords = Annotated[
+    int,
+    typer.Option(
+        help="Made-up records that the plan is attacked on; fewer are faster and find less.", min=100
+    ),
+]
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="Where releases of the data set are added up: a file or postgresql://...#NAME. "
+        "[default: DATASET.ledger beside the table]",
+    ),
+]
+NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Count nothing; the statement says so.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+def _method_names() -> Iterator[str]:
+    from discreet.release import METHODS
+
+    yield from sorted(METHODS)
+
+
+def _complete_method() -> list[str]:
+    return list(_method_names())
+
+
+Method = Annotated[
+    str | None,
+    typer.Option(help="How rows are protected. [default: gaussian]", autocompletion=_complete_method),
+]
+
+
+class MethodCommand(TyperCommand):
+    """A command whose help lists the methods there are; they are looked up when somebody asks."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Name every method with what it can be told."""
+        from discreet.job.options import options_of
+
+        with formatter.section("Methods, and what each can be told"):
+            formatter.write_dl([(name, ", ".join(options_of(name))) for name in _method_names()])
+
+
+def method_options(
+    *,
+    scale: str | None,
+    regularization: float | None,
+    support: str | None,
+    in_range: bool,
+    learner: str | None,
+    variance: float | None,
+    label: str | None,
+    clamp: bool,
+    more: list[str] | None,
+) -> dict[str, Any]:
+    """Return the options that were given, as the constructor of a method takes them."""
+    from discreet.job.options import read_pairs, read_value
+
+    given: dict[str, Any] = {
+        "scale": None if scale is None else read_value(scale),
+        "regularization": regularization,
+        "support": None if support is None else read_value(support),
+        "in_range": in_range or None,
+        "learner": learner,
+        "variance": variance,
+        "label": label,
+        "clamp": clamp or None,
+        **read_pairs("--set", more or []),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def protect_of(words: list[str] | None) -> dict[str, float]:
+    """Read the floors that were asked for."""
+    from discreet.job.options import read_pairs
+
+    return read_pairs("--protect", words or [])
+
+
+def ledger_place(place: str | None, no_ledger: bool) -> Any:
+    """Return where to count: a place, None for the usual one, False for nowhere."""
+    from discreet.errors import ParameterError
+
+    if place is not None and no_ledger:
+        raise ParameterError("--ledger and --no-ledger exclude each other. Give one of them.")
+    return False if no_ledger else place
+
+
+def declared(table: str, schema: Path | None, target: str | None) -> "Schema":
+    """Return what is declared about a table; where nothing is, write a draft and say what to fill in."""
+    from discreet.errors import SchemaError
+    from discreet.job.declared import draft_schema, schema_of, schema_place, unfilled_lines
+
+    place = schema or schema_place(table)
+    if schema is None and not place.exists() and not table.startswith("demo:"):
+        lines = draft_schema(table, place)
+        raise SchemaError(
+            f"{table} came without a declaration of what its columns may contain, and {str(place)!r} is a "
+            f"draft of it. {_to_fill(lines)} Nothing of that is read off the rows: a bound found in the data "
+            "would give away whoever holds it. Then run the same command again."
+        )
+    try:
+        found = schema_of(table, schema)
+    except SchemaError as problem:
+        if place.is_file() and (lines := unfilled_lines(place.read_text(encoding="utf-8", errors="replace"))):
+            raise SchemaError(
+                f"{str(place)!r} is not complete. {_to_fill(lines)}", *problem.problems
+            ) from None
+        raise
+    return found if target is None else found.with_target(target)
+
+
+def _to_fill(lines: tuple[int, ...], most: int = 12) -> str:
+    listed = ", ".join(map(str, lines[:most]))
+    rest = f" and {len(lines) - most} more" if len(lines) > most else ""
+    which = f"line {listed}" if len(lines) == 1 else f"lines {listed}{rest}"
+    return f"Replace every ??? ({which}) by what you know from a codebook, a law or an instrument."
+
+
+def promise_of(
+    schema: "Schema", protect: dict[str, float], epsilon: float | None, delta: float | None
+) -> Any:
+    """Return what was asked for, or None."""
+    from discreet.job.options import promise_for
+
+    return promise_for(schema, protect=protect, epsilon=epsilon, delta=delta)

@@ -1,0 +1,28 @@
+"""The stages of a release, from a table to two folders.
+
+Reading order: :mod:`~discreet.job.main` is the order of the stages and :mod:`~discreet.job.steps` what
+happens in them; ``declared`` and ``options`` turn a request into a schema, a ledger and a method;
+``folders``, ``log`` and ``keeping`` look after what is written; ``sample``, ``comparing``, ``learning`` and
+``what_if`` look at the result for the curator; ``rehearsing``, ``planning``, ``attacking`` and ``redraw`` are
+parts of the job that can be run by themselves. Names are loaded when they are first used: drafting a schema
+needs no learner.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.job.main import publish
+    from discreet.job.result import Published, Row
+
+__all__ = ["Published", "Row", "publish"]
+
+_HOME = {"Published": "result", "Row": "result", "publish": "main"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'discreet.job' has no attribute {name!r}")
+    return getattr(import_module(f"discreet.job.{_HOME[name]}"), name)

@@ -1,0 +1,189 @@
+"""The folder of a release: built beside its place under another name, and renamed when it is whole.
+
+A running job holds a lock on the folder it builds. So whoever comes later can tell what a killed run left,
+which is removed, from what a living one is still at work on, which is not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discreet.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PUBLIC, INTERNAL = "public", "internal"
+_STATEMENT = "statement.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def check_place(target: Path, *, replace: bool) -> None:
+    """Refuse a place that a release cannot go to, as far as can be told before anything is paid.
+
+    Parameters
+    ----------
+    target : Path
+        Where the folders ``public`` and ``internal`` shall be.
+    replace : bool
+        Whether a release that is there may be replaced. Anything else that is there may not.
+
+    Raises
+    ------
+    SourceError
+    """
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise SourceError(
+            f"out must be in a folder that exists, and {str(parent)!r} does not. Make it first."
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise SourceError(f"out must be in a folder that may be written to, and {str(parent)!r} may not.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise SourceError(f"out must be a folder of its own, and {str(target)!r} is something else.")
+    held = sorted(entry.name for entry in target.iterdir()) if target.exists() else []
+    if not held:
+        return
+    if not replace:
+        raise SourceError(
+            f"The folder {str(target)!r} exists already. Remove it, choose another --out, or pass --replace."
+        )
+    if not set(held) <= {PUBLIC, INTERNAL} or not (target / PUBLIC / _STATEMENT).is_file():
+        raise SourceError(
+            f"The folder {str(target)!r} may be replaced only if it is a release, and it holds other things. "
+            "Choose another --out."
+        )
+
+
+@contextlib.contextmanager
+def building(target: Path, *, replace: bool) -> Iterator[Path]:
+    """Yield a folder with an empty ``public`` and ``internal``; it gets the name `target` if all goes well.
+
+    Whoever looks at `target` sees the old state or the new one. On an error, an interrupt or a full disk
+    the folder is removed; after a kill the next run to the same place removes it.
+    """
+    target = target.absolute()
+    with explained(target):
+        check_place(target, replace=replace)
+        _sweep(target)
+        room, lock = _room_beside(target)
+    try:
+        with explained(target):
+            yield room
+            _all_to_disk(room)
+            _move_in(room, target, replace=replace)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def explained(target: Path) -> Iterator[None]:
+    """Turn the system's errors into a sentence."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in _FULL:
+            raise SourceError(
+                f"The release {str(target)!r} cannot be written: the disk is full, or a file would be larger "
+                "than allowed. Nothing was left there; make room and try again."
+            ) from None
+        raise SourceError(
+            f"The release {str(target)!r} cannot be written ({problem.strerror or type(problem).__name__}). "
+            "Nothing was left there; check that its folder may be written to."
+        ) from None
+
+
+def _room_beside(target: Path) -> tuple[Path, int]:
+    """Make the folder to build in and lock it; return it with the descriptor that holds the lock."""
+    serial = 0
+    while True:
+        room = target.with_name(f".{target.name}.{os.getpid()}-{serial}.partial")
+        serial += 1
+        with contextlib.suppress(FileExistsError):
+            room.mkdir()
+            lock = _locked(room)
+            # Another run may have taken it for a leftover before it was locked.
+            if lock is not None:
+                (room / PUBLIC).mkdir()
+                (room / INTERNAL).mkdir(mode=0o700)
+                return room, lock
+
+
+def _locked(folder: Path) -> int | None:
+    """Lock a folder; None if somebody holds it, or if it was removed or renamed meanwhile."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), folder.stat()):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed runs to the same place left, and put back what one of them had set aside."""
+    start = f".{target.name}."
+    for leftover in sorted(target.parent.iterdir()):
+        ours = leftover.name.startswith(start) and leftover.name.endswith((".partial", ".old"))
+        if not ours or not leftover.is_dir() or leftover.is_symlink():
+            continue
+        lock = _locked(leftover)
+        if lock is None:
+            continue
+        try:
+            if leftover.name.endswith(".old") and not target.exists():
+                leftover.rename(target)
+            else:
+                shutil.rmtree(leftover, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _move_in(room: Path, target: Path, *, replace: bool) -> None:
+    """Give the finished folder its name; what had it is set aside first and removed afterwards."""
+    check_place(target, replace=replace)
+    aside, lock = room.with_suffix(".old"), None
+    if target.exists() and any(target.iterdir()):
+        lock = _locked(target)
+        target.rename(aside)
+    try:
+        room.rename(target)
+    except BaseException:
+        if aside.exists():
+            aside.rename(target)
+        raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+    shutil.rmtree(aside, ignore_errors=True)
+    _to_disk(target.parent)
+
+
+def _all_to_disk(folder: Path) -> None:
+    for place, _, files in os.walk(folder):
+        for name in files:
+            _to_disk(Path(place, name))
+        _to_disk(Path(place))
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,179 @@
+"""The audit log: who released what, when, from which declaration, at what price; refusals too.
+
+One line of JSON for each event, and in each line the hash of the one before, so that a line which was
+changed, removed or put in between shows. A lasting log is kept beside the ledger and gets the lines of every
+run, also of those that were refused; a release carries a copy in ``internal/audit.jsonl``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import hashlib
+import json
+import os
+import platform
+from contextlib import contextmanager
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import SourceError
+from discreet.privacy.receipt import canonical, now, product_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE = "audit.jsonl"
+TUNED = "tuned"
+"""The event after which statements say that the noise was tuned on private rows."""
+_START = "0" * 64  # what the first line names as the hash before it
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "duckdb", "cryptography")
+
+
+class Log:
+    """The lines of one run, appended to a lasting log where there is one.
+
+    Parameters
+    ----------
+    path : Path or None
+        The lasting log; None keeps the lines of this run alone.
+
+    Privacy
+    -------
+    Internal: a line may say how many rows there were and why a run was refused.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._own: list[bytes] = []
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Append one event; `facts` are plain JSON values."""
+        if self.path is None:
+            self._own.append(_line(self._own[-1] if self._own else None, event, facts))
+            return
+        with _alone(self.path) as handle:
+            last = _last_line(handle)
+            line = _line(last, event, facts)
+            os.lseek(handle, 0, os.SEEK_END)
+            os.write(handle, line)
+            self._own.append(line)
+
+    def begin(self, **facts: Any) -> None:
+        """Write who starts what, with which versions."""
+        self.write("begin", who=_who(), versions=versions(), **facts)
+
+    def mentions(self, event: str) -> bool:
+        """Say whether there ever was such an event, in this run or an earlier one."""
+        lines = (
+            self._own if self.path is None or not self.path.exists() else self.path.read_bytes().splitlines()
+        )
+        return any(json.loads(line)["event"] == event for line in lines if line)
+
+    def copy(self, target: Path) -> None:
+        """Write everything so far, earlier runs included, into the internal folder of a release."""
+        content = b"".join(self._own) if self.path is None else self.path.read_bytes()
+        target.write_bytes(content)
+        target.chmod(0o600)
+
+
+def check_log(path: Path) -> int:
+    """Verify that no line was changed, removed or put in between; return how many there are.
+
+    Raises
+    ------
+    SourceError
+        Names the first line that does not fit. Lines cut off at the end, and a log that was written anew from
+        some line on, do not show: compare with a copy.
+    """
+    previous = _START
+    lines = path.read_bytes().split(b"\n")
+    for number, text in enumerate(lines[:-1], 1):
+        try:
+            content = json.loads(text)
+            claimed = content.pop("hash")
+            fits = content["seq"] == number and content["previous"] == previous and claimed == _hash(content)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            fits = False
+        if not fits:
+            raise SourceError(
+                f"Line {number} of {str(path)!r} must follow from the line before it, and does not: the log "
+                "was changed. Compare it with a copy."
+            )
+        previous = claimed
+    if lines[-1]:
+        raise SourceError(f"The last line of {str(path)!r} must be whole, and is not.")
+    return len(lines) - 1
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that decides about noise, for the log."""
+    found = {"discreet": product_version(), "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in _LIBRARIES}
+
+
+def _who() -> str:
+    try:
+        return f"{getpass.getuser()}@{platform.node()}"
+    except (OSError, KeyError):  # a container may run under a number without a name
+        return f"{os.getuid()}@{platform.node()}"
+
+
+def _line(last: bytes | None, event: str, facts: dict[str, Any]) -> bytes:
+    seq, previous = (0, _START) if last is None else _place(last)
+    content = {
+        "seq": seq + 1,
+        "time": now(),
+        "process": os.getpid(),
+        "event": event,
+        **facts,
+        "previous": previous,
+    }
+    return (canonical({**content, "hash": _hash(content)}) + "\n").encode()
+
+
+def _place(line: bytes) -> tuple[int, str]:
+    try:
+        content = json.loads(line)
+        return int(content["seq"]), str(content["hash"])
+    except (ValueError, KeyError, TypeError):
+        raise SourceError(
+            "The last line of the audit log beside the ledger must be one of ours, and is not: the log was "
+            "changed. Move it away to begin a new one, and find out who did that."
+        ) from None
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[int]:
+    """Open the lasting log so that no other run appends meanwhile."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as problem:
+        raise SourceError(
+            f"The audit log {str(path)!r} cannot be written ({problem.strerror}). It is kept beside the "
+            "ledger; choose another --ledger, in a folder that may be written to."
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _last_line(handle: int) -> bytes | None:
+    """Return the last whole line; what a power failure left of a further one is cut off."""
+    size = os.fstat(handle).st_size
+    tail, start = b"", size
+    while start and tail.count(b"\n") < 2:
+        step = min(start, 1 << 16)
+        start -= step
+        tail = os.pread(handle, step, start) + tail
+    whole = tail[: tail.rfind(b"\n") + 1]
+    os.ftruncate(handle, size - (len(tail) - len(whole)))
+    lines = whole.splitlines()
+    return lines[-1] if lines else None

@@ -1,0 +1,121 @@
+"""What more or less noise would mean, for somebody who has not released anything yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
+from discreet.job.learning import accuracy_meter
+from discreet.job.log import TUNED, Log
+from discreet.job.made_up import RULE
+from discreet.job.options import DEFAULT, method_for, promise_for
+from discreet.job.sample import Pairs
+from discreet.job.steps import usual_delta
+from discreet.job.what_if import plan_table, what_if
+from discreet.noise import Stream
+from discreet.release.base import check_publishable
+from discreet.release.invariant.encoding import encoded_rows
+from discreet.release.invariant.plan import InvariantPlan
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from discreet._typing import AnyArray
+    from discreet.privacy import Promise
+    from discreet.release import ReleaseMethod
+    from discreet.report.findings import WhatIf
+    from discreet.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Positions from the least noise to the most, and what their accuracy was measured on."""
+
+    positions: list[WhatIf]
+    measured_on: str
+
+
+def plan_for(
+    source: Any,
+    *,
+    schema: Schema | str | os.PathLike[str] | None = None,
+    method: str | None = None,
+    privacy: Promise | None = None,
+    protect: Mapping[str, float] | None = None,
+    n_rows: int | None = None,
+    public_sample: Any = None,
+    on_private_rows: bool = False,
+    ledger: LedgerPlace = None,
+    progress: Callable[[str, float], None] | None = None,
+    **options: Any,
+) -> Planned:
+    """Plan a release with more and with less noise.
+
+    Parameters
+    ----------
+    source, schema, method, privacy, protect, **options
+        As of :func:`discreet.publish`.
+    n_rows : int, optional
+        The public number of rows; by default the table is asked how many it has.
+    public_sample : path, URL or frame, optional
+        A public table of the same columns, to measure accuracy on.
+    on_private_rows : bool
+        Measure it on the table itself: internal, logged beside the `ledger`, and held against later releases.
+    ledger : Ledger, path, URL, False or None
+        As of :func:`discreet.publish`; nothing is charged.
+    progress : callable, optional
+        Told how much is done.
+
+    Privacy
+    -------
+    Reads no cell unless `on_private_rows`. Then whoever chooses by the result tunes on private data, and the
+    statement of every later release under the same ledger says so.
+    """
+    declared = schema_of(source, schema)
+    check_publishable(declared, "a release")
+    wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
+    releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, **options)
+    if n_rows is None:
+        with open_table(table_of(source)) as table:
+            n_rows = max(1, table.count())
+    common: dict[str, Any] = {
+        "delta": usual_delta(releasing),
+        "progress": None if progress is None else lambda done: progress("plan", done),
+    }
+    if not on_private_rows:
+        positions = plan_table(releasing, declared, n_rows, public_sample=public_sample, **common)
+        measured = (
+            RULE if public_sample is None else f"measured on the public table {label_of(public_sample)}."
+        )
+        return Planned(positions=positions, measured_on=measured)
+    book = ledger_of(source, declared, ledger)
+    Log(log_place(book)).write(
+        TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
+    )
+    if book is not None:
+        book.close()
+    stream = Stream()
+    rows = _sample(source, declared, releasing, n_rows, stream)
+    plan = releasing.plan(declared, n_rows)
+    meter = accuracy_meter(plan.schema, rows, stream=stream, seconds=60.0)
+    return Planned(
+        positions=what_if(releasing, declared, n_rows, accuracy=meter, **common),
+        measured_on="measured on private rows: internal. The statement of every later release says so.",
+    )
+
+
+def _sample(
+    source: Any, schema: Schema, method: ReleaseMethod, n_rows: int, stream: Stream
+) -> dict[str, AnyArray]:
+    """Return some true rows, encoded as the method publishes them."""
+    pairs = Pairs(schema, stream.derive("sample"))
+    with open_table(table_of(source)) as table:
+        for batch in table.batches(schema):
+            pairs(batch, batch)
+    rows = pairs.rows
+    if isinstance(method.plan(schema, n_rows), InvariantPlan):
+        return dict(encoded_rows(schema, rows))
+    return rows

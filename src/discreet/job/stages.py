@@ -1,0 +1,73 @@
+"""The stages of a job: each is timed, said when it is done, and written to the log."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from discreet.report.findings import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from discreet.job.log import Log
+
+    Say: TypeAlias = Callable[[Stage], None]
+    Progress: TypeAlias = Callable[[str, float], None]
+
+
+class Stages:
+    """Runs stages one after another.
+
+    Parameters
+    ----------
+    log : Log
+        Gets a line for each stage.
+    say : callable, optional
+        Called with a stage when it is done.
+    progress : callable, optional
+        Called with the name of a stage and how much of it is done, from 0 to 1.
+
+    Attributes
+    ----------
+    done : list of Stage
+        Those that are over.
+    """
+
+    def __init__(self, log: Log, *, say: Say | None = None, progress: Progress | None = None) -> None:
+        self.done: list[Stage] = []
+        self._log = log
+        self._say = say
+        self._progress = progress
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Told]:
+        """Time what happens inside; whoever is inside tells what it did."""
+        start = time.perf_counter()
+        told = Told(name, self._progress)
+        told.progress(0.0)
+        yield told
+        stage = Stage(name=name, said=told.words, seconds=round(time.perf_counter() - start, 3))
+        self.done.append(stage)
+        self._log.write("stage", name=stage.name, said=stage.said, seconds=stage.seconds)
+        if self._say is not None:
+            self._say(stage)
+
+
+class Told:
+    """What a stage says about itself."""
+
+    def __init__(self, name: str, progress: Progress | None) -> None:
+        self.words = ""
+        self._name = name
+        self._progress = progress
+
+    def __call__(self, words: str) -> None:
+        """Say in a few words what was done."""
+        self.words = words
+
+    def progress(self, share: float) -> None:
+        """Say how much is done, from 0 to 1."""
+        if self._progress is not None:
+            self._progress(self._name, min(max(share, 0.0), 1.0))

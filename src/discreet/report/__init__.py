@@ -1,0 +1,32 @@
+"""Tells what happened: the statement and its folder, the pages people read, and a check of it all for others.
+
+``statement`` is the record that is published, ``drafting`` fills it in, ``folder`` writes what goes with it
+and ``verify`` re-checks it; ``findings`` and ``pages`` are what the curator reads; ``keys`` keeps a key for
+an auditor. Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.report.drafting import make_statement
+    from discreet.report.pages import write_report
+    from discreet.report.statement import Statement
+    from discreet.report.verify.result import Verification
+
+__all__ = ["Statement", "Verification", "make_statement", "write_report"]
+
+_HOME = {
+    "Statement": "statement",
+    "Verification": "verify",
+    "make_statement": "drafting",
+    "write_report": "pages",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'discreet.report' has no attribute {name!r}")
+    return getattr(import_module(f"discreet.report.{_HOME[name]}"), name)

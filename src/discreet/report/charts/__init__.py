@@ -1,0 +1,30 @@
+"""Pictures as inline SVG, written by hand: shapes carry classes, and the page's style sheet gives them color.
+
+So one file is right on a light screen, on a dark one and on paper. Every picture has a title and a
+description for people who do not see it, and the numbers it shows stand beside it as text.
+"""
+
+from __future__ import annotations
+
+from discreet.report.charts.curves import calibration_curve, error_curve, learning_curve, what_if_curve
+from discreet.report.charts.heat import MOST_COLUMNS, correlation_heat
+from discreet.report.charts.histogram import histogram
+from discreet.report.charts.marks import Mark, three_marks
+from discreet.report.charts.scores import score_bars
+from discreet.report.charts.slider import slider_ticks
+from discreet.report.charts.timeline import timeline
+
+__all__ = [
+    "MOST_COLUMNS",
+    "Mark",
+    "calibration_curve",
+    "correlation_heat",
+    "error_curve",
+    "histogram",
+    "learning_curve",
+    "score_bars",
+    "slider_ticks",
+    "three_marks",
+    "timeline",
+    "what_if_curve",
+]

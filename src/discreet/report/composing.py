@@ -1,0 +1,119 @@
+"""What else was published about the same people, and what one more release would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import PromiseError
+from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
+from discreet.report.statement import Composition, EarlierCharge
+from discreet.report.wording import name, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.privacy import Promise
+    from discreet.release import ReleaseMethod
+
+USUAL_DELTA = 1e-6
+"""Where Gaussian noise is read as an epsilon if nobody asked for another delta."""
+LARGEST_DELTA = 1e-3
+"""With a larger one somebody may be published in full, and no epsilon is printed beside it."""
+
+
+def total_cost(promises: Sequence[Promise], method: ReleaseMethod) -> tuple[float | None, float | None]:
+    """Return epsilon and delta of everything that one unit's rows show, (None, None) where none holds.
+
+    Pure promises have a delta only through their sampler; it is None where even that is zero. A delta above
+    ``LARGEST_DELTA``, as bounded noise has it, counts as none: the promise itself still says it.
+    """
+    asked = getattr(method, "privacy", None)
+    delta = asked.delta if isinstance(asked, ApproxDP) else USUAL_DELTA
+    return _read(Spending.of(promises), delta)
+
+
+def _read(spending: Spending, delta: float) -> tuple[float | None, float | None]:
+    if spending.unpromised or not spending.charges:
+        return None, None
+    try:
+        if spending.rho:
+            return spending.epsilon_at(delta), delta
+        epsilon, delta = spending.epsilon, spending.delta_at(spending.epsilon)
+    except PromiseError:
+        return None, None
+    return (epsilon, delta or None) if delta <= LARGEST_DELTA else (None, None)
+
+
+def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
+    """Say what was charged before, what all of it comes to, and what one more release would do."""
+    history = ledger.history() if isinstance(ledger, Ledger) else list(ledger or ())
+    earlier = [past for past in history if _before(past, receipt)]
+    limit = None
+    if isinstance(ledger, Ledger):
+        guarantee = ledger.guarantee()
+        limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
+    past = [list(charge.promises) for charge in earlier]
+    total, following = composed(past, list(receipt.promises), counted=receipt.recorded, limit=limit)
+    return Composition(
+        counted=receipt.recorded,
+        ledger=receipt.ledger,
+        receipt=receipt.to_dict(),
+        earlier=[
+            EarlierCharge(
+                what=charge.what, when=charge.when, promises=[part.to_dict() for part in charge.promises]
+            )
+            for charge in earlier
+        ],
+        total=total,
+        limit=limit,
+        next=following,
+    )
+
+
+def _before(past: Receipt, receipt: Receipt) -> bool:
+    if past.ledger != receipt.ledger or past.seq is None or receipt.seq is None:
+        return False
+    return past.seq < receipt.seq
+
+
+def composed(
+    earlier: Sequence[Sequence[Promise]], current: Sequence[Promise], *, counted: bool, limit: str | None
+) -> tuple[str, str]:
+    """Say in words what all charges come to, and what a further release like this one would do."""
+    this = Spending.of(current)
+    try:
+        before = sum((Spending.of(promises) for promises in earlier), Spending())
+        total, after = before + this, before + this + this
+    except PromiseError as problem:
+        return f"The charges cannot be added up: {problem}", _UNKNOWN
+    charges = "This release alone" if total.charges == 1 else f"{total.charges} charges, this one included"
+    known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
+    following = f"One more release like this one would bring the total to: {_in_words(after)}."
+    if limit is not None:
+        following += f" The ledger refuses what would pass its limit: {limit}."
+    elif counted:
+        following += " The ledger counts, and has no limit."
+    else:
+        following += " No ledger would notice."
+    return f"{charges}: {_in_words(total)}.{known}", following
+
+
+_UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."
+
+
+def _in_words(spending: Spending) -> str:
+    epsilon, delta = _read(spending, USUAL_DELTA)
+    if epsilon is None:
+        parts = ["no epsilon is proven for all of it"]
+    else:
+        at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
+        parts = [f"epsilon {number(epsilon, digits=4, rounding='up')}{at}"]
+    # Bounds that add up over releases are lower than the floor of a single one, and the latter is in the
+    # numbers.
+    floors: dict[str, Any] = spending.floors() if spending.charges > 1 else {}
+    if floors:
+        listed = ", ".join(
+            f"{name(column)} {number(floor, rounding='down')}" for column, floor in sorted(floors.items())
+        )
+        parts.append(f"error floors (van Trees) {listed}")
+    return "; ".join(parts)

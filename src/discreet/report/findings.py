@@ -1,0 +1,197 @@
+"""What the curator learns about a release: attacks on real rows, learning, comparisons. Internal, all of it.
+
+:class:`Findings` is the content of ``internal/attacks.json``; the internal report is drawn from it and from
+the statement, so that a report can be made again without the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from discreet.report._model import Record
+
+
+class Stage(Record):
+    """One stage of the main job: what it did, and how long it took."""
+
+    name: str
+    said: str
+    seconds: float
+
+
+class Score(Record):
+    """How good one model is at the target.
+
+    Attributes
+    ----------
+    trained_on : str
+        "original", "release" or "majority" (the best guess without looking at a row).
+    tested_on : str
+        "original" rows or "release"d ones; the same people either way, none of whom was trained on (an
+        invariant release keeps its model on the whole table alone, so there everybody was, and
+        :attr:`Learning.note` says so).
+    accuracy, lower, upper : float or None
+        Of a classifier, with a 95 % interval.
+    auc : float or None
+        Area under the ROC curve; averaged one against the rest for several classes.
+    r2, rmse : float or None
+        Of a regression; ``rmse`` in the target's unit.
+    calibration : list of (predicted, observed, share of rows)
+        For the last class; empty where there is none.
+    """
+
+    trained_on: Literal["original", "release", "majority"]
+    tested_on: Literal["original", "release"]
+    accuracy: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    auc: float | None = None
+    r2: float | None = None
+    rmse: float | None = None
+    calibration: list[tuple[float, float, float]] = Field(default_factory=list)
+
+
+class Subgroup(Record):
+    """Accuracy (or R2) within one level of one column, so that nobody is forgotten."""
+
+    column: str
+    level: str
+    rows: int
+    original: float
+    release: float
+
+
+class Learning(Record):
+    """What the release is worth to somebody who trains a model on it.
+
+    Attributes
+    ----------
+    equals_share : float or None
+        The model trained on the release is as good as one trained on this share of the original training
+        rows; 1 where it is as good as all of them, None where even the smallest share tried is better or
+        more rows hardly help.
+    curve : list of (share, accuracy or R2)
+        The learning curve that this was read off.
+    note : str
+        What the reader must know, such as "the target has one class in these rows".
+    """
+
+    target: str
+    task: Literal["classification", "regression"]
+    model: str
+    train_rows: int
+    test_rows: int
+    scores: list[Score]
+    equals_share: float | None = None
+    curve: list[tuple[float, float]] = Field(default_factory=list)
+    subgroups: list[Subgroup] = Field(default_factory=list)
+    note: str = ""
+
+
+class WhatIf(Record):
+    """One position of the what-if slider.
+
+    Attributes
+    ----------
+    factor : float
+        Of the noise that was chosen: 1 is the release as it is. Numbers get so many times the noise; the
+        log odds of keeping a cell of a list, and the epsilon of an in-range column, are divided by it.
+    noise : mapping of str to float
+        Standard deviation of the noise in each number's unit (in range: root-mean-square distance of what
+        is published from the truth, over the range); for a list, how often a cell is changed.
+    floors : mapping of str to float
+        The proven floor of each column, in its unit; a column without one is left out.
+    epsilon : float or None
+        Of the whole row at ``delta``; None where no differential privacy is promised, or only such as is
+        too large to be read at that delta.
+    accuracy : float or None
+        Of the model of the learning section (R2 for a regression), on the curator's own rows; in a plan
+        made before a cell was read, on rows drawn from the schema or on a public sample.
+    regularization : float or None
+        The weight lambda of Gaussian noise that gives the same.
+    """
+
+    factor: float
+    noise: dict[str, float]
+    floors: dict[str, float]
+    epsilon: float | None = None
+    delta: float | None = None
+    accuracy: float | None = None
+    regularization: float | None = None
+
+
+class ColumnComparison(Record):
+    """One column before and after.
+
+    Attributes
+    ----------
+    distance : float
+        Largest difference between the two distribution functions, or half the sum of absolute differences
+        of a list's shares: 0 is equal, 1 as far apart as can be. Reports show the worst first.
+    labels : list of str
+        Names of the bars: levels of a list, or the middles of bins over the declared range, with one bin
+        on either side for what left the range.
+    original, release : list of float
+        The share of rows in each bar.
+    outside : float
+        Share of released cells outside the declared range.
+    """
+
+    column: str
+    kind: Literal["number", "list"]
+    measure: str | None = None
+    distance: float
+    labels: list[str]
+    original: list[float]
+    release: list[float]
+    original_mean: float | None = None
+    original_sd: float | None = None
+    release_mean: float | None = None
+    release_sd: float | None = None
+    outside: float = 0.0
+    missing_original: float = 0.0
+    missing_release: float = 0.0
+
+
+class Correlations(Record):
+    """Correlations of the numbers, before and after, over the rows compared."""
+
+    columns: list[str]
+    original: list[list[float]]
+    release: list[list[float]]
+
+
+class Findings(Record):
+    """Everything the internal report shows beyond the statement.
+
+    Attributes
+    ----------
+    guesses : list of mappings
+        Every attack on a column, as :meth:`discreet.audit.Guess.to_dict` writes it, whether on records
+        drawn from the prior, on the published file or on real rows.
+    audits : list of mappings
+        Attacks on other promises, as :meth:`discreet.audit.AuditResult.to_dict` writes them.
+    exposures : list of mappings
+        Linkage and membership on real rows, as :meth:`discreet.audit.Exposed.to_dict` writes them.
+    compared_rows : int
+        How many rows the attacks and comparisons on real rows looked at, drawn at random.
+    command : str
+        How to run it again.
+    composition : str
+        Everything charged for the same table so far, in words.
+    """
+
+    kind: Literal["discreet-findings"] = "discreet-findings"
+    guesses: list[dict[str, Any]] = Field(default_factory=list)
+    audits: list[dict[str, Any]] = Field(default_factory=list)
+    exposures: list[dict[str, Any]] = Field(default_factory=list)
+    learning: Learning | None = None
+    what_if: list[WhatIf] = Field(default_factory=list)
+    columns: list[ColumnComparison] = Field(default_factory=list)
+    correlations: Correlations | None = None
+    compared_rows: int = 0
+    stages: list[Stage] = Field(default_factory=list)
+    command: str = ""
+    composition: str = ""

@@ -1,0 +1,261 @@
+"""The privacy statement: what is promised about a published file, in a form that a stranger can re-check.
+
+Everything in it is declared, or follows from what was declared, or is computed from the published file
+itself. :mod:`discreet.report.drafting` fills it in; ``docs/reference/statement.md`` explains every block.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from discreet.errors import ParameterError
+from discreet.report._json import read_json, write_json
+from discreet.report._model import Record
+
+STATEMENT_SCHEMA = "statement.schema.json"
+"""Name of the JSON Schema of a statement, a file of this package."""
+
+
+class About(Record):
+    """What only people can say about a release; all of it is optional and published as it stands.
+
+    Attributes
+    ----------
+    curator, purpose, contact, license : str or None
+        Who publishes, what for, whom to ask, under which terms.
+    supersedes : str or None
+        The release that this one replaces, by its name.
+    """
+
+    curator: str | None = None
+    purpose: str | None = None
+    contact: str | None = None
+    license: str | None = None
+    supersedes: str | None = None
+
+
+class Method(Record):
+    """Which release it was, with everything needed to plan it again."""
+
+    name: str
+    parameters: dict[str, Any]
+
+
+class What(Record):
+    """What was published, by whom and what for."""
+
+    release: str
+    product: str = "discreet"
+    product_version: str
+    created: str
+    dataset: str | None = None
+    curator: str | None = None
+    purpose: str | None = None
+    contact: str | None = None
+    license: str | None = None
+    supersedes: str | None = None
+    method: Method
+    rows_read: int = Field(ge=1)
+    rows_published: int = Field(ge=1)
+
+
+class Unit(Record):
+    """Whom the promises protect, and what counts as a change."""
+
+    unit: str
+    neighbors: Literal["replace-one", "add-remove"]
+    max_rows_per_unit: int
+    row_count: Literal["public", "private"]
+
+
+class Definition(Record):
+    """Which kinds of promise hold, in words; a release without differential privacy says so here."""
+
+    kinds: list[str]
+    differential_privacy: bool
+    deployment: str
+    sentences: list[str]
+
+
+class Theorem(Record):
+    """Where a number comes from."""
+
+    id: str
+    about: str
+
+
+class ColumnNumbers(Record):
+    """What was done to one published column and what that proves.
+
+    Attributes
+    ----------
+    type : str
+        As declared: number, integer, date or category.
+    holds : str
+        What the cells of the file are: number, integer, date, text or boolean. Noised integers and dates
+        are plain numbers.
+    origin : str or None
+        Of a date that is published as a number: the day from which its days are counted.
+    lower, upper : float or None
+        The declared range in the unit of the file; noise may leave it.
+    levels : list or None
+        Everything that a cell of a list may hold; None in it stands for a missing cell.
+    without : float or None
+        The error of the best guess without the file, under the same prior as the floor.
+    """
+
+    column: str
+    role: str
+    type: str
+    holds: str
+    measure: str | None = None
+    origin: str | None = None
+    lower: float | None = None
+    upper: float | None = None
+    levels: list[str | int | bool | None] | None = None
+    missing: bool
+    law: dict[str, Any]
+    law_in_words: str
+    epsilon: float | None = None
+    floor: dict[str, Any] | None = None
+    without: float | None = None
+    sentence: str
+
+
+class Numbers(Record):
+    """The promises in full, per column and in total, with the theorems they come from."""
+
+    promises: list[dict[str, Any]]
+    epsilon: float | None = None
+    delta: float | None = None
+    columns: list[ColumnNumbers]
+    theorems: list[Theorem]
+
+
+class DeclaredBound(Record):
+    """What a column may contain, and who says so."""
+
+    column: str
+    type: str
+    lower: float | str | None = None
+    upper: float | str | None = None
+    values: list[Any] | None = None
+    missing: bool
+    source: str | None = None
+    outside: str
+    grid: float | None = None
+
+
+class EarlierCharge(Record):
+    """A charge to the same ledger before this one."""
+
+    what: str
+    when: str
+    promises: list[dict[str, Any]]
+
+
+class Composition(Record):
+    """What else was published about the same people, and what that adds up to."""
+
+    counted: bool
+    ledger: str | None = None
+    receipt: dict[str, Any]
+    earlier: list[EarlierCharge]
+    total: str
+    limit: str | None = None
+    next: str
+
+
+class Tuning(Record):
+    """Whether the amount of noise was chosen by looking at private rows."""
+
+    on_private_rows: Literal["no", "possible", "yes"]
+    why: str
+
+
+class Implementation(Record):
+    """How the noise was made."""
+
+    sampler: str
+    arithmetic: str
+    lattice: str
+    randomness: str
+    key_commitment: str
+    seeded: bool
+    shuffled: bool
+    total_variation: float
+    post_processing: list[str]
+    timing: str
+    versions: dict[str, str]
+
+
+class Statement(Record):
+    """A privacy statement.
+
+    Attributes
+    ----------
+    declared : mapping
+        The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
+    attacks : list of mappings
+        Attacks that anybody can run from the published file and the schema alone, as
+        :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0.
+    files : mapping of str to str
+        SHA-256 of each file of data.
+
+    Privacy
+    -------
+    May be published: nothing in it depends on private rows but through the released file.
+    """
+
+    kind: Literal["discreet-statement"] = "discreet-statement"
+    version: Literal[1] = 1
+    what: What
+    unit: Unit
+    definition: Definition
+    numbers: Numbers
+    declared: dict[str, Any]
+    digest: str
+    bounds: list[DeclaredBound]
+    not_protected: list[str]
+    assumptions: list[str]
+    composition: Composition
+    tuning: Tuning
+    implementation: Implementation
+    attacks: list[dict[str, Any]]
+    files: dict[str, str]
+
+    def to_json(self) -> str:
+        """Return the content of ``statement.json``: sorted, indented, the same for equal statements."""
+        return write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Statement:
+        """Read the content of a ``statement.json`` that somebody else may have written.
+
+        Raises
+        ------
+        ParameterError
+            Names the first thing that is not as the JSON Schema says.
+        """
+        value = read_json(content, "statement.json")
+        try:
+            return cls.model_validate(value)
+        except (ValidationError, RecursionError) as problem:
+            first = "nested too deeply"
+            if isinstance(problem, ValidationError):
+                wrong = problem.errors(include_url=False, include_input=False)[0]
+                first = f"{'.'.join(str(part) for part in wrong['loc'])}: {wrong['msg']}"
+            raise ParameterError(
+                f"statement.json must be a statement of this version, and is not ({first[:200]}). It may "
+                "have been changed, or written by a newer version."
+            ) from None
+
+
+def statement_schema() -> str:
+    """Return the JSON Schema of a statement, as it is published in the package."""
+    schema = Statement.model_json_schema(mode="serialization")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "A privacy statement of discreet, version 1"
+    return write_json(schema)

@@ -1,0 +1,188 @@
+"""The inside of a statement: every claim recomputed from what was declared."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import DiscreetWarning
+from discreet.privacy import Receipt, promise_from_dict
+from discreet.release import method_from_dict
+from discreet.report.composing import composed
+from discreet.report.drafting import draft_implementation, drafted
+from discreet.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from discreet.release import Plan, ReleaseMethod
+    from discreet.report.statement import Statement
+    from discreet.report.verify.result import Checks
+
+RELATIVE = 1e-9
+"""How far a number may be from the one that another machine computes."""
+_SMALLER_IS_BETTER = {"epsilon", "delta", "mu", "rho", "total_variation", "fisher_information", "keep"}
+_WORDING = {"sentence", "sentences", "law_in_words", "theorems", "deployment"}
+
+
+def check_schema(statement: Statement, checks: Checks) -> Schema | None:
+    """Check what was declared against its digest and the receipt; return it, or None if it is no schema."""
+    with checks.guarded("schema"):
+        schema = Schema.from_dict(statement.declared)
+        wrong = []
+        if schema.digest != statement.digest:
+            wrong.append(
+                "The declared schema does not have the digest that the statement says: it was changed."
+            )
+        if statement.composition.receipt.get("schema") != statement.digest:
+            wrong.append("The receipt is for another schema than the one declared.")
+        if statement.what.dataset != schema.dataset:
+            wrong.append("The statement names another data set than the schema.")
+        if schema.id_column is None and statement.what.rows_published != statement.what.rows_read:
+            wrong.append("Rows were left out, though the schema says that every row is one unit.")
+        if statement.what.rows_published > statement.what.rows_read:
+            wrong.append("More rows were published than read.")
+        checks.settle("schema", wrong, "It can be read, and is the one that was charged for.")
+        return schema
+    return None
+
+
+def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[ReleaseMethod, Plan] | None:
+    """Make the method and its plan again from the declared parameters; None if they cannot be made."""
+    with checks.guarded("method"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
+        method = method_from_dict(statement.what.method.model_dump(), schema=schema)
+        plan = method.plan(schema, statement.what.rows_read)
+        checks.add("method", "passed", f"The {method.name} release can be planned again from its parameters.")
+        return method, plan
+    return None
+
+
+def check_claims(
+    statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan, checks: Checks
+) -> None:
+    """Check every number and every sentence that follows from the schema and the parameters."""
+    claimed = statement.model_dump(mode="json")
+    with checks.guarded("numbers"):
+        blocks = drafted(plan, method, schema)
+        true = {name: _plain(block) for name, block in blocks.items()}
+        numbers, words = _split(differences(claimed["numbers"], true["numbers"], "numbers"))
+        unit = list(differences(claimed["unit"], true["unit"], "unit"))
+        checks.settle(
+            "numbers",
+            [_told(*d) for d in (*numbers, *unit)],
+            "Every promise, law, epsilon and floor is what the declared parameters give.",
+        )
+        bounds = list(differences(claimed["bounds"], true["bounds"], "bounds"))
+        checks.settle("bounds", [_told(*d) for d in bounds], "They are the ones of the schema.")
+        for name in ("definition", "not_protected", "assumptions"):
+            words += differences(claimed[name], true[name], name)
+        checks.settle("wording", [_told(*d) for d in words], "Every sentence follows from the numbers.")
+    with checks.guarded("implementation"):
+        mine, told = _implementation(statement, method, plan), claimed["implementation"]
+        mine["versions"] = told["versions"]  # those of the curator's machine
+        wrong = list(differences(told, mine, "implementation"))
+        release = f"{schema.dataset or 'table'}-{statement.implementation.key_commitment[:12]}"
+        if statement.what.release != release:
+            wrong.append(("what.release", statement.what.release, release))
+        checks.settle(
+            "implementation", [_told(*d) for d in wrong], "Sampler and lattice are those of the method."
+        )
+    with checks.guarded("composition"):
+        checks.settle("composition", _composition(statement), "The charges add up to the stated total.")
+
+
+def _implementation(statement: Statement, method: ReleaseMethod, plan: Plan) -> dict[str, Any]:
+    stated = statement.implementation
+    block = draft_implementation(
+        plan,
+        method,
+        seeded=bool(statement.composition.receipt.get("seeded")),
+        commitment=stated.key_commitment,
+        shuffled=stated.shuffled,
+    )
+    return block.model_dump(mode="json")
+
+
+def _composition(statement: Statement) -> list[str]:
+    stated = statement.composition
+    receipt = Receipt.from_dict(stated.receipt)
+    wrong = [
+        _told(*d)
+        for d in differences(
+            [promise.to_dict() for promise in receipt.promises],
+            statement.numbers.promises,
+            "receipt.promises",
+        )
+    ]
+    if (stated.counted, stated.ledger) != (receipt.recorded, receipt.ledger):
+        wrong.append("The receipt is of another ledger than the statement says.")
+    past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
+    total, following = composed(past, receipt.promises, counted=stated.counted, limit=stated.limit)
+    for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
+        if said != true:
+            wrong.append(_told(f"composition.{name}", said, true))
+    return wrong
+
+
+def differences(claimed: Any, true: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two JSON values differ: path, what is claimed, what is true."""
+    if isinstance(claimed, dict) and isinstance(true, dict):
+        for key in sorted(set(claimed) | set(true)):
+            yield from differences(claimed.get(key, _ABSENT), true.get(key, _ABSENT), f"{at}.{key}")
+    elif isinstance(claimed, list) and isinstance(true, list):
+        if len(claimed) != len(true):
+            yield f"{at} (its length)", len(claimed), len(true)
+            return
+        for i, (one, other) in enumerate(zip(claimed, true, strict=True)):
+            named = one.get("column", i) if isinstance(one, dict) else i
+            yield from differences(one, other, f"{at}[{named}]")
+    elif not _same(claimed, true):
+        yield at, claimed, true
+
+
+def _same(claimed: Any, true: Any) -> bool:
+    if isinstance(claimed, bool) or isinstance(true, bool):
+        return claimed is true
+    if isinstance(claimed, int | float) and isinstance(true, int | float):
+        return math.isclose(claimed, true, rel_tol=RELATIVE, abs_tol=0.0)
+    return type(claimed) is type(true) and bool(claimed == true)
+
+
+def _split(
+    found: Iterator[tuple[str, Any, Any]],
+) -> tuple[list[tuple[str, Any, Any]], list[tuple[str, Any, Any]]]:
+    """Tell numbers from the sentences around them."""
+    numbers: list[tuple[str, Any, Any]] = []
+    words: list[tuple[str, Any, Any]] = []
+    for difference in found:
+        parts = difference[0].replace("[", ".").split(".")
+        (words if _WORDING & set(parts) else numbers).append(difference)
+    return numbers, words
+
+
+def _told(at: str, claimed: Any, true: Any) -> str:
+    said, should = (_shown(value) for value in (claimed, true))
+    better = ""
+    if isinstance(claimed, int | float) and isinstance(true, int | float):
+        smaller = at.rpartition(".")[2] in _SMALLER_IS_BETTER
+        if (claimed < true) == smaller:
+            better = ", which promises more than is kept"
+    return f"{at} says {said} and must say {should}{better}."
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = f"{value:.12g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _plain(block: Any) -> Any:
+    if isinstance(block, list):
+        return [_plain(part) for part in block]
+    return block.model_dump(mode="json") if hasattr(block, "model_dump") else block
+
+
+_ABSENT = object()

@@ -1,0 +1,133 @@
+"""The outside of a folder: which files are there, and whether they are those that were hashed."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+from discreet.errors import SourceError
+from discreet.privacy.receipt import product_version
+from discreet.report.folder import (
+    DATA,
+    LARGEST_TEXT,
+    OPTIONAL,
+    REQUIRED,
+    SIGNATURE,
+    STATEMENT,
+    SUMS,
+    derived,
+    digest_of,
+    read_bytes,
+    read_sums,
+    signed_by,
+)
+from discreet.report.statement import Statement
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet.report.verify.result import Checks
+
+_MOST_ENTRIES = 100
+
+
+def find_folder(path: Path) -> Path:
+    """Return the folder that was meant: `path`, or ``public`` in it."""
+    if not path.is_dir():
+        raise SourceError(
+            f"path of verify must be a folder, and {str(path)!r} is not. Unpack the release first."
+        )
+    inside = path / "public"
+    return inside if inside.is_dir() and not (path / STATEMENT).exists() else path
+
+
+def check_files(folder: Path, checks: Checks) -> bool:
+    """Check that the files are there, plain, and the only ones; say whether it makes sense to go on."""
+    wrong, present, plain = [], set(), True
+    for count, entry in enumerate(folder.iterdir()):
+        if count == _MOST_ENTRIES:
+            wrong.append("The folder holds far more than a release.")
+            plain = False
+            break
+        present.add(entry.name)
+        if entry.name not in REQUIRED + OPTIONAL:
+            wrong.append(f"{entry.name[:100]!r} is no file of a release.")
+        elif not stat.S_ISREG(entry.lstat().st_mode):
+            wrong.append(f"{entry.name} is a link or something else than a plain file.")
+            plain = False
+        elif not entry.name.startswith("data.") and entry.lstat().st_size > LARGEST_TEXT:
+            wrong.append(f"{entry.name} is larger than any such file of a release.")
+            plain = False
+    missing = [name for name in REQUIRED if name not in present]
+    wrong += [f"{name} is missing." for name in missing]
+    checks.settle("files", wrong, f"{len(present)} files are there, and nothing else.")
+    return plain and not {DATA, STATEMENT} & set(missing)
+
+
+def check_hashes(folder: Path, checks: Checks) -> None:
+    """Check that every file has the hash that ``SHA256SUMS`` says."""
+    with checks.guarded("hashes"):
+        listed = read_sums(read_bytes(folder / SUMS))
+        there = {name for name in REQUIRED + OPTIONAL if (folder / name).exists()} - {SUMS, SIGNATURE}
+        wrong = [f"{name} is not listed in {SUMS}." for name in sorted(there - set(listed))]
+        for name, digest in sorted(listed.items()):
+            if name not in there:
+                wrong.append(f"{name} is listed in {SUMS} and not there.")
+            elif digest_of(folder / name) != digest:
+                wrong.append(f"{name} was changed: it is not the file that was hashed.")
+        checks.settle("hashes", wrong, f"{len(listed)} files are the ones that were hashed.")
+
+
+def check_signature(folder: Path, public_key: bytes | None, checks: Checks) -> None:
+    """Check who signed the hashes."""
+    with checks.guarded("signature"):
+        signed = (folder / SIGNATURE).exists()
+        if public_key is None:
+            detail = (
+                "The folder is signed; give the curator's public key to check by whom."
+                if signed
+                else "The folder is not signed: whoever could change a file could change its hash as well."
+            )
+            checks.add("signature", "not checkable", detail)
+        elif not signed:
+            checks.add("signature", "failed", "A public key was given, and the folder is not signed.")
+        elif signed_by(folder, public_key):
+            checks.add("signature", "passed", "The hashes were signed by the owner of the key.")
+        else:
+            checks.add(
+                "signature", "failed", "The signature is not by the owner of the key, or not of these hashes."
+            )
+
+
+def read_claims(folder: Path, checks: Checks) -> Statement | None:
+    """Read the statement; None if it is none."""
+    with checks.guarded("statement"):
+        content = read_bytes(folder / STATEMENT)
+        statement = Statement.from_json(content)
+        wrong = []
+        if statement.to_json().encode("utf-8") != content:
+            wrong.append(f"{STATEMENT} is not written the way statements are: it was edited.")
+        checks.settle("statement", wrong, "It is complete, and valid under its JSON Schema.")
+        written, here = statement.what.product_version, product_version()
+        if written != here:
+            checks.add(
+                "version",
+                "not checkable",
+                f"The statement was written by version {written[:20]}, and this is {here}. Where nothing but "
+                "the wording differs below, verify it with that version.",
+            )
+        return statement
+    return None
+
+
+def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
+    """Check that the files that follow from the statement say what it says."""
+    with checks.guarded("derived files"):
+        content = derived(statement)
+        wrong = [
+            f"{name} does not say what {STATEMENT} says."
+            for name, text in sorted(content.items())
+            if read_bytes(folder / name) != text.encode("utf-8")
+        ]
+        listed = ", ".join(sorted(content))
+        checks.settle("derived files", wrong, f"{listed} say what {STATEMENT} says.")

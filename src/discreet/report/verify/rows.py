@@ -1,0 +1,184 @@
+"""The data of a folder: whether its cells can come from the mechanism."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.release.published import published_fields
+from discreet.report.folder import CSV, DATA, digest_of
+from discreet.report.verify.moments import FAILURE, column_tests
+from discreet.schema import Column, Schema
+from discreet.tables import Table
+from discreet.tables.files import CsvSource, ParquetSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from discreet._typing import AnyArray
+    from discreet.release import Plan
+    from discreet.report.statement import Statement
+    from discreet.report.verify.moments import ColumnTest
+    from discreet.report.verify.result import Checks
+
+ATTACKED = 20_000
+"""So many rows, the first of the file, are attacked."""
+_ANYWHERE = 1e300
+_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
+
+
+def check_data(folder: Path, statement: Statement, plan: Plan, checks: Checks) -> dict[str, AnyArray] | None:
+    """Check the table against the plan, a batch at a time; return its first rows, None if it has none."""
+    with checks.guarded("data files"):
+        wrong = [
+            f"{name} is not the file that the statement speaks of."
+            for name, digest in sorted(statement.files.items())
+            if name not in (DATA, CSV) or not (folder / name).is_file() or digest_of(folder / name) != digest
+        ]
+        present = {name for name in (DATA, CSV) if (folder / name).is_file()}
+        wrong += [
+            f"The statement does not speak of {name}." for name in sorted(present - set(statement.files))
+        ]
+        checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
+    with checks.guarded("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
+        fields = published_fields(plan.schema)
+        looks = list(zip(source.names, source.sql_types, strict=True))
+        wanted = [(field.name, field.sql_type) for field in fields]
+        wrong = [
+            f"Column {place} is {_column(have)} and must be {_column(want)}."
+            for place, (have, want) in enumerate(zip_longest(looks, wanted), 1)
+            if have != want
+        ]
+        checks.settle(
+            "columns", wrong, f"{len(fields)} columns have the names, types and order of the schema."
+        )
+        if wrong:
+            return None
+        n_rows, said = source.count(), statement.what.rows_published
+        wrong = [] if n_rows == said else [f"The table has {n_rows} rows, and the statement says {said}."]
+        checks.settle("row count", wrong, f"The table has {n_rows} rows.")
+    first: dict[str, AnyArray] | None = None
+    with checks.guarded("cells"):
+        first = _check_cells(folder / DATA, plan, checks)
+    if (folder / CSV).is_file():
+        with checks.guarded(CSV):
+            wrong = first_difference(folder / DATA, folder / CSV, plan.schema)
+            checks.settle(CSV, wrong, f"It holds the cells of {DATA}, in the same order.")
+    return first
+
+
+def _column(look: tuple[str, str] | None) -> str:
+    return "none" if look is None else f"{look[0][:60]!r} ({look[1][:20]})"
+
+
+def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
+    tests = [
+        test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
+    ]
+    misfits: dict[str, str] = {}
+    first: list[dict[str, AnyArray]] = []
+    seen = 0
+    for batch in published_batches(path, plan.schema):
+        for name, why in (plan.misfits(batch) | _outside(batch, plan)).items():
+            misfits.setdefault(name, why)
+        for test in tests:
+            test.see(batch[test.column])
+        if seen < ATTACKED:
+            first.append({name: values[: ATTACKED - seen] for name, values in batch.items()})
+        seen += len(next(iter(batch.values())))
+    wrong = [f"Column {name!r} holds {why}." for name, why in misfits.items()]
+    checks.settle(
+        "cells", wrong, "Every cell is one that the mechanism can publish (support, lattice, levels)."
+    )
+    _check_moments(tests, checks)
+    return {c.name: np.concatenate([part[c.name] for part in first]) for c in plan.schema.released}
+
+
+def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
+    if not tests:
+        checks.add("moments", "not checkable", "The law of this release bounds no moment of a column.")
+        return
+    u = math.log(sum(test.bounds for test in tests) / FAILURE)
+    wrong = [sentence for test in tests for sentence in test.wrong(u)]
+    columns = len({test.column for test in tests})
+    checks.settle(
+        "moments",
+        wrong,
+        f"Means, spreads and shares of {columns} columns are what range and noise allow; an honest file "
+        f"fails this once in {1 / FAILURE:.0e}.",
+    )
+
+
+def _outside(batch: dict[str, AnyArray], plan: Plan) -> dict[str, str]:
+    """Name the numbers published as they are that are not what was declared."""
+    found = {}
+    clear = {summary.column for summary in plan.columns if summary.law.kind == "clear"}
+    for column in plan.schema.released:
+        if column.name not in clear or not column.is_number:
+            continue
+        values = batch[column.name][~np.isnan(batch[column.name])]
+        lower, upper = column.range
+        if ((values < lower) | (values > upper)).any():
+            found[column.name] = "values outside the declared range"
+        elif column.type != "number" and (values != np.rint(values)).any():
+            found[column.name] = "values that are not whole"
+    return found
+
+
+def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray]]:
+    """Read a published file exactly as it is: nothing clipped, no level taken for another."""
+    csv = path.name.endswith(".gz")
+    source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
+    wide = Schema(columns=[_wide(column) for column in schema.released])
+    shifts = {
+        column.name: float((column.lower - _FIRST_DAY).days)
+        for column in schema.released
+        if column.type == "date" and column.role == "public" and isinstance(column.lower, datetime.date)
+    }
+    with Table(source) as table:
+        for batch in table.batches(wide):
+            yield {
+                name: values - shifts[name] if name in shifts else values for name, values in batch.items()
+            }
+
+
+def _wide(column: Column) -> Column:
+    """Return a column under which any cell can be read, also those out of bounds."""
+    if column.is_category:
+        plain = tuple(level for level in column.levels if level is not None)
+        return Column(column.name, values=plain, closed=True, required=False)
+    if column.type == "date" and column.role == "public":
+        return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
+    return Column(column.name, lower=-_ANYWHERE, upper=_ANYWHERE, required=column.required)
+
+
+def first_difference(one: Path, other: Path, schema: Schema) -> list[str]:
+    """Say where two published files differ first, by row and column; nothing if they do not."""
+    start = 0
+    for here, there in zip_longest(published_batches(one, schema), published_batches(other, schema)):
+        n_rows = [0 if batch is None else len(next(iter(batch.values()))) for batch in (here, there)]
+        rows = min(n_rows)
+        places = [
+            (int(differs.argmax()), column.name)
+            for column in schema.released
+            if rows and (differs := _differ(here[column.name][:rows], there[column.name][:rows])).any()
+        ]
+        if places:
+            row, name = min(places)
+            return [f"{other.name} differs first in row {start + row + 1}, column {name!r}."]
+        if n_rows[0] != n_rows[1]:
+            return [f"{other.name} has {'fewer' if n_rows[1] < n_rows[0] else 'more'} rows."]
+        start += rows
+    return []
+
+
+def _differ(one: AnyArray, other: AnyArray) -> Any:
+    if one.dtype.kind == "f":
+        return (one != other) & ~(np.isnan(one) & np.isnan(other))
+    return one != other

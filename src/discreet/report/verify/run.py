@@ -1,0 +1,134 @@
+"""All checks in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.audit import attack_file
+from discreet.errors import ParameterError
+from discreet.report.verify.claims import check_claims, check_schema, differences, replan
+from discreet.report.verify.opening import (
+    check_derived,
+    check_files,
+    check_hashes,
+    check_signature,
+    find_folder,
+    read_claims,
+)
+from discreet.report.verify.replay import check_replay
+from discreet.report.verify.result import Checks, Verification
+from discreet.report.verify.rows import check_data
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from discreet._typing import AnyArray
+    from discreet.release import Plan
+    from discreet.report.statement import Statement
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    source: Any = None,
+    public_key: bytes | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """Re-check a published folder without trusting whoever made it.
+
+    Parameters
+    ----------
+    path : path
+        A ``public`` folder, or the folder that holds one.
+    key : bytes, optional
+        The key of the release, for an auditor; with `source`.
+    source : frame, path or URL, optional
+        The true table; with `key`.
+    public_key : bytes, optional
+        The curator's Ed25519 public key in PEM, to check a signature.
+    progress : callable, optional
+        Told what is being checked.
+
+    Returns
+    -------
+    Verification
+        What a file cannot show by itself is called "not checkable", and why; it is no failure.
+
+    Privacy
+    -------
+    Without key and source nothing private is read. What is checked: that every number follows from what is
+    declared, and that the data can come from the stated mechanism. What is not: that the noise was really
+    drawn that way, which only a replay shows.
+
+    Reference
+    ---------
+    docs/howto/verify-a-release.md
+    """
+    if (key is None) != (source is None):
+        raise ParameterError(
+            "verify needs key and source together, to replay a release, or neither. Give both, or leave both "
+            "out."
+        )
+    folder = find_folder(Path(path))
+    checks = Checks(progress)
+    if check_files(folder, checks):
+        check_hashes(folder, checks)
+        check_signature(folder, public_key, checks)
+        statement = read_claims(folder, checks)
+        if statement is not None:
+            _check_statement(folder, statement, key, source, checks)
+    return Verification(folder=str(folder), checks=tuple(checks.made))
+
+
+def _check_statement(
+    folder: Path, statement: Statement, key: bytes | None, source: Any, checks: Checks
+) -> None:
+    check_derived(folder, statement, checks)
+    schema = check_schema(statement, checks)
+    planned = None if schema is None else replan(statement, schema, checks)
+    if schema is None or planned is None:
+        return
+    method, plan = planned
+    check_claims(statement, schema, method, plan, checks)
+    rows = check_data(folder, statement, plan, checks)
+    if rows is not None:
+        _check_attacks(statement, plan, rows, checks)
+    if key is not None:
+        check_replay(folder, statement, method, key, source, checks)
+    else:
+        _say_what_is_open(statement, checks)
+    checks.add(
+        "other releases",
+        "not checkable",
+        "A file cannot show what else was published about the same people: charges outside the ledger are "
+        "not checkable.",
+    )
+
+
+def _check_attacks(statement: Statement, plan: Plan, rows: dict[str, AnyArray], checks: Checks) -> None:
+    with checks.guarded("attacks"):
+        again = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
+        found = list(differences(statement.attacks, again, "attacks"))
+        wrong = [f"Run again, an attack on this file gives something else ({found[0][0]})."] if found else []
+        checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
+
+
+def _say_what_is_open(statement: Statement, checks: Checks) -> None:
+    checks.add(
+        "noise",
+        "not checkable",
+        "That the noise was drawn in full, and by the stated sampler, is not checkable without the key: "
+        "noise that is too small on a column with a wide range, or drawn in floating point and put on the "
+        "lattice, leaves a file like this one.",
+    )
+    seeded = statement.implementation.seeded
+    checks.add(
+        "key",
+        "not checkable",
+        "SEEDED: whoever knows the seed can remove the noise. This file protects nobody."
+        if seeded
+        else "That the key was thrown away, or is kept where nobody else finds it, is not checkable.",
+    )

@@ -1,0 +1,1 @@
+"""What the pages show, worked out and worded: templates only place it."""

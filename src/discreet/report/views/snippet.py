@@ -1,0 +1,94 @@
+"""How to use the noise law: a few lines of Python for the columns of this very release."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from discreet.report.statement import ColumnNumbers, Statement
+
+_ADDITIVE = ("gaussian", "laplace", "bounded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snippet:
+    """What to know about the laws of a release, and code that corrects for them; empty where nothing can."""
+
+    words: list[str]
+    code: str
+
+
+def learning_code(statement: Statement) -> Snippet:
+    """Return the advice for the laws that this release has, with its own columns as examples."""
+    columns = statement.numbers.columns
+    number = next((n for n in columns if _is_plain_additive(n)), None)
+    listed = next((n for n in columns if n.law["kind"] == "response" and len(n.levels or ()) > 1), None)
+    examples = []
+    if number is not None:
+        called = _literal(number.column)
+        examples += [f"print('mean:', mean({called}))", f"print('variance:', variance({called}))"]
+    if listed is not None:
+        levels = [level for level in listed.levels or () if level is not None]
+        examples.append(f"print('share:', share({_literal(listed.column)}, {_literal(levels[0])}))")
+    code = f"{_source()}\n\n" + "\n".join(examples) + "\n" if examples else ""
+    return Snippet(words=_advice(columns), code=code)
+
+
+def _is_plain_additive(numbers: ColumnNumbers) -> bool:
+    law = numbers.law
+    untouched = not law.get("clamped") and law.get("grid") is None and law.get("missing_keep") is None
+    return law["kind"] in _ADDITIVE and untouched
+
+
+def _advice(columns: list[ColumnNumbers]) -> list[str]:
+    kinds = {str(n.law["kind"]) for n in columns}
+    said = []
+    if kinds & set(_ADDITIVE):
+        said.append(
+            "Noise was added to numbers. A mean stays what it is once the noise's own mean is taken off; a "
+            "variance has grown by the noise's variance; a slope in a regression has shrunk, and grows back "
+            "when the noise's variance is taken off the sums of squares."
+        )
+    if "response" in kinds:
+        said.append(
+            "Cells of a list were kept, or moved to one of the other levels with equal chances. A share that "
+            "is seen is a known mixture of the true share and of what was moved, and can be solved for it."
+        )
+    if any(n.law.get("clamped") for n in columns):
+        said.append(
+            "Numbers were moved back into their range after the noise: subtracting moments no longer undoes "
+            "it. Use the likelihood of a clamped cell instead."
+        )
+    if any(n.law.get("missing_keep") is not None for n in columns):
+        said.append(
+            "A number that may be missing has a randomized flag: a cell that is shown may have been missing, "
+            "and then holds the middle of the range with noise. Solve for the share of missing cells with "
+            "missing_keep first."
+        )
+    if "in-range" in kinds:
+        said.append(
+            "Numbers were redrawn inside their range by a law that depends on the value: a mean is pulled to "
+            "the middle. Use the likelihood of the published law instead of subtracting moments."
+        )
+    if "invariant" in kinds:
+        said.append(
+            "This noise was made so that one named learner does not notice it. Train that learner on the "
+            "file as it is; do not correct for the noise, and do not trust other statistics of this file."
+        )
+    if kinds <= {"clear"}:
+        said.append("No noise was added: use the file as it is.")
+    return said
+
+
+def _literal(value: object) -> str:
+    """Write a name or a level as Python does, in plain ASCII."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+@cache
+def _source() -> str:
+    return (Path(__file__).parents[1] / "templates" / "debias.py.txt").read_text(encoding="utf-8").rstrip()

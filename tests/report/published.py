@@ -1,0 +1,108 @@
+"""Small public folders, honest and forged."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.audit import attack_file
+from discreet.noise import Stream
+from discreet.release import BoundedRelease, published_schema
+from discreet.release.published import published_fields
+from discreet.report.drafting import make_statement
+from discreet.report.folder import CSV, DATA, STATEMENT, add_csv, data_digests, read_statement, write_public
+from discreet.report.statement import About, Statement, Tuning
+from discreet.tables import open_table, write_table
+from tests.contracts.cases import RELEASES, ROWS, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from discreet._typing import AnyArray
+    from discreet.privacy import Ledger
+    from discreet.release import ReleaseMethod
+
+KEY = bytes(range(32))
+CREATED = "2026-01-01T00:00:00+00:00"
+TUNING = Tuning(on_private_rows="no", why="The noise was chosen before the table was opened.")
+METHODS: dict[str, Callable[..., ReleaseMethod]] = {
+    **RELEASES,
+    "bounded, additive": lambda **rest: BoundedRelease(
+        support={"age": 200.0, "income": 3e5}, **{"schema": SCHEMA, **rest}
+    ),
+}
+
+
+def publish(
+    folder: Path,
+    method: ReleaseMethod,
+    rows: Mapping[str, Any] = ROWS,
+    *,
+    key: bytes = KEY,
+    about: About | None = None,
+    ledger: Ledger | None = None,
+    written_by: ReleaseMethod | None = None,
+    csv: bool = False,
+) -> Statement:
+    """Publish a table into an empty folder; `written_by` is the method that really draws, if another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream(key))
+    add_csv(folder, publication.n_rows, wanted=csv)
+    statement = make_statement(
+        publication,
+        method,
+        about=about,
+        ledger=ledger,
+        tuning=TUNING,
+        attacks=attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
+        files=data_digests(folder),
+        created=CREATED,
+    )
+    write_public(folder, statement)
+    return statement
+
+
+def cells(folder: Path, method: ReleaseMethod) -> dict[str, AnyArray]:
+    """Read the published cells, encoded."""
+    schema = method.plan(method.schema or SCHEMA, 1).schema
+    with open_table(folder / DATA) as table:
+        batches = list(table.batches(published_schema(schema)))
+    return {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in schema.released}
+
+
+def rewrite(folder: Path, method: ReleaseMethod, columns: Mapping[str, AnyArray]) -> None:
+    """Put other cells into ``data.parquet``."""
+    schema = method.plan(method.schema or SCHEMA, 1).schema
+    write_table(folder / DATA, published_fields(schema), [columns], replace=True)
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the text of the statement, and nothing else."""
+    values = json.loads((folder / STATEMENT).read_bytes())
+    change(values)
+    (folder / STATEMENT).write_text(Statement.model_validate(values).to_json(), encoding="utf-8")
+
+
+def hash_again(folder: Path) -> None:
+    """Do what a forger can: make the CSV again, hash the data, say so in the statement, and so on."""
+    if (folder / CSV).exists():
+        add_csv(folder, 0, wanted=True)
+    edit(folder, lambda values: values.update(files=data_digests(folder)))
+    write_public(folder, read_statement(folder))
+
+
+@functools.cache
+def _honest(name: str, where: Path) -> Path:
+    folder = where / name
+    publish(folder, METHODS[name](), csv=name == "gaussian")
+    return folder
+
+
+def honest(name: str, factory: Path, target: Path) -> Path:
+    """Return a fresh copy of the folder that a method publishes; it is made once."""
+    return shutil.copytree(_honest(name, factory), target / "public")
