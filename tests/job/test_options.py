@@ -14,6 +14,7 @@ from discreet.job.options import (
     how_much,
     make_method,
     method_class,
+    method_for,
     options_of,
     promise_for,
     read_pairs,
@@ -114,8 +115,12 @@ def test_floors_are_refused_where_none_can_be_proven() -> None:
     method = make_method("invariant", schema=SCHEMA, privacy=promise_for(SCHEMA), variance=4.0)
     with pytest.raises(PromiseError, match="proves none"):
         check_floors(method.plan(SCHEMA, 100), {"age": 5.0})
-    with pytest.raises(ParameterError, match="variance of InvariantRelease"):
-        make_method("invariant", schema=SCHEMA, privacy=promise_for(SCHEMA))
+
+
+def test_only_a_method_that_must_be_told_how_much_noise_to_use_asks() -> None:
+    assert method_for("invariant", schema=SCHEMA, privacy=None).name == "invariant"
+    with pytest.raises(ParameterError, match="--protect"):
+        method_for("gaussian", schema=SCHEMA, privacy=None)
 
 
 def test_a_release_that_was_told_nothing_says_the_line_to_add() -> None:

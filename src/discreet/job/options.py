@@ -93,9 +93,12 @@ def method_for(
     name: str, *, schema: Schema, privacy: Promise | None, ledger: Ledger | None = None, **options: Any
 ) -> ReleaseMethod:
     """Make a method as :func:`make_method`; where nothing says how much noise to use, say how to say it."""
-    if privacy is None and not options:
-        raise how_much(name, schema)
-    return make_method(name, schema=schema, privacy=privacy, ledger=ledger, **options)
+    try:
+        return make_method(name, schema=schema, privacy=privacy, ledger=ledger, **options)
+    except ParameterError:
+        if privacy is None and not options:
+            raise how_much(name, schema) from None
+        raise
 
 
 def promise_for(

@@ -1,12 +1,11 @@
 """Rows in the order of random words: in memory where they fit, in buckets on disk where they do not.
 
-A word's first byte is its bucket. Buckets are sorted one after the other, so that the rows come out as if
-all had been sorted at once, and only a few buckets are held.
+A word's first byte is its bucket. Buckets are sorted a few at a time, so that the rows come out as if all had
+been sorted at once.
 """
 
 from __future__ import annotations
 
-import itertools
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,13 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import BinaryIO
 
-    from discreet._typing import AnyArray
+    from discreet._typing import AnyArray, Ints
 
-MEMORY = 1 << 26
+MEMORY = 1 << 29
 """Bytes of rows that are sorted without a disk."""
+_CHUNK = 1 << 22  # bytes that are sorted at once: what a processor keeps at hand
 _BUCKETS = 256
 
 
@@ -37,41 +38,77 @@ def in_word_order(batches: Iterator[list[AnyArray]], folder: Path) -> Iterator[l
     ------
     list of arrays
     """
-    held: list[AnyArray] = []
-    size = 0
-    for columns in batches:
-        held.append(_as_rows(columns))
-        size += held[-1].nbytes
-        if size > MEMORY:
-            break
-    else:
-        if held:
-            yield _sorted(np.concatenate(held))
-        return
-    paths, kind = _spilled(itertools.chain(held, map(_as_rows, batches)), folder)
-    held, size = [], 0
-    for path in paths:
-        held.append(np.fromfile(path, dtype=kind))
-        size += held[-1].nbytes
-        path.unlink()
-        if size > MEMORY // 4 or path is paths[-1]:
-            yield _sorted(np.concatenate(held))
-            held, size = [], 0
+    with _Buckets(folder) as buckets:
+        for columns in batches:
+            buckets.add(_as_rows(columns))
+        for rows in buckets.chunks():
+            yield _sorted(rows)
 
 
-def _spilled(parts: Iterator[AnyArray], folder: Path) -> tuple[list[Path], np.dtype[Any]]:
-    """Write records into the bucket of their word's first byte; return the files and the records' type."""
-    paths = [folder / str(bucket) for bucket in range(_BUCKETS)]
-    with ExitStack() as stack:
-        files = [stack.enter_context(path.open("wb")) for path in paths]
-        for rows in parts:
-            bucket = (rows["word"] >> np.uint64(56)).astype(np.uint8)
-            together = rows.take(np.argsort(bucket, kind="stable"))
-            ends = np.cumsum(np.bincount(bucket, minlength=_BUCKETS))
-            for file, start, end in zip(files, [0, *ends[:-1]], ends, strict=True):
+class _Buckets:
+    """Records by the first byte of their word: held, or in one file for each bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: list[tuple[AnyArray, Ints]] = []
+        self._size = 0
+        self._counts = np.zeros(_BUCKETS, np.int64)
+        self._files: list[BinaryIO] = []
+        self._dtype: np.dtype[Any] | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> _Buckets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, rows: AnyArray) -> None:
+        """Take some records; what does not fit any more goes to disk with all that came before."""
+        bucket = (rows["word"] >> np.uint64(56)).astype(np.uint8)
+        counts = np.bincount(bucket, minlength=_BUCKETS)
+        self._held.append((rows.take(np.argsort(bucket, kind="stable")), np.cumsum(counts)))
+        self._counts += counts
+        self._size += rows.nbytes
+        self._dtype = rows.dtype
+        if self._size > MEMORY or self._files:
+            self._spill()
+
+    def _spill(self) -> None:
+        if not self._files:
+            paths = [self._folder / str(bucket) for bucket in range(_BUCKETS)]
+            self._files = [self._open.enter_context(path.open("w+b")) for path in paths]
+        for rows, ends in self._held:
+            for file, start, end in zip(self._files, [0, *ends[:-1]], ends, strict=True):
                 if end > start:
-                    file.write(together[start:end].tobytes())
-    return paths, rows.dtype
+                    file.write(rows[start:end].tobytes())
+        self._held.clear()
+
+    def chunks(self) -> Iterator[AnyArray]:
+        """Yield the records of some consecutive buckets after the other, unsorted."""
+        if self._dtype is None:
+            return
+        first = 0
+        while first < _BUCKETS:
+            last = first + 1
+            while last < _BUCKETS and self._counts[first : last + 1].sum() * self._dtype.itemsize <= _CHUNK:
+                last += 1
+            rows = self._taken(first, last)
+            if len(rows):
+                yield rows
+            first = last
+
+    def _taken(self, first: int, last: int) -> AnyArray:
+        if not self._files:
+            starts = [int(ends[first - 1]) if first else 0 for _, ends in self._held]
+            parts = [r[s : e[last - 1]] for (r, e), s in zip(self._held, starts, strict=True)]
+            return np.concatenate(parts)
+        parts = []
+        for file in self._files[first:last]:
+            file.seek(0)
+            parts.append(np.frombuffer(file.read(), self._dtype))
+            file.truncate(0)  # what was read need not stay on disk
+        return np.concatenate(parts)
 
 
 def _as_rows(columns: list[AnyArray]) -> AnyArray:
@@ -86,8 +123,9 @@ def _as_rows(columns: list[AnyArray]) -> AnyArray:
 
 
 def _sorted(rows: AnyArray) -> list[AnyArray]:
-    order = np.argsort(rows["word"])
-    words = rows["word"].take(order)
+    words = np.ascontiguousarray(rows["word"])
+    order = np.argsort(words)
+    words = words.take(order)
     if (words[1:] == words[:-1]).any():
         # Rare, and every machine must come to the same order.
         order = np.argsort(rows["word"], kind="stable")
