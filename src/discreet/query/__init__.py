@@ -1,0 +1,45 @@
+"""A question in, a noisy number out.
+
+Reading order: ``curation`` says what private rows look like to an engine; ``engines`` add integers up;
+``expression`` is what analysts may write; ``questions`` know how far one row can move their sums,
+``passes`` how batches of rows become sums; ``noising`` turns a promise into noise on integers; ``sums`` is
+the protocol that learners ask and the answer they get; ``local`` and ``database`` are who answers;
+``paper`` has the theorems.
+"""
+
+from __future__ import annotations
+
+from discreet.query.database import Database
+from discreet.query.local import LocalSums
+from discreet.query.paper import PosteriorOdds
+from discreet.query.questions import (
+    ClusterSums,
+    GradientSums,
+    Gram,
+    HalfspaceSums,
+    Histogram,
+    Node,
+    NodeTables,
+    Question,
+    Sums,
+    question_from_dict,
+)
+from discreet.query.sums import Answer, NoisySums
+
+__all__ = [
+    "Answer",
+    "ClusterSums",
+    "Database",
+    "GradientSums",
+    "Gram",
+    "HalfspaceSums",
+    "Histogram",
+    "LocalSums",
+    "Node",
+    "NodeTables",
+    "NoisySums",
+    "PosteriorOdds",
+    "Question",
+    "Sums",
+    "question_from_dict",
+]

@@ -1,0 +1,320 @@
+"""What every engine does for the private database, and how SQL for it is put together.
+
+An engine holds one curated table and gives exact integers about it. SQL is built as sqlglot trees from the
+layout and from questions; nothing that an analyst wrote is part of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from sqlglot import exp
+
+from discreet.errors import EngineFailed, SourceError, TableChanged
+from discreet.noise import Stream, keep_per_unit
+from discreet.query.curation import TABLE, Curation, Version
+from discreet.query.expression import hoist
+from discreet.tables.source import withhold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import AnyArray, Bools, Ints, Words
+    from discreet.tables import Table
+
+T = TypeVar("T")
+
+ROWS = 2**16
+"""Rows of a batch: sums of products of 16-bit numbers then stay far below 2**53."""
+
+
+class Kernel(Protocol):
+    """Turns the columns of some rows into integers that add up over rows; may travel by pickle."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """SQL names of the columns it reads."""
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sums over at most :data:`ROWS` rows, each below 2**62."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A table of counts, or of sums, over declared keys.
+
+    Attributes
+    ----------
+    keys : tuple of (expression, int)
+        Integer expressions, and how many values each may take, counted from 0. A row with a negative key is
+        in no cell.
+    """
+
+    keys: tuple[tuple[Tree, int], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each key."""
+        return tuple(size for _, size in self.keys)
+
+
+class Engine(ABC):
+    """Holds a curated table and answers with exact integers.
+
+    Privacy
+    -------
+    Its answers are exact and private: they stay in the curator's process until noise is added. Its own
+    messages may depend on rows; all of them become :class:`~discreet.errors.EngineFailed`, whose text is
+    constant.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    dialect: ClassVar[str | type[Dialect]]
+    # Whether a sub-select must be kept from being merged, which would compute its values many times.
+    fences: ClassVar[bool] = False
+    # Whether the table can change under us, so that every pass must look at the fingerprints again.
+    exposed: bool = False
+    _failures: tuple[type[BaseException], ...] = ()
+
+    def __init__(self) -> None:
+        self.curation: Curation | None = None
+        self.version: Version | None = None
+
+    def register(self, source: Any, curation: Curation) -> Version:
+        """Build the curated table from a source; the curator's own step, whose errors may name a place."""
+        self.curation = curation
+        self.version = self._build(source, curation)
+        return self.version
+
+    @abstractmethod
+    def _build(self, source: Any, curation: Curation) -> Version:
+        """Fill the curated table and lock the engine."""
+
+    @abstractmethod
+    def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows."""
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
+        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop the curated table, unless it was made to last, and let go of the engine."""
+
+    def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
+        """Sum integer expressions over all rows, in one pass; an empty table sums to 0."""
+        sums = [exp.Sum(this=self._wide(expression)) for expression in expressions]
+        selected = [_text(exp.func("COALESCE", total, exp.Literal.number(0))) for total in sums]
+        query = self._selection([*self._witness(), *selected])
+        (row,) = self.run(lambda: self._fetch(query))
+        return [int(value) for value in self._witnessed(row)]
+
+    def grouped(self, tables: Sequence[Cells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+        """Count rows, or sum an expression, in every cell of some tables, in one pass.
+
+        Parameters
+        ----------
+        tables : sequence of Cells
+            Each row is in at most one cell of each.
+        expressions : sequence of expression or None
+            What to sum, one for each table; None counts.
+
+        Returns
+        -------
+        list of list of int
+            For each table its cells in C order, absent ones as 0.
+        """
+        if not tables:
+            return []
+        keys: dict[Tree, str] = {}
+        for table in tables:
+            for key, _ in table.keys:
+                keys.setdefault(key, f"k{len(keys)}")
+        sums: dict[Tree, str] = {}
+        for expression in expressions:
+            if expression is not None:
+                sums.setdefault(expression, f"s{len(sums)}")
+        sets = {tuple(sorted({keys[key] for key, _ in table.keys})) for table in tables}
+        inner = self._selection(
+            [exp.alias_(tree.copy(), alias) for tree, alias in (*keys.items(), *sums.items())]
+        )
+        if self.fences:
+            inner = inner.offset(0)
+        if len(sets) == 1:
+            grouping = [exp.column(name) for name in next(iter(sets))]
+            group = exp.Group(expressions=grouping)
+        else:
+            listed = [exp.Tuple(expressions=[exp.column(n) for n in names]) for names in sorted(sets)]
+            group = exp.Group(grouping_sets=[exp.GroupingSets(expressions=listed)])
+        # Keys are never NULL, so a NULL says that the key is not part of this grouping set.
+        columns = [exp.func("COALESCE", exp.column(name), exp.Literal.number(-2)) for name in keys.values()]
+        totals = [_text(exp.Sum(this=self._wide(exp.column(name)))) for name in sums.values()]
+        query = exp.select(*columns, exp.Count(this=exp.Star()), *totals).from_(inner.subquery("rows_"))
+        query.set("group", group)
+        self._check_version()
+        found = self.run(lambda: self._fetch(query))
+        names = list(keys.values())
+        places = [names.index(keys[key]) for table in tables for key, _ in table.keys]
+        answers = []
+        for table, expression in zip(tables, expressions, strict=True):
+            own, places = places[: len(table.keys)], places[len(table.keys) :]
+            column = len(names) + (0 if expression is None else 1 + list(sums).index(expression))
+            answers.append(_dense(found, own, len(names), column, table.shape))
+        return answers
+
+    def reduce(self, kernel: Kernel) -> list[int]:
+        """Add up what a kernel gives over all rows, as integers of any size."""
+        self._check_version()
+        total, n_rows = self.run(lambda: self._reduced(kernel))
+        self._check_count(n_rows)
+        return total
+
+    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
+        total, n_rows = [0] * kernel.size, 0
+        for arrays in self.batches(kernel.columns):
+            n_rows += len(arrays[0])
+            total = list(map(operator.add, total, kernel(arrays).tolist()))
+        return total, n_rows
+
+    def count(self) -> int:
+        """Return the number of rows that were registered: private unless it was declared public."""
+        assert self.version is not None
+        return self.version.n_rows
+
+    def run(self, act: Callable[[], T]) -> T:
+        """Do something with the engine, and turn whatever it raises into one constant sentence."""
+        try:
+            return act()
+        except self._failures as problem:
+            withhold(problem)
+        # Raised out here, so that what the engine said is not chained to it.
+        raise EngineFailed
+
+    def _selection(self, columns: Sequence[Tree]) -> exp.Select:
+        """Select from the curated table, with the steps of expressions below it."""
+        return hoist(exp.select(*columns).from_(self._table()), fence=self.fences)
+
+    def _table(self) -> Tree:
+        return exp.to_table(TABLE)
+
+    def _wide(self, expression: Tree) -> Tree:
+        """Return an expression whose sum cannot overflow."""
+        return expression.copy()
+
+    def _witness(self) -> list[Tree]:
+        """Return what is selected beside an aggregate to see that the table is still the same."""
+        columns: list[Tree] = [exp.Count(this=exp.Star())]
+        if self.exposed:
+            assert self.curation is not None
+            for tree in self.curation.checksum_sql():
+                total = exp.Sum(this=self._wide(tree))
+                columns.append(_text(exp.func("COALESCE", total, exp.Literal.number(0))))
+        return columns
+
+    def _witnessed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Check and take off what :meth:`_witness` selected."""
+        self._check_count(int(row[0]))
+        if not self.exposed:
+            return row[1:]
+        assert self.version is not None
+        end = 1 + len(self.version.checksum)
+        if tuple(int(value) for value in row[1:end]) != self.version.checksum:
+            raise TableChanged
+        return row[end:]
+
+    def _check_version(self) -> None:
+        """Look at an exposed table's fingerprints before a pass that does not select them itself."""
+        if self.exposed:
+            query = self._selection(self._witness())
+            (row,) = self.run(lambda: self._fetch(query))
+            self._witnessed(row)
+
+    def _check_count(self, n_rows: int) -> None:
+        if self.version is None or n_rows != self.version.n_rows:
+            raise TableChanged
+
+
+class Tally:
+    """Counts rows and adds up fingerprints while a curated table is filled."""
+
+    def __init__(self, curation: Curation) -> None:
+        self._curation = curation
+        self._n_rows = 0
+        self._sums: tuple[int, ...] = ()
+
+    def add(self, arrays: dict[str, AnyArray]) -> None:
+        """Count some rows."""
+        sums = self._curation.checksum(arrays)
+        self._sums = tuple(map(operator.add, self._sums or (0,) * len(sums), sums))
+        self._n_rows += len(next(iter(arrays.values())))
+
+    @property
+    def version(self) -> Version:
+        """What was counted."""
+        return Version(self._n_rows, self._sums or (0,) * len(self._curation.checksum_sql()))
+
+
+def curated_batches(table: Table, curation: Curation, tally: Tally) -> Iterator[dict[str, AnyArray]]:
+    """Read a table and yield it curated, a batch at a time; rows past a unit's share are left out."""
+    schema = curation.schema
+    limited = schema.id_column is not None
+    ids, kept = _kept(table, curation) if limited else (np.empty(0, np.uint64), np.empty(0, bool))
+    for batch in table.batches(schema, ids=limited):
+        arrays = curation.encode(batch)
+        if limited:
+            rows = slice(batch.start, batch.start + batch.n_rows)
+            if not np.array_equal(ids[rows], np.asarray(batch.ids)):
+                raise SourceError(
+                    f"{table.label} must stay as it is while it is read, and its ids have changed. Register "
+                    "it again when nobody writes to it."
+                )
+            arrays = {name: values[kept[rows]] for name, values in arrays.items()}
+        if len(next(iter(arrays.values()))):
+            tally.add(arrays)
+            yield arrays
+
+
+def _kept(table: Table, curation: Curation) -> tuple[Words, Bools]:
+    """Return the fingerprints of all ids, and which rows are used: at most a unit's share, at random."""
+    most = curation.schema.max_rows_per_unit
+    assert most is not None
+    parts = [batch.ids for batch in table.batches(curation.schema, ids=True) if batch.ids is not None]
+    ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    return ids, keep_per_unit(ids, most, Stream()) if len(ids) else np.empty(0, bool)
+
+
+def _text(expression: Tree) -> Tree:
+    """Send a large integer as text: drivers convert 128-bit integers to floats, or refuse."""
+    return exp.Cast(this=expression, to=exp.DataType.build("TEXT"))
+
+
+def _dense(
+    rows: list[tuple[Any, ...]], own: list[int], n_keys: int, column: int, shape: tuple[int, ...]
+) -> list[int]:
+    """Put the groups of one grouping set in their places."""
+    strides = [functools.reduce(operator.mul, shape[i + 1 :], 1) for i in range(len(shape))]
+    cells = [0] * functools.reduce(operator.mul, shape, 1)
+    others = [i for i in range(n_keys) if i not in own]
+    for row in rows:
+        if any(row[i] != -2 for i in others):
+            continue
+        codes = [row[i] for i in own]
+        if all(0 <= code < size for code, size in zip(codes, shape, strict=True)):
+            cells[sum(map(operator.mul, codes, strides))] += int(row[column])
+    return cells

@@ -1,0 +1,135 @@
+"""The default engine: DuckDB inside the curator's process, nothing to install."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import duckdb
+import numpy as np
+from sqlglot.dialects.duckdb import DuckDB
+
+from discreet.errors import SourceError
+from discreet.query.curation import TABLE, Curation, Version
+from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.tables import open_table
+from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
+from discreet.tables.engine import connect, literal, session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import AnyArray
+
+_IN_MEMORY = 2**27  # bytes of curated integers that are kept in memory; a larger table goes to a file
+
+
+class DuckDBEngine(Engine):
+    """A curated table in a DuckDB instance of our own.
+
+    A table of up to 128 MB of curated integers stays in memory. A larger one goes to a file in a folder of
+    mode 0700 that is removed at :meth:`close`. Once it is filled the instance can reach no file, network or
+    extension any more, and its configuration is locked.
+
+    Privacy
+    -------
+    See :class:`~discreet.query.engines.base.Engine`. The table belongs to this process alone, so it cannot
+    change between two passes.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    # The class and not its name, which sqlglot would look up and load at the first question.
+    dialect: ClassVar[str | type[Dialect]] = DuckDB
+    _failures = (duckdb.Error, StreamBroken, MemoryError)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connection = connect()
+        # Opened now, because the progress bar cannot be put out once the configuration is locked.
+        self._reader = session(self._connection)
+        self._folder: Path | None = None
+
+    def _build(self, source: Any, curation: Curation) -> Version:
+        tally = Tally(curation)
+        names = curation.identifiers()
+        with open_table(source) as table:
+            pieces = curated_batches(table, curation, tally)
+            # Enough is read ahead to know whether the table is small; the rest is streamed.
+            head: deque[dict[str, AnyArray]] = deque()
+            held = 0
+            for piece in pieces:
+                head.append(piece)
+                held += sum(values.nbytes for values in piece.values())
+                if held > _IN_MEMORY:
+                    self._to_file()
+                    break
+
+            def arrays() -> Iterator[list[AnyArray]]:
+                while head:
+                    piece = head.popleft()
+                    yield [piece[name] for name in names]
+                for piece in pieces:
+                    yield [piece[name] for name in names]
+
+            self._fill(ArrayStream(dict.fromkeys(names, np.dtype(np.int32)), arrays), curation)
+        # From here on the engine sees nothing but the curated table.
+        self._connection.execute("SET GLOBAL enable_external_access = false")
+        self._connection.execute("SET GLOBAL lock_configuration = true")
+        return tally.version
+
+    def _to_file(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="discreet-"))
+        file = literal(str(self._folder / "curated.duckdb"))
+        for connection in (self._connection, self._reader):
+            connection.execute(f"ATTACH IF NOT EXISTS {file} AS large")
+            connection.execute("USE large")
+
+    def _fill(self, stream: ArrayStream, curation: Curation) -> None:
+        names = curation.identifiers()
+        types = {name: "SMALLINT" if curation.small(name) else "INTEGER" for name in names}
+        defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in types.items())
+        cast = ", ".join(f"CAST({name} AS {kind})" for name, kind in types.items())
+        self._connection.execute(f"CREATE TABLE {TABLE} ({defined})")
+        try:
+            self._connection.register("arriving", stream)
+            self._connection.execute(f"INSERT INTO {TABLE} SELECT {cast} FROM arriving")  # noqa: S608 - ours
+            self._connection.unregister("arriving")
+        except duckdb.Error as problem:
+            kind = type(problem).__name__
+        else:
+            return
+        if stream.failure is not None:
+            raise stream.failure
+        raise SourceError(
+            f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
+            "temporary files has room."
+        )
+
+    def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
+        return self._reader.execute(query.sql(self.dialect)).fetchall()
+
+    def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
+        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        listed = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
+        query = f"SELECT {listed} FROM {TABLE}"  # noqa: S608 - names are ours
+        with contextlib.closing(read_stream(self._reader.sql(query).__arrow_c_stream__())) as stream:
+            for piece, _ in stream:
+                for start in range(0, len(piece[0]), rows):
+                    yield [values[start : start + rows] for values in piece]
+
+    def close(self) -> None:
+        """Forget the curated table."""
+        self._reader.close()
+        self._connection.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

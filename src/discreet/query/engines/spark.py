@@ -1,0 +1,255 @@
+"""Spark as the engine, for tables that one machine does not hold: sums by SQL, passes by mapInArrow."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+from sqlglot import exp
+
+from discreet.errors import MissingExtra, ParameterError, SourceError
+from discreet.noise import Stream
+from discreet.query.curation import TABLE, Curation, Version, bigint
+from discreet.query.engines.base import ROWS, Engine
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import AnyArray
+    from discreet.query.engines.base import Kernel
+
+_serial = itertools.count()
+
+
+class SparkEngine(Engine):
+    """A curated table in a Spark session.
+
+    Give :class:`~discreet.query.database.Database` a Spark data frame, or a URL:
+    ``spark://host:port?table=name`` names a cluster and a table of its catalog, or the path of a Parquet or
+    CSV file that all workers see; ``spark://local?table=name`` uses the session that is active, or one on
+    this machine.
+
+    Privacy
+    -------
+    See :class:`~discreet.query.engines.base.Engine`. The curated rows are computed once and kept by the
+    workers; if some are lost, questions fail instead of being answered from rows that were read again.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    dialect: ClassVar[str | type[Dialect]] = "spark"
+
+    def __init__(self) -> None:
+        super().__init__()
+        _modules()
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        self._failures = (PySparkException, Py4JError, OSError)
+        self._name = f"{TABLE}_{next(_serial)}"
+        self._frame: Any = None
+
+    def _build(self, source: Any, curation: Curation) -> Version:
+        frame = _frame(source)
+        _check_names(frame, curation)
+        sums = [
+            exp.Cast(this=exp.Sum(this=self._wide(tree)), to=exp.DataType.build("TEXT"))
+            for tree in curation.checksum_sql()
+        ]
+        query = self._selection([exp.Count(this=exp.Star()), *sums])
+        try:
+            self._frame = self._curated(frame, curation).localCheckpoint(eager=True)
+            self._frame.createOrReplaceTempView(self._name)
+            (row,) = self._fetch(query)
+            return Version(int(row[0]), tuple(int(value or 0) for value in row[1:]))
+        except self._failures:
+            pass
+        # What Spark says may quote rows, and so may the Python worker in it.
+        raise SourceError(
+            "The curated table cannot be built in Spark: a cell does not fit what was declared, or a worker "
+            "failed. Read a part of the table on one machine to be told which cell."
+        )
+
+    def _curated(self, frame: Any, curation: Curation) -> Any:
+        schema = curation.schema
+        names = curation.identifiers()
+        limited = schema.id_column is not None
+        wanted = [column.name for column in schema.released]
+        if schema.id_column is not None:
+            wanted.append(schema.id_column)
+        selected = frame.select(*(_quoted(name) for name in wanted))
+        declared = ", ".join(f"{name} int" for name in names)
+        if not limited:
+            return selected.mapInArrow(_curate(curation, with_ids=False), declared)
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        marked = selected.mapInArrow(
+            _curate(curation, with_ids=True), f"{declared}, unit_ bigint, word_ bigint"
+        )
+        order = Window.partitionBy("unit_").orderBy("word_")
+        ranked = marked.withColumn("rank_", f.row_number().over(order))
+        return ranked.filter(f.col("rank_") <= (schema.max_rows_per_unit or 1)).select(*names)
+
+    def _table(self) -> Tree:
+        return exp.to_table(self._name)
+
+    def _wide(self, expression: Tree) -> Tree:
+        # A sum of DECIMAL(20) is a DECIMAL(30); a sum of BIGINT would be a BIGINT, and could overflow.
+        return exp.Cast(this=bigint(expression.copy()), to=exp.DataType.build("DECIMAL(20, 0)"))
+
+    def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
+        rows = self._frame.sparkSession.sql(query.sql(self.dialect)).collect()
+        return [tuple(row) for row in rows]
+
+    def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
+        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        shape = ", ".join(f"b{i} binary" for i in range(len(columns)))
+        packed = self._frame.select(*columns).mapInArrow(_pack(len(columns)), shape)
+        for row in packed.toLocalIterator():
+            arrays = [np.frombuffer(cell, np.int32) for cell in row]
+            for start in range(0, len(arrays[0]), rows):
+                yield [values[start : start + rows] for values in arrays]
+
+    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
+        """Let the workers add up what a kernel gives, each over its part of the rows."""
+        columns = list(dict.fromkeys(kernel.columns))
+        parts = self._frame.select(*columns).mapInArrow(_reduce(kernel, columns), "n bigint, sums string")
+        total, n_rows = [0] * kernel.size, 0
+        for row in parts.collect():
+            n_rows += row["n"]
+            total = list(map(operator.add, total, json.loads(row["sums"])))
+        return total, n_rows
+
+    def close(self) -> None:
+        """Forget the curated table; the session stays."""
+        frame, self._frame = self._frame, None
+        if frame is not None:
+            with contextlib.suppress(*self._failures):  # the session may be gone, and the rows with it
+                frame.sparkSession.catalog.dropTempView(self._name)
+                frame.unpersist()
+
+
+def _modules() -> None:
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            "A table in Spark needs pyspark and pyarrow, which are not installed. Install them with: "
+            "pip install 'discreet[spark]'"
+        ) from None
+
+
+def _frame(source: Any) -> Any:
+    """Return the data frame that a source stands for."""
+    from pyspark.sql import SparkSession
+
+    if isinstance(source, str):
+        parts = urlsplit(source)
+        tables = parse_qs(parts.query).get("table", [])
+        if parts.scheme != "spark" or len(tables) != 1:
+            raise ParameterError(
+                "source of a Spark table must be a data frame or spark://host:port?table=name, was another "
+                "text. Use spark://local?table=name for a session on this machine."
+            )
+        builder = SparkSession.builder
+        if parts.netloc not in ("", "local"):
+            builder = builder.master(f"spark://{parts.netloc}")
+        session = builder.getOrCreate()
+        (name,) = tables
+        try:
+            if name.endswith(".parquet"):
+                return session.read.parquet(name)
+            if name.endswith((".csv", ".csv.gz")):
+                return session.read.csv(name, header=True, inferSchema=False)
+            return session.table(name)
+        except Exception as problem:
+            raise SourceError(
+                f"The table {name!r} cannot be opened in Spark ({type(problem).__name__}). Check its name, "
+                "and that all workers see it."
+            ) from None
+    if hasattr(source, "mapInArrow"):
+        return source
+    if isinstance(source, SparkSession):
+        raise ParameterError(
+            "source of a Spark table must be a data frame, was a session. Give session.table('name')."
+        )
+    raise ParameterError(
+        f"source of a SparkEngine must be a Spark data frame or a spark:// URL, was {type(source).__name__}. "
+        "Read it with Spark first."
+    )
+
+
+def _check_names(frame: Any, curation: Curation) -> None:
+    absent = [column.name for column in curation.columns if column.name not in frame.columns]
+    if absent:
+        raise SourceError(
+            f"The Spark data frame must have the declared column {absent[0]!r}, and has not. Rename its "
+            "columns, or declare role: drop."
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _curate(curation: Curation, *, with_ids: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what a worker does with the rows of its part of the table."""
+
+    def curate(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            with open_table(pa.Table.from_batches([batch])) as table:
+                for rows in table.batches(curation.schema, ids=with_ids):
+                    arrays = curation.encode(rows)
+                    if with_ids:
+                        assert rows.ids is not None
+                        arrays["unit_"] = rows.ids.view(np.int64)
+                        arrays["word_"] = Stream().words(rows.n_rows).view(np.int64)
+                    yield pa.RecordBatch.from_pydict({k: pa.array(v) for k, v in arrays.items()})
+
+    return curate
+
+
+def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            cells = [batch.column(i).to_numpy().astype(np.int32).tobytes() for i in range(width)]
+            yield pa.RecordBatch.from_pydict({f"b{i}": pa.array([cell]) for i, cell in enumerate(cells)})
+
+    return pack
+
+
+def _reduce(kernel: Kernel, columns: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    places = [columns.index(name) for name in kernel.columns]
+
+    def reduce(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        total, n_rows = [0] * kernel.size, 0
+        for batch in batches:
+            arrays = [column.to_numpy() for column in batch.columns]
+            for start in range(0, batch.num_rows, ROWS):
+                part = [arrays[i][start : start + ROWS] for i in places]
+                n_rows += len(part[0])
+                total = [a + b for a, b in zip(total, kernel(part).tolist(), strict=True)]
+        yield pa.RecordBatch.from_pydict({"n": pa.array([n_rows], pa.int64()), "sums": [json.dumps(total)]})
+
+    return reduce

@@ -1,0 +1,243 @@
+"""From a promise to noise on integers, and from noisy integers to an answer.
+
+Sums are exact integers. They are multiplied by a power of two, which makes the noise at least 2**16 lattice
+steps wide, and get rounded Gaussian or discrete Laplace noise there; only then does anything become a
+float.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise import discrete_laplace, gaussian, laplace, rounded_gaussian
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy._numbers import round_up, sqrt_up
+from discreet.privacy.amounts import exact, float_down
+from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
+from discreet.privacy.reading import root_down, sampling_delta
+from discreet.query.paper import PosteriorOdds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import Floats, Ints
+    from discreet.noise import Stream
+    from discreet.query.questions import Bound
+    from discreet.schema import Schema
+
+Law: TypeAlias = Literal["gaussian", "laplace"]
+Asked: TypeAlias = Promise | PosteriorOdds
+
+_LEAST_BITS = 16
+
+
+class Draws(Protocol):
+    """Where noise comes from: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
+
+    def gaussian(self, s: float, n: int = 1) -> Ints:
+        """Return rounded Gaussians."""
+
+    def laplace(self, scale: float, n: int = 1) -> Ints:
+        """Return discrete Laplace draws."""
+
+
+class SeededDraws:
+    """Draws from a stream that a seed made: for tests, and marked on the receipt."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def gaussian(self, s: float, n: int = 1) -> Ints:
+        """Return rounded Gaussians."""
+        return rounded_gaussian(s, n, self._stream)
+
+    def laplace(self, scale: float, n: int = 1) -> Ints:
+        """Return discrete Laplace draws."""
+        return discrete_laplace(scale, n, self._stream)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """The noise on the integers of one question, and what it promises.
+
+    Attributes
+    ----------
+    law : {"gaussian", "laplace"}
+        Which.
+    promise : Promise or None
+        What is charged; None where the answer is the same for all neighbors, which costs nothing.
+    scale : float
+        Standard deviation, or Laplace scale, of an entry of precision or weight 1, in integers.
+    groups : tuple of (float, int)
+        For each group of entries the scale in lattice steps and the bits that integers are shifted by.
+    group : array of int
+        Which group each entry is in.
+    """
+
+    law: Law
+    promise: Promise | None
+    scale: float
+    groups: tuple[tuple[float, int], ...]
+    group: Ints
+
+    @classmethod
+    def fit(
+        cls, bound: Bound, schema: Schema, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> Noise:
+        """Find the noise that keeps a promise, or the promise that noise keeps; exactly one is given."""
+        if (privacy is None) == (variance is None):
+            raise ParameterError(
+                "privacy and variance of a question must be given one at a time, and are "
+                f"{'both' if privacy is not None else 'neither'}. Give for instance "
+                "privacy=ApproxDP(epsilon=1, delta=1e-6)."
+            )
+        _check_kind(privacy)
+        rows = schema.max_rows_per_unit or 1
+        law: Law = "laplace" if _is_pure(privacy) else "gaussian"
+        # Several rows of one person may all move the same way.
+        squared, absolute = rows**2 * bound.squared, rows * bound.absolute
+        if (squared if law == "gaussian" else absolute) == 0:
+            return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
+        common: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
+        if law == "laplace":
+            scale = _laplace_scale(privacy, absolute)
+            promise: Promise = PureDP(
+                epsilon=laplace_epsilon(float(absolute), scale),
+                total_variation=bound.size * laplace.TOTAL_VARIATION,
+                **common,
+            )
+            by = bound.weight
+            relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
+        else:
+            distance = sqrt_up(Fraction(squared))
+            variation = bound.size * gaussian.TOTAL_VARIATION
+            scale = _sd(privacy, variance, bound, distance, variation)
+            mu = mu_for_sd(distance, scale)
+            promise = GaussianDP(mu=mu, total_variation=variation, **common)
+            by = bound.precision
+            relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
+        kinds = sorted(relative)
+        index = {kind: i for i, kind in enumerate(kinds)}
+        return cls(
+            law=law,
+            promise=promise,
+            scale=scale,
+            groups=tuple(_lattice(relative[kind]) for kind in kinds),
+            group=np.array([index[kind] for kind in by], np.int64),
+        )
+
+    def sd(self, bound: Bound) -> Floats:
+        """Return the standard deviation of the noise on each entry, in its own unit."""
+        if self.promise is None:
+            return np.zeros(bound.size)
+        spread = math.sqrt(2) if self.law == "laplace" else 1.0
+        scales = np.array([math.ldexp(scale, -bits) for scale, bits in self.groups])
+        sds: Floats = spread * scales[self.group] * np.abs(bound.unit)
+        return sds
+
+    def added(self, integers: Sequence[int], draws: Draws) -> list[int]:
+        """Return the integers, each on its lattice, with noise."""
+        if self.promise is None:
+            return list(integers)
+        noisy = list(integers)
+        for i, (scale, bits) in enumerate(self.groups):
+            places = np.flatnonzero(self.group == i)
+            draw = draws.gaussian if self.law == "gaussian" else draws.laplace
+            for place, noise in zip(places.tolist(), draw(scale, len(places)).tolist(), strict=True):
+                noisy[place] = (noisy[place] << bits) + noise
+        return noisy
+
+    def values(self, noisy: Sequence[int], bound: Bound, n_rows: int | None) -> Floats:
+        """Return what noisy integers stand for; all of this is post-processing."""
+        bits = [bits for _, bits in self.groups] or [0]
+        steps = [1 << bits[i] for i in self.group.tolist()]
+        # Dividing whole numbers rounds once, however large they are.
+        floats = np.array([value / step for value, step in zip(noisy, steps, strict=True)], np.float64)
+        entries: Floats = floats * bound.unit + (bound.shift * n_rows if n_rows is not None else 0.0)
+        return entries
+
+    def canonical(self) -> list[Any]:
+        """Return what fixes the noise, as JSON."""
+        return [self.law, self.scale, [list(group) for group in self.groups]]
+
+
+def _is_pure(privacy: Asked | None) -> bool:
+    if isinstance(privacy, PosteriorOdds):
+        return privacy.theorem == "theorem 5"
+    return isinstance(privacy, PureDP)
+
+
+def _sd(
+    privacy: Asked | None, variance: float | None, bound: Bound, distance: float, variation: float
+) -> float:
+    """Return the standard deviation, in integers, of an entry of precision 1."""
+    if variance is not None:
+        return _root_of_variance(variance, bound)
+    if isinstance(privacy, PosteriorOdds):
+        # The paper's R is for a distance of 1.
+        return round_up(Fraction(distance) * Fraction(sqrt_up(Fraction(privacy.variance))))
+    return sd_for_mu(_mu(privacy, variation), distance)
+
+
+def _mu(privacy: Promise | None, variation: float) -> float:
+    if isinstance(privacy, GaussianDP):
+        return privacy.mu
+    if isinstance(privacy, ZCDP):
+        return root_down(2 * exact(privacy.rho))
+    assert isinstance(privacy, ApproxDP)
+    left = float_down(exact(privacy.delta) - sampling_delta(exact(variation), privacy.epsilon))
+    if left > 0:
+        return gaussian_mu(privacy.epsilon, left)
+    raise PromiseError(
+        f"delta of {privacy} must be above what the sampler itself may err, and is not. Ask for a larger one."
+    )
+
+
+def _check_kind(privacy: Asked | None) -> None:
+    if privacy is None or isinstance(privacy, PosteriorOdds):
+        return
+    if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP):
+        raise PromiseError(
+            f"privacy of a question must be PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds, was "
+            f"{type(privacy).__name__}. An answer is about the whole table: ask for differential privacy."
+        )
+    if privacy.covers is not None:
+        raise PromiseError(
+            f"privacy of a question must be about whole rows, and covers {', '.join(privacy.covers)} alone. "
+            "Leave covers out."
+        )
+
+
+def _laplace_scale(privacy: Asked | None, absolute: int) -> float:
+    if isinstance(privacy, PosteriorOdds):
+        return laplace_scale(float(absolute) * privacy.queries, privacy.epsilon)
+    assert isinstance(privacy, PureDP)
+    return laplace_scale(float(absolute), privacy.epsilon)
+
+
+def _root_of_variance(variance: float, bound: Bound) -> float:
+    if not (isinstance(variance, int | float) and math.isfinite(variance) and variance > 0):
+        raise ParameterError(f"variance of a question must be a number above 0, was {variance!r}.")
+    if not bound.plain_unit:
+        raise ParameterError(
+            "variance of a question must be of entries in one unit, and this one has several. Give privacy=."
+        )
+    return sqrt_up(Fraction(variance) / Fraction(bound.plain_unit) ** 2)
+
+
+def _lattice(scale: float) -> tuple[float, int]:
+    """Return the scale in lattice steps, and how many bits a lattice step is below an integer."""
+    bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
+    steps = math.ldexp(scale, bits)
+    if steps > gaussian.LARGEST_SCALE:
+        raise PromiseError(
+            "privacy of a question must leave noise of at most 2**50 steps of the grid, and asks for more. "
+            "Ask for a weaker promise, or about fewer columns: nothing could be read off such an answer."
+        )
+    return steps, bits

@@ -1,0 +1,332 @@
+"""Passes over batches of curated rows: exact integers out of BLAS.
+
+Rows become vectors of whole numbers on a grid of 2**16 steps. All numbers stay below 2**53, so floating-point
+products and sums of them are exact, whatever the order, the batch or the library; and every decision about
+a row (clip it, which center is nearest, which side of a plane) is taken on whole numbers of that row alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import AnyArray, Floats, Ints
+    from discreet.query.curation import Curation
+
+PRODUCT_BITS = 16
+ONE = 2**PRODUCT_BITS
+WEIGHT_BITS = 20
+SIGMOID_BITS = 12
+_BUCKET_BITS = 6  # steps of 1/64 in the margin ...
+_LAST_BUCKET = 16 << _BUCKET_BITS  # ... up to 16, where the sigmoid is 0 or 1 on its grid
+MOST_FEATURES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One coordinate: a number as a fraction of its range, or whether a category has one code.
+
+    Attributes
+    ----------
+    place : int
+        Which of the columns that are read.
+    top : int
+        The largest integer of the column.
+    code : int or None
+        The code that counts as 1; None for a number.
+    """
+
+    place: int
+    top: int
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Rows as vectors of whole numbers in units of 2**-16, centered and clipped to a ball.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        SQL names of what is read.
+    picks : tuple of Pick
+        The coordinates.
+    center : tuple of int
+        Subtracted, in units of 2**-16 of each range.
+    square : int
+        No vector is longer than the square root of this, intercept not included.
+    clips : bool
+        Whether a row of the declared box can be longer, so that rows must be looked at.
+    intercept : bool
+        Whether a last coordinate that is 1 for every row is added after clipping.
+    """
+
+    columns: tuple[str, ...]
+    picks: tuple[Pick, ...]
+    center: tuple[int, ...]
+    square: int
+    clips: bool
+    intercept: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        curation: Curation,
+        columns: Sequence[str],
+        *,
+        center: Sequence[float] | None,
+        radius: float | None,
+        intercept: bool = False,
+    ) -> Features:
+        """Lay out coordinates: one for each number, one for each level of a category."""
+        if not columns or len(set(columns)) != len(columns):
+            raise ParameterError(
+                f"columns of a question must be at least one, each once, was {list(columns)}."
+            )
+        picks: list[Pick] = []
+        read: list[str] = []
+        for name in columns:
+            column = curation.column(name)
+            codes = range(len(column.levels)) if column.is_category else (None,)
+            picks.extend(Pick(len(read), column.top, code) for code in codes)
+            read.append(column.sql)
+        if len(picks) > MOST_FEATURES:
+            raise ParameterError(
+                f"columns of a question must come to at most {MOST_FEATURES} coordinates, and come to "
+                f"{len(picks)}. Leave out categories with many levels."
+            )
+        middle = center_of(center, len(picks))
+        reach = sum(max(c, ONE - c) ** 2 for c in middle)
+        square = reach if radius is None else square_of("radius", radius)
+        return cls(tuple(read), tuple(picks), middle, min(square, reach), square < reach, intercept)
+
+    @property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        return len(self.picks) + self.intercept
+
+    @property
+    def total_square(self) -> int:
+        """Bound on the squared length with the intercept."""
+        return self.square + (ONE**2 if self.intercept else 0)
+
+    def rows(self, arrays: Sequence[AnyArray]) -> Floats:
+        """Return the vectors of some rows, one column each, as whole numbers in floats."""
+        made = np.empty((self.size, len(arrays[0])))
+        for row, pick, middle in zip(made, self.picks, self.center, strict=False):
+            np.subtract(_fraction(arrays[pick.place], pick), middle, out=row)
+        if self.clips:
+            clip(made[: len(self.picks)], self.square)
+        if self.intercept:
+            made[-1] = ONE
+        return made
+
+
+def center_of(center: Sequence[float] | None, size: int) -> tuple[int, ...]:
+    """Put a center on the grid; the middle of every range if None."""
+    if center is None:
+        return (ONE // 2,) * size
+    values = [float(value) for value in center]
+    if len(values) != size or not all(0 <= value <= 1 for value in values):
+        raise ParameterError(
+            f"center of a question must be {size} numbers from 0 to 1, as fractions of the declared ranges, "
+            "and is not. Leave it out for the middle of each range."
+        )
+    return tuple(math.floor(value * ONE + 0.5) for value in values)
+
+
+def square_of(name: str, radius: float) -> int:
+    """Return the largest whole number at most ``(radius * 2**16)**2``."""
+    value = float(radius)
+    if not (math.isfinite(value) and value * ONE >= 1):
+        raise ParameterError(
+            f"{name} of a question must be a number of at least 2**-16, as a fraction of declared ranges, "
+            f"was {radius!r}. Give the length to which rows are clipped."
+        )
+    scaled = Fraction(value) * ONE
+    return int(scaled * scaled // 1)
+
+
+def _fraction(values: AnyArray, pick: Pick) -> AnyArray:
+    """Return the cells as whole numbers from 0 to 2**16."""
+    if pick.code is not None:
+        flags: AnyArray = (values == pick.code).astype(np.int32) << PRODUCT_BITS
+        return flags
+    if pick.top == 2**WEIGHT_BITS:
+        return (values + 8) >> 4
+    # floor(x * 2**16 / top + 1/2) in whole numbers.
+    wide = values.astype(np.int64)
+    scaled: AnyArray = ((wide << (PRODUCT_BITS + 1)) + pick.top) // (2 * pick.top)
+    return scaled
+
+
+def clip(rows: Floats, square: int) -> None:
+    """Shorten columns whose squared length is above ``square``, in place, so that none is any more."""
+    lengths = np.einsum("ij,ij->j", rows, rows)
+    over = np.flatnonzero(lengths > square)
+    if not over.size:
+        return
+    factor = np.sqrt(square / lengths[over]) * (1 - 2.0**-40)
+    if 4 * over.size > len(lengths):
+        # Whole numbers times 1 are whole: multiplying all columns is faster than picking most of them.
+        every = np.ones(len(lengths))
+        every[over] = factor
+        np.trunc(np.multiply(rows, every, out=rows), out=rows)
+    else:
+        rows[:, over] = np.trunc(rows[:, over] * factor)
+    # Cannot happen by the margin above; were it to, the row would count as zero and the bound still hold.
+    rows[:, np.einsum("ij,ij->j", rows, rows) > square] = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GramPass:
+    """Sums of products of coordinates (upper triangle, row by row), then sums of coordinates."""
+
+    features: Features
+    with_sums: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return self.features.columns
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        d = self.features.size
+        return d * (d + 1) // 2 + (d if self.with_sums else 0)
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sums over some rows."""
+        rows = self.features.rows(arrays)
+        products = rows @ rows.T
+        parts = [products[np.triu_indices(len(rows))]]
+        if self.with_sums:
+            parts.append(rows.sum(axis=1))
+        return np.concatenate(parts).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPass:
+    """For each center the number of rows nearest to it, then the sums of their clipped displacements."""
+
+    features: Features
+    centers: tuple[tuple[int, ...], ...]
+    square: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return self.features.columns
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        return len(self.centers) * (1 + self.features.size)
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sums over some rows."""
+        rows = self.features.rows(arrays)
+        centers = np.array(self.centers, np.float64)
+        # |x - c|^2 without |x|^2, which is the same for every center; ties go to the first.
+        scores = np.einsum("ij,ij->i", centers, centers)[:, None] - 2 * (centers @ rows)
+        nearest = scores.argmin(axis=0)
+        rows -= centers[nearest].T
+        clip(rows, self.square)
+        chosen = (np.arange(len(centers))[:, None] == nearest).astype(np.float64)
+        return np.concatenate([chosen.sum(axis=1), (chosen @ rows.T).ravel()]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class HalfspacePass:
+    """The number of rows on the wrong side of a plane, then sums of label times coordinates over them."""
+
+    features: Features
+    target: str
+    positive: int
+    weights: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return (*self.features.columns, self.target)
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        return 1 + self.features.size
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sums over some rows."""
+        rows = self.features.rows(arrays[:-1])
+        signs = np.where(arrays[-1] == self.positive, 1.0, -1.0)
+        wrong = signs * (np.array(self.weights, np.float64) @ rows) <= 0
+        return np.concatenate([[wrong.sum()], rows @ (signs * wrong)]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPass:
+    """Sums of coordinates times (label minus its probability in a logistic model), in units of 2**-12."""
+
+    features: Features
+    target: str
+    positive: int
+    weights: tuple[int, ...]
+    shift: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return (*self.features.columns, self.target)
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        return self.features.size
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sums over some rows."""
+        rows = self.features.rows(arrays[:-1])
+        margin = (np.array(self.weights, np.float64) @ rows).astype(np.int64)
+        bucket = np.clip(margin >> self.shift, -_LAST_BUCKET, _LAST_BUCKET - 1) + _LAST_BUCKET
+        label = (arrays[-1] == self.positive).astype(np.int64) << SIGMOID_BITS
+        summed: Ints = (rows @ (label - _SIGMOID[bucket]).astype(np.float64)).astype(np.int64)
+        return summed
+
+
+def whole_weights(weights: Sequence[float], size: int) -> tuple[tuple[int, ...], int]:
+    """Put weights on a binary grid of 20 bits below the largest; return them and the bits past the point."""
+    values = [float(value) for value in weights]
+    if len(values) != size or not all(abs(value) <= 2.0**20 for value in values):
+        raise ParameterError(
+            f"weights of a question must be {size} numbers of at most 2**20, one for each coordinate, and "
+            "are not. A number is one coordinate, a category one for each level; the intercept is last."
+        )
+    largest = max((abs(value) for value in values), default=0.0)
+    # A power of two, so that a margin is put into its bucket by a shift.
+    bits = WEIGHT_BITS - (math.frexp(largest)[1] if largest else 0)
+    bits = min(max(bits, 0), 2 * WEIGHT_BITS)
+    return tuple(math.floor(math.ldexp(value, bits) + 0.5) for value in values), bits
+
+
+def bucket_shift(bits: int) -> int:
+    """Return by how many bits a margin of such weights is shifted to find its bucket."""
+    return PRODUCT_BITS + bits - _BUCKET_BITS
+
+
+def _sigmoid_table() -> Ints:
+    middles = (np.arange(-_LAST_BUCKET, _LAST_BUCKET) + 0.5) / 2**_BUCKET_BITS
+    table: Ints = np.floor(2**SIGMOID_BITS / (1 + np.exp(-middles)) + 0.5).astype(np.int64)
+    return table
+
+
+_SIGMOID = _sigmoid_table()

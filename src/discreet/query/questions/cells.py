@@ -1,0 +1,338 @@
+"""Tables of counts, or of sums, over declared lists of cells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sqlglot import exp
+
+from discreet.errors import ParameterError
+from discreet.query.engines.base import Cells, Engine
+from discreet.query.questions.base import Bound, Question, check_cells
+from discreet.query.questions.scalar import Term, parsed, term_of, written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import Floats
+    from discreet.query.curation import Curated, Curation
+    from discreet.schema.table import Neighbors
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A declared list of cells along one axis."""
+
+    tree: Tree
+    labels: tuple[Any, ...]
+
+
+def _key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
+    column = curation.column(name)
+    if column.is_category:
+        if name in edges:
+            raise ParameterError(
+                f"edges of a question must be for numbers, and {name!r} is a category with cells of its own."
+            )
+        return _Key(exp.column(column.sql), column.levels)
+    if name in edges:
+        tree, labels = _binned(column, edges[name])
+    elif column.whole and column.top < 4096:
+        tree = exp.column(column.sql)
+        labels = tuple(int(column.lower) + i for i in range(column.top + 1))
+    else:
+        raise ParameterError(
+            f"edges of a question must be given for the number {name!r}, and are not. Name the values "
+            f"at which cells begin, as in edges={{{name!r}: (10, 20, 30)}}."
+        )
+    if column.flag is not None:
+        missing = exp.Literal.number(len(labels))
+        tree = exp.case().when(exp.column(column.flag).eq(1), missing).else_(tree)
+        labels = (*labels, None)
+    return _Key(tree, labels)
+
+
+def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
+    values = [float(edge) for edge in edges]
+    if not values or sorted(set(values)) != values or not all(map(math.isfinite, values)):
+        raise ParameterError(
+            f"edges of a question must be rising numbers, and those for {column.name!r} are not. Each is "
+            "where a cell begins; the first cell begins at the lower bound."
+        )
+    starts = [column.nearest_index(value) for value in values]
+
+    def search(low: int, high: int) -> Tree:
+        # A tree of comparisons: as many for a row as the number of cells has bits.
+        if low == high:
+            return exp.Literal.number(low)
+        middle = (low + high) // 2
+        below = exp.LT(this=exp.column(column.sql), expression=exp.Literal.number(starts[middle]))
+        return exp.case().when(below, search(low, middle)).else_(search(middle + 1, high))
+
+    bounds = [-math.inf, *values, math.inf]
+    return search(0, len(values)), tuple(itertools.pairwise(bounds))
+
+
+def _plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
+
+
+def _unused_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
+    unused = sorted(set(edges) - set(names))
+    if unused:
+        raise ParameterError(
+            f"edges of a question must be for its own columns, and {unused[0]!r} is not one."
+        )
+
+
+@dataclass(frozen=True)
+class Histogram(Question):
+    """Counts, or sums of an expression, in every cell of some columns' declared values.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        One axis each.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin; a whole number with few values needs none.
+    expression : str or Expression, optional
+        What to sum in each cell; counts rows if left out.
+
+    Privacy
+    -------
+    A row is in one cell: replacing it moves a count down and another up, so the square of the sensitivity
+    is 2, and 1 when a row is added or removed, however many cells there are. Empty cells are answered like
+    all others.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "histogram"
+    columns: Sequence[str]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    expression: Any = None
+
+    def __post_init__(self) -> None:
+        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not listed or len(set(listed)) != len(listed):
+            raise ParameterError(f"columns of Histogram must be at least one, each once, was {list(listed)}.")
+        object.__setattr__(self, "columns", listed)
+        object.__setattr__(self, "edges", _plain_edges(self.edges))
+        _unused_edges(self.edges, listed)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+        """Lay the question out on a curated table."""
+        keys = [_key(curation, name, self.edges) for name in self.columns]
+        shape = tuple(len(key.labels) for key in keys)
+        size = math.prod(shape)
+        check_cells(size)
+        table = Cells(tuple((key.tree, len(key.labels)) for key in keys))
+        found = None if self.expression is None else parsed(self.expression, curation)
+        term = Term(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
+
+        def exact(engine: Engine) -> list[int]:
+            if term.tree is None:
+                (counts,) = engine.grouped([table], [None])
+                return [term.anchor * count for count in counts]
+            counts, sums = engine.grouped([table, table], [None, term.tree])
+            return [term.total(s, c) for s, c in zip(sums, counts, strict=True)]
+
+        if neighbors == "add-remove":
+            squared, absolute = term.reach**2, term.reach
+        elif size == 1:
+            squared, absolute = term.top**2, term.top
+        else:
+            # Leaving one cell for another moves both by up to `reach`; staying, one by up to `top`.
+            squared = max(term.top**2, 2 * term.reach**2)
+            absolute = max(term.top, 2 * term.reach)
+        return Bound(
+            canonical={
+                "kind": self.kind,
+                "columns": list(self.columns),
+                "edges": _plain_edges(self.edges),
+                "expression": None if found is None else str(found.canonical),
+                "term": [term.top, term.anchor, term.step],
+                "shape": list(shape),
+            },
+            squared=squared,
+            absolute=absolute,
+            precision=(1,) * size,
+            weight=(1,) * size,
+            unit=np.full(size, term.step),
+            shift=np.zeros(size),
+            places=np.arange(size).reshape(shape),
+            plain_unit=abs(term.step),
+            exact=exact,
+            labels=tuple(key.labels for key in keys),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "columns": list(self.columns),
+            "edges": _plain_edges(self.edges),
+            "expression": None if self.expression is None else written(self.expression),
+        }
+
+
+@dataclass(frozen=True)
+class Node:
+    """An open node of a decision tree: which rows are in it, and what may still be asked of them.
+
+    Parameters
+    ----------
+    path : sequence of (str, int)
+        Column and position among its cells, for each step from the root.
+    attributes : sequence of str
+        The columns that remain.
+    """
+
+    path: Sequence[tuple[str, int]]
+    attributes: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", tuple((str(name), int(code)) for name, code in self.path))
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+
+
+@dataclass(frozen=True)
+class NodeTables(Question):
+    """For every open node and remaining attribute the table of (value, label), in one pass.
+
+    Parameters
+    ----------
+    target : str
+        The label.
+    nodes : sequence of Node
+        A row is in the first whose path it fits, or in none.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin.
+
+    Notes
+    -----
+    The answer is one vector: the tables in the order of nodes and attributes. :meth:`split` takes it apart.
+
+    Privacy
+    -------
+    A row is in one node and there in one cell for each of at most ``a`` attributes: the square of the
+    sensitivity is ``2 a`` when a row is replaced and ``a`` when one is added or removed, for a whole level
+    of the tree.
+
+    Reference
+    ---------
+    Section 4.4 of the paper, with one charge for the level: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "node tables"
+    target: str
+    nodes: Sequence[Node]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "edges", _plain_edges(self.edges))
+        if not self.nodes or not all(node.attributes for node in self.nodes):
+            raise ParameterError(
+                "nodes of NodeTables must be at least one, each with an attribute left, and are not. Close "
+                "nodes that have none."
+            )
+        for node in self.nodes:
+            if len(set(node.attributes)) != len(node.attributes) or self.target in node.attributes:
+                raise ParameterError(
+                    "attributes of a Node must be columns other than the target, each once, and are "
+                    f"{list(node.attributes)}. Leave the others out."
+                )
+
+    def _keys(self, curation: Curation) -> dict[str, _Key]:
+        steps = [name for node in self.nodes for name, _ in node.path]
+        names = dict.fromkeys([self.target, *steps, *(a for node in self.nodes for a in node.attributes)])
+        _unused_edges(self.edges, list(names))
+        return {name: _key(curation, name, self.edges) for name in names}
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+        """Lay the question out on a curated table."""
+        keys = self._keys(curation)
+        labels = len(keys[self.target].labels)
+        sizes = [len(keys[a].labels) * labels for node in self.nodes for a in node.attributes]
+        size = sum(sizes)
+        attributes = list(dict.fromkeys(a for node in self.nodes for a in node.attributes))
+        check_cells(len(self.nodes) * sum(len(keys[a].labels) * labels for a in attributes))
+        which = _node_key(self.nodes, keys)
+        tables = [
+            Cells(
+                (
+                    (which, len(self.nodes)),
+                    (keys[a].tree, len(keys[a].labels)),
+                    (keys[self.target].tree, labels),
+                )
+            )
+            for a in attributes
+        ]
+
+        def exact(engine: Engine) -> list[int]:
+            counted = dict(zip(attributes, engine.grouped(tables, [None] * len(tables)), strict=True))
+            cells: list[int] = []
+            for i, node in enumerate(self.nodes):
+                for a in node.attributes:
+                    length = len(keys[a].labels) * labels
+                    cells.extend(counted[a][i * length : (i + 1) * length])
+            return cells
+
+        most = max(len(node.attributes) for node in self.nodes)
+        charge = 2 * most if neighbors == "replace-one" else most
+        return Bound(
+            canonical={**self.to_dict(), "sizes": sizes},
+            squared=charge,
+            absolute=charge,
+            precision=(1,) * size,
+            weight=(1,) * size,
+            unit=np.ones(size),
+            shift=np.zeros(size),
+            places=np.arange(size),
+            plain_unit=1.0,
+            exact=exact,
+        )
+
+    def split(self, values: Floats, curation: Curation) -> list[dict[str, Floats]]:
+        """Take an answer apart: for each node the table of each attribute, of shape (values, labels)."""
+        keys = self._keys(curation)
+        labels, at, found = len(keys[self.target].labels), 0, []
+        for node in self.nodes:
+            tables: dict[str, Floats] = {}
+            for a in node.attributes:
+                length = len(keys[a].labels)
+                tables[a] = values[at : at + length * labels].reshape(length, labels)
+                at += length * labels
+            found.append(tables)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        nodes = [{"path": [list(p) for p in n.path], "attributes": list(n.attributes)} for n in self.nodes]
+        return {"kind": self.kind, "target": self.target, "nodes": nodes, "edges": _plain_edges(self.edges)}
+
+
+def _node_key(nodes: Sequence[Node], keys: Mapping[str, _Key]) -> Tree:
+    case = exp.case()
+    for i, node in enumerate(nodes):
+        for name, code in node.path:
+            if not 0 <= code < len(keys[name].labels):
+                raise ParameterError(
+                    f"path of a Node must name cells that exist, and {name!r} has no {code}. Count from 0."
+                )
+        tests = [
+            exp.EQ(this=keys[name].tree.copy(), expression=exp.Literal.number(c)) for name, c in node.path
+        ]
+        if not tests:
+            return exp.Literal.number(i) if i == 0 else case.else_(exp.Literal.number(i))
+        case = case.when(exp.and_(*tests), exp.Literal.number(i))
+    return case.else_(exp.Neg(this=exp.Literal.number(1)))

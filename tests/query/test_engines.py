@@ -1,0 +1,454 @@
+"""One suite for every engine: the same exact integers, and no way out of the curated table."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sqlglot import exp
+
+from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
+from discreet.noise import Stream
+from discreet.query.curation import Curation
+from discreet.query.engines.base import Cells, Engine, Tally, curated_batches
+from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.expression import parse
+from discreet.query.passes import ClusterPass, Features, GradientPass, GramPass, HalfspacePass
+from discreet.query.questions import Histogram, Node, NodeTables
+from discreet.schema import Column, Schema
+from discreet.tables import Batch, open_table
+from tests.query.people import people, people_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from discreet._typing import AnyArray
+    from discreet.query.expression import Expression
+
+TYPES = {"income": "float64", "height": "float64", "age": "int64", "job": "string", "owner": "int64"}
+SCHEMA = people_schema()
+CURATION = Curation.of(SCHEMA)
+
+
+def _duckdb(_: pytest.FixtureRequest) -> Engine:
+    return DuckDBEngine()
+
+
+def _postgres(request: pytest.FixtureRequest) -> Engine:
+    from discreet.query.engines.postgres import PostgresEngine
+
+    return PostgresEngine(request.getfixturevalue("postgres_url"))
+
+
+def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
+    import psycopg
+
+    from discreet.query.engines.postgres import PostgresEngine
+
+    url = request.getfixturevalue("postgres_url")
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute('CREATE SCHEMA IF NOT EXISTS "cu""rated"')
+    return PostgresEngine(url, into='cu"rated')
+
+
+def _spark(request: pytest.FixtureRequest) -> Engine:
+    from discreet.query.engines.spark import SparkEngine
+
+    request.getfixturevalue("spark")
+    return SparkEngine()
+
+
+def _in_spark(rows: dict[str, AnyArray]) -> Any:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    table = pa.table({name: pa.array(values.tolist(), TYPES[name]) for name, values in rows.items()})
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    return session.createDataFrame(table)
+
+
+ENGINES = {"duckdb": _duckdb, "postgres": _postgres, "postgres-schema": _postgres_schema, "spark": _spark}
+# pyspark warns about newer versions of pandas whenever Arrow is used.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(params=list(ENGINES))
+def open_engine(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Open an engine of each kind on rows, and close what was opened."""
+    made: list[Engine] = []
+
+    def opened(rows: Any, curation: Curation = CURATION) -> Engine:
+        engine = ENGINES[request.param](request)
+        made.append(engine)
+        engine.register(_in_spark(rows) if request.param == "spark" else rows, curation)
+        return engine
+
+    yield opened
+    for engine in made:
+        engine.close()
+
+
+def curated(rows: dict[str, AnyArray], curation: Curation = CURATION) -> dict[str, AnyArray]:
+    """What the curated table must hold, computed without an engine."""
+    with open_table(rows) as table:
+        parts = [curation.encode(batch) for batch in table.batches(curation.schema)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in curation.identifiers()}
+
+
+def test_the_table_holds_the_curated_rows_and_its_version_says_so(open_engine: Any) -> None:
+    engine = open_engine(people(1000))
+    wanted = curated(people(1000))
+    names = CURATION.identifiers()
+    found = [np.concatenate(column) for column in zip(*engine.batches(names, 300), strict=True)]
+    assert sorted(zip(*found, strict=True)) == sorted(zip(*wanted.values(), strict=True))
+    assert engine.version.n_rows == engine.count() == 1000
+    assert engine.version.checksum == CURATION.checksum(wanted)
+    assert tuple(engine.aggregate(CURATION.checksum_sql())) == engine.version.checksum
+
+
+def test_sums_are_exact_and_one_question_may_hold_many(open_engine: Any) -> None:
+    engine = open_engine(people(1000))
+    wanted = curated(people(1000))
+    names = CURATION.identifiers()
+    large = exp.Mul(
+        this=exp.Cast(this=exp.column("c1"), to=exp.DataType.build("BIGINT")),
+        expression=exp.Literal.number(2**42),
+    )
+    sums = engine.aggregate([*map(exp.column, names), large])
+    # Past 2**63: a 64-bit sum would overflow or round.
+    assert sums[-1] == int(wanted["c1"].astype(object).sum()) * 2**42 > 2**63
+    assert sums[:-1] == [int(wanted[name].astype(np.int64).sum()) for name in names]
+
+
+def test_cells_are_counted_and_summed_and_absent_ones_are_zero(open_engine: Any) -> None:
+    engine = open_engine(people(1000))
+    wanted = curated(people(1000))
+    job, owner = (exp.column("c3"), 5), (exp.column("c4"), 2)
+    decade = (exp.column("c2"), 74)
+    tables = [Cells((job, owner)), Cells((decade,)), Cells((owner, job)), Cells((job, (exp.column("m0"), 9)))]
+    found = engine.grouped(tables, [None, exp.column("c1"), None, None])
+    counts, sums, turned, flags = (np.array(cells) for cells in found)
+    reference = np.zeros((5, 2), np.int64)
+    np.add.at(reference, (wanted["c3"], wanted["c4"]), 1)
+    assert counts.tolist() == reference.ravel().tolist()
+    assert turned.tolist() == reference.T.ravel().tolist()
+    by_age = np.bincount(wanted["c2"], wanted["c1"].astype(float), minlength=74)
+    assert sums.tolist() == by_age.astype(int).tolist()
+    assert flags.reshape(5, 9)[:, 2:].sum() == 0
+    assert flags.sum() == 1000
+
+
+def _cell(values: AnyArray, edges: list[float]) -> AnyArray:
+    return np.searchsorted(edges, values, side="right")
+
+
+def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(open_engine: Any) -> None:
+    engine = open_engine(people(1000))
+    edges = {"age": [30.0, 50.0, 70.5], "height": [0.25]}
+    nodes = [Node([("job", 0), ("age", 1)], ["height"]), Node([("job", 2)], ["age", "height"])]
+    question = NodeTables("owner", nodes, edges)
+    bound = question.bind(CURATION, "replace-one")
+    wanted = curated(people(1000))
+    age, job, owner = 17 + wanted["c2"], wanted["c3"], wanted["c4"]
+    height = CURATION.column("height").lower + CURATION.column("height").step * wanted["c1"]
+    age_cell, height_cell = _cell(age, edges["age"]), _cell(height, edges["height"])
+    expected: list[int] = []
+    for inside, attributes in [
+        ((job == 0) & (age_cell == 1), [(height_cell, 2)]),
+        (job == 2, [(age_cell, 4), (height_cell, 2)]),
+    ]:
+        for cells, size in attributes:
+            for cell, label in itertools.product(range(size), range(2)):
+                expected.append(int((inside & (cells == cell) & (owner == label)).sum()))
+    assert bound.exact(engine) == expected
+    assert 0 < sum(expected) < 2000
+
+
+def test_missing_numbers_have_a_cell_of_their_own(open_engine: Any) -> None:
+    rows = people(1000)
+    bound = Histogram("income", {"income": [0.5]}).bind(CURATION, "replace-one")
+    low, high, missing = bound.exact(open_engine(rows))
+    assert missing == int(np.isnan(rows["income"]).sum())
+    assert low + high + missing == 1000
+    assert bound.labels == (((-np.inf, 0.5), (0.5, np.inf), None),)
+
+
+FEATURES = Features.of(CURATION, ["height", "age", "job"], center=None, radius=None)
+CLIPPED = Features.of(CURATION, ["height", "age", "job"], center=[0.1] * 7, radius=0.7, intercept=True)
+WEIGHTS = tuple(range(-3, 5))
+PASSES: list[Any] = [
+    GramPass(FEATURES, True),
+    GramPass(CLIPPED, False),
+    ClusterPass(FEATURES, ((0,) * 7, (3000, -20000, 5, 5, 5, 5, 5), (0,) * 7), 2**28),
+    HalfspacePass(CLIPPED, "c4", 1, WEIGHTS),
+    GradientPass(CLIPPED, "c4", 1, WEIGHTS, 2),
+]
+
+
+@pytest.mark.parametrize("kernel", PASSES, ids=lambda kernel: type(kernel).__name__)
+def test_passes_give_the_same_integers_as_arithmetic_on_python_integers(
+    open_engine: Any, kernel: Any
+) -> None:
+    rows = people(700)
+    wanted = curated(rows)
+    one_by_one = [0] * kernel.size
+    for i in range(700):
+        single = kernel([wanted[name][i : i + 1] for name in kernel.columns])
+        one_by_one = [a + int(b) for a, b in zip(one_by_one, single, strict=True)]
+    assert open_engine(rows).reduce(kernel) == one_by_one
+    turned = {name: values[::-1].copy() for name, values in rows.items()}
+    assert open_engine(turned).reduce(kernel) == one_by_one
+
+
+class _Writer:
+    """Writes expressions at random, the same ones every time."""
+
+    def __init__(self, seed: int) -> None:
+        self._stream = Stream.from_seed(seed)
+
+    def _pick(self, *choices: str) -> str:
+        return choices[int(self._stream.words(1)[0] % np.uint64(len(choices)))]
+
+    def number(self, depth: int) -> str:
+        if depth == 0:
+            return self._pick("income", "height", "age", "0.1", "3", "1e-9", "age", "height")
+        form = self._pick(
+            "({a} + {b})", "({a} - {b})", "{a} * {b}", "{a} / GREATEST({b}, 0.5)", "ABS({a})", "-({a})",
+            "SQRT(GREATEST({a}, 0))", "LN(GREATEST({a}, 0.01))", "EXP(LEAST({a}, 3))", "FLOOR({a})",
+            "POWER({a}, 3)", "LEAST({a}, {b})", "CASE WHEN {c} THEN {a} ELSE {b} END",
+        )  # fmt: skip
+        return form.format(a=self.number(depth - 1), b=self.number(depth - 1), c=self.condition(depth - 1))
+
+    def condition(self, depth: int) -> str:
+        if depth == 0:
+            return self._pick("job = 'clerk'", "owner = 1", "income IS NULL", "job IS NULL", "age > 40")
+        form = self._pick("{a} < {b}", "{a} BETWEEN 0 AND {b}", "NOT {c}", "({c} AND {d})", "({c} OR {d})")
+        return form.format(
+            a=self.number(depth - 1),
+            b=self.number(depth - 1),
+            c=self.condition(depth - 1),
+            d=self.condition(depth - 1),
+        )
+
+
+def _expressions(count: int) -> list[Expression]:
+    writer = _Writer(20)
+    made: dict[str, Expression] = {}
+    while len(made) < count:
+        text = writer.number(3) if len(made) % 3 else writer.condition(2)
+        with contextlib.suppress(ExpressionRefused):
+            expression = parse(text, SCHEMA)
+            if expression.lower < expression.upper:
+                made[expression.canonical] = expression
+    return list(made.values())
+
+
+def _agrees(engine: Engine, expressions: list[Expression], wanted: dict[str, AnyArray]) -> None:
+    for start in range(0, len(expressions), 10):
+        part = expressions[start : start + 10]
+        bits = [0 if expression.is_condition else 20 for expression in part]
+        trees = [e.integer_sql(CURATION.sql_column, b) for e, b in zip(part, bits, strict=True)]
+        found = engine.aggregate(trees)
+        assert found == [int(e.evaluate(wanted, b).sum()) for e, b in zip(part, bits, strict=True)]
+
+
+def test_fifty_random_expressions_give_the_integers_of_the_arrays_on_every_engine(open_engine: Any) -> None:
+    engine = open_engine(people(1100))
+    # Spark compiles each anew, for seconds; the long form of this check asks it for all fifty.
+    count = 5 if engine.dialect == "spark" else 50
+    _agrees(engine, _expressions(50)[:count], CURATION.named(curated(people(1100))))
+
+
+@pytest.mark.stats
+@pytest.mark.parametrize("open_engine", ["spark"], indirect=True)
+def test_spark_gives_the_integers_of_the_arrays_for_all_fifty(open_engine: Any) -> None:
+    _agrees(open_engine(people(1100)), _expressions(50), CURATION.named(curated(people(1100))))
+
+
+def test_a_table_without_rows_sums_to_zero(open_engine: Any) -> None:
+    engine = open_engine({name: values[:0] for name, values in people(5).items()})
+    assert engine.version.n_rows == 0
+    assert engine.aggregate([exp.column("c0")]) == [0]
+    assert engine.grouped([Cells(((exp.column("c4"), 2),))], [None]) == [[0, 0]]
+    assert engine.reduce(PASSES[0]) == [0] * PASSES[0].size
+
+
+def test_an_engine_that_fails_says_one_constant_sentence(open_engine: Any) -> None:
+    engine = open_engine(people(50))
+    said = set()
+    for wrong in (exp.column("no_such"), exp.Div(this=exp.column("c0"), expression=exp.column("nor_this"))):
+        with pytest.raises(EngineFailed) as caught:
+            engine.aggregate([wrong])
+        said.add(str(caught.value))
+        assert caught.value.__cause__ is None
+        link = caught.value.__context__
+        while link is not None:
+            assert "no_such" not in str(link)
+            assert "nor_this" not in str(link)
+            link = link.__context__
+    with pytest.raises(EngineFailed) as caught:
+        engine.grouped([Cells(((exp.column("no_such"), 2),))], [None])
+    assert said == {str(caught.value)}
+
+
+LIMITED = Schema(
+    columns=[Column("who", type="id"), Column("x", lower=0, upper=1)],
+    id_column="who",
+    max_rows_per_unit=2,
+)
+
+
+def test_extra_rows_of_a_person_are_left_out() -> None:
+    engine = DuckDBEngine()
+    rows = {"who": ["a"] * 5 + ["b"] + ["c"] * 3, "x": np.ones(9)}
+    assert engine.register(rows, Curation.of(LIMITED)).n_rows == 5
+    engine.close()
+
+
+@pytest.mark.parametrize("later", [[1, 1, 2, 1], [1, 1, 1], [1, 1, 1, 1, 1]])
+def test_a_table_whose_ids_change_while_it_is_read_is_refused(later: list[int]) -> None:
+    class Changing:
+        label = "The table"
+        seen = iter([[1, 1, 1, 1], later])
+
+        def batches(self, schema: Schema, *, ids: bool) -> Iterator[Batch]:
+            units = np.array(next(self.seen), np.uint64)
+            yield Batch({"x": np.ones(len(units))}, n_rows=len(units), start=0, ids=units)
+
+    curation = Curation.of(LIMITED)
+    reading = curated_batches(Changing(), curation, Tally(curation))  # type: ignore[arg-type]
+    if later == [1, 1, 1]:
+        # Fewer rows of the same people: their share still holds.
+        assert sum(len(part["c0"]) for part in reading) <= 2
+        return
+    with pytest.raises(SourceError, match="must stay as it is while it is read"):
+        list(reading)
+
+
+def test_duckdb_cannot_leave_its_own_table_once_it_is_filled(tmp_path: Any) -> None:
+    import duckdb
+
+    engine = DuckDBEngine()
+    engine.register(people(20), CURATION)
+    secret = tmp_path / "secret.txt"
+    secret.write_text("x")
+    for statement in (
+        f"SELECT * FROM read_text('{secret}')",
+        f"SELECT * FROM read_csv('{secret}')",
+        f"COPY curated TO '{tmp_path / 'out.csv'}'",
+        f"ATTACH '{tmp_path / 'other.duckdb'}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+    ):
+        with pytest.raises(duckdb.Error):
+            engine._reader.execute(statement).fetchall()
+    assert list(tmp_path.iterdir()) == [secret]
+    engine.close()
+
+
+def test_a_large_table_goes_to_a_private_file_that_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.query.engines import duckdb as module
+
+    monkeypatch.setattr(module, "_IN_MEMORY", 1000)
+    engine = DuckDBEngine()
+    engine.register(people(3000), CURATION)
+    folder = engine._folder
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    wanted = curated(people(3000))
+    assert engine.aggregate([exp.column("c1")]) == [int(wanted["c1"].sum())]
+    assert engine.reduce(PASSES[0])[-1] == _last_sum(wanted)
+    engine.close()
+    assert not folder.exists()
+
+
+def _last_sum(wanted: dict[str, AnyArray]) -> int:
+    """The last sum of the first pass: rows of job 'missing', centered."""
+    return int(((wanted["c3"] == 4).astype(np.int64) * 2**16 - 2**15).sum())
+
+
+def test_a_table_that_changed_is_refused_with_a_constant_sentence() -> None:
+    engine = DuckDBEngine()
+    engine.register(people(50), CURATION)
+    engine._connection.execute("DELETE FROM curated WHERE c4 = 0")
+    asks: list[Callable[[], object]] = [
+        lambda: engine.aggregate([exp.column("c0")]),
+        lambda: engine.reduce(PASSES[0]),
+    ]
+    for ask in asks:
+        with pytest.raises(TableChanged, match="not the one that was registered"):
+            ask()
+    engine.exposed = True  # as a table that others can write to
+    engine._connection.execute("INSERT INTO curated SELECT * FROM curated LIMIT 25")
+    with pytest.raises(TableChanged):
+        engine.grouped([Cells(((exp.column("c4"), 2),))], [None])
+    engine.close()
+
+
+def test_reading_a_long_table_takes_constant_memory() -> None:
+    schema = Schema(columns=[Column("x", lower=0, upper=1)])
+    peaks = []
+    for n in (2**20, 2**22):
+        engine = DuckDBEngine()
+        engine.register({"x": np.zeros(n)}, Curation.of(schema))
+        kernel = GramPass(Features.of(Curation.of(schema), ["x"], center=None, radius=None), True)
+        tracemalloc.start()
+        engine.reduce(kernel)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        engine.close()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_clipping_gives_the_same_bits_whether_few_rows_or_most_are_too_long() -> None:
+    from discreet.query.passes import clip
+
+    i = np.arange(5 * 4000).reshape(5, 4000)
+    rows = (i * 7919 % 65537 - 32768).astype(np.float64)
+    square = int(np.quantile((rows * rows).sum(axis=0), 0.9))
+    few, alone = rows.copy(), rows.copy()
+    clip(few, square)
+    for column in range(4000):
+        clip(alone[:, column : column + 1], square)
+    most = np.repeat(rows, 2, axis=1)
+    most[:, 1::2] = 2.0**16
+    clip(most, square)
+    assert 0 < ((rows * rows).sum(axis=0) > square).mean() < 0.25
+    assert (few == alone).all()
+    assert (most[:, ::2] == few).all()
+    assert ((few * few).sum(axis=0) <= square).all()
+    # Hardly shorter than allowed, and in the same direction.
+    over = (rows * rows).sum(axis=0) > square
+    assert (np.sqrt((few[:, over] ** 2).sum(axis=0)) > np.sqrt(square) - np.sqrt(5) - 1).all()
+    assert (few * rows >= 0).all()
+
+
+@pytest.mark.stats
+def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
+    import resource
+
+    import duckdb
+
+    n = 10**8
+    schema = Schema(columns=[Column("x", lower=0, upper=1), Column("a", type="integer", lower=0, upper=9)])
+    curation = Curation.of(schema)
+    connection = duckdb.connect()
+    relation = connection.sql(f"SELECT (i % 1025) / 1024 AS x, i % 10 AS a FROM range({n}) t(i)")
+    engine = DuckDBEngine()
+    version = engine.register(relation, curation)
+    whole, rest = divmod(n, 1025)
+    wanted = whole * 1024 * sum(range(1025)) + 1024 * sum(range(rest))
+    assert version.n_rows == n
+    assert engine.aggregate([exp.column("c0"), exp.column("c1")]) == [wanted, 45 * n // 10]
+    kernel = GramPass(Features.of(curation, ["a"], center=[0.0], radius=None), False)
+    steps = [(i * 2**17 + 9) // 18 for i in range(10)]
+    assert engine.reduce(kernel) == [n // 10 * sum(step * step for step in steps)]
+    engine.close()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20  # kB
