@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.audit import run_audit
     from discreet.job import publish
-    from discreet.learn import RegularizedSVM
+    from discreet.learn import (
+        PrivateID3Classifier,
+        PrivateKMeans,
+        PrivateLogisticRegression,
+        PrivatePCA,
+        PrivatePerceptron,
+        RegularizedSVM,
+    )
     from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
+    from discreet.query import Database
     from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease
     from discreet.report import write_report
     from discreet.report.verify import verify
@@ -23,6 +31,7 @@ __all__ = [
     "ApproxDP",
     "BoundedRelease",
     "Column",
+    "Database",
     "ErrorFloor",
     "GaussianDP",
     "GaussianRelease",
@@ -30,6 +39,11 @@ __all__ = [
     "LaplaceRelease",
     "Ledger",
     "NoPromise",
+    "PrivateID3Classifier",
+    "PrivateKMeans",
+    "PrivateLogisticRegression",
+    "PrivatePCA",
+    "PrivatePerceptron",
     "PureDP",
     "RegularizedSVM",
     "Schema",
@@ -42,7 +56,15 @@ __all__ = [
 _ROOMS = {
     "schema": ("Column", "Schema"),
     "privacy": ("ZCDP", "ApproxDP", "ErrorFloor", "GaussianDP", "Ledger", "NoPromise", "PureDP"),
-    "learn": ("RegularizedSVM",),
+    "query": ("Database",),
+    "learn": (
+        "PrivateID3Classifier",
+        "PrivateKMeans",
+        "PrivateLogisticRegression",
+        "PrivatePCA",
+        "PrivatePerceptron",
+        "RegularizedSVM",
+    ),
     "release": ("BoundedRelease", "GaussianRelease", "InvariantRelease", "LaplaceRelease"),
     "audit": ("run_audit",),
     "report": ("write_report",),

@@ -16,6 +16,7 @@ import pytest
 
 from discreet import GaussianRelease, Ledger, Schema
 from discreet.cli.commands import _explained
+from discreet.cli.release import command_line
 from discreet.job.log import check_log
 from discreet.release import METHODS
 from discreet.release.gaussian import GaussianNumbers
@@ -206,7 +207,7 @@ def test_other_endings_are_a_sentence_and_exit_code_one(
 
 
 def test_an_error_that_should_not_happen_is_a_sentence_that_quotes_nothing(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeyError) as raised:
         raise KeyError("Jane Doe, 44")
@@ -215,6 +216,11 @@ def test_an_error_that_should_not_happen_is_a_sentence_that_quotes_nothing(
     assert "KeyError" in shown
     assert "DISCREET_DEBUG" in shown
     assert "Jane" not in shown
+    monkeypatch.setattr(sys, "argv", ["discreet", "release", "people.csv", "--json"])
+    assert _explained(raised.value) == 1
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert (told["kind"], told["exit"]) == ("KeyError", 1)
+    assert "Jane" not in told["message"]
 
 
 def test_a_dry_run_reads_no_cell_and_leaves_nothing(survey: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +253,15 @@ def test_a_password_in_the_address_of_a_table_is_not_written_down(survey: Path) 
     done = discreet("release", address, "--schema", "people.schema.yaml", "--protect", "age=9", cwd=survey)
     assert done.code == 1
     assert "secret" not in done.err + (survey / "survey-2024.audit.jsonl").read_text()
+
+
+def test_a_password_in_the_address_of_a_ledger_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = "postgresql://jane:secret@localhost/db#NAME", "postgresql://h/db?password=secret&table=t"
+    monkeypatch.setattr(sys, "argv", ["discreet", "release", other, "--ledger", one, f"--ledger={one}"])
+    assert command_line() == (
+        "discreet release 'postgresql://h/db?&table=t' --ledger 'postgresql://localhost/db#NAME' "
+        "'--ledger=postgresql://localhost/db#NAME'"
+    )
 
 
 def test_a_terminated_run_removes_what_it_built(survey: Path) -> None:

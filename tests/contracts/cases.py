@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.privacy import ApproxDP, PureDP
-from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease, ReleaseMethod
+from discreet.release import (
+    BoundedRelease,
+    GaussianRelease,
+    InputPerturbation,
+    InvariantRelease,
+    LaplaceRelease,
+    MaskedRelease,
+    ReleaseMethod,
+)
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -52,7 +60,13 @@ RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
     "gaussian": lambda **rest: GaussianRelease(
         privacy=ApproxDP(epsilon=4, delta=1e-6), **{"schema": SCHEMA, **rest}
     ),
+    "input-perturbation": lambda **rest: InputPerturbation(
+        privacy=PureDP(epsilon=4), **{"schema": SCHEMA, **rest}
+    ),
     "laplace": lambda **rest: LaplaceRelease(privacy=PureDP(epsilon=4), **{"schema": SCHEMA, **rest}),
+    "masked": lambda **rest: MaskedRelease(
+        privacy=PureDP(epsilon=4), regularization=0.1, **{"schema": SCHEMA, **rest}
+    ),
     "invariant": lambda **rest: InvariantRelease(
         learner="svm", variance=0.25, scales="range", **{"schema": SCHEMA, **rest}
     ),
@@ -60,6 +74,9 @@ RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
 
 WITHOUT_PROMISE = {"invariant"}
 """Methods that promise nothing, say why, and work on whole tables with a model."""
+
+OF_NOBODY = {"masked"}
+"""Methods whose published rows are nobody's: coordinates of made-up points, as many as were asked for."""
 
 INSIDE_THE_RANGE = {"bounded"}
 """Methods whose numbers cannot spread wider with more noise: their law tells."""
@@ -73,6 +90,9 @@ ON_ONE_NUMBER: dict[str, Callable[[int], ReleaseMethod]] = {
     ),
     "gaussian": lambda seed: GaussianRelease(
         privacy=ApproxDP(epsilon=1, delta=1e-3), schema=NUMBER, random_state=seed
+    ),
+    "input-perturbation": lambda seed: InputPerturbation(
+        privacy=PureDP(epsilon=1), schema=NUMBER, random_state=seed
     ),
     "laplace": lambda seed: LaplaceRelease(privacy=PureDP(epsilon=1), schema=NUMBER, random_state=seed),
 }

@@ -31,6 +31,7 @@ from tests.contracts.cases import (
     INSIDE,
     INSIDE_THE_RANGE,
     NUMBER,
+    OF_NOBODY,
     ON_ONE_NUMBER,
     OUTSIDE,
     RELEASES,
@@ -40,12 +41,13 @@ from tests.contracts.cases import (
 )
 
 methods = pytest.mark.parametrize("name", sorted(METHODS))
-private = pytest.mark.parametrize("name", sorted(set(METHODS) - WITHOUT_PROMISE))
+private = pytest.mark.parametrize("name", sorted(set(METHODS) - WITHOUT_PROMISE - OF_NOBODY))
+rows_of_people = pytest.mark.parametrize("name", sorted(set(METHODS) - OF_NOBODY))
 
 
 def test_every_method_has_an_example_and_every_example_a_method() -> None:
     assert set(RELEASES) == set(METHODS)
-    assert set(ON_ONE_NUMBER) == set(METHODS) - WITHOUT_PROMISE
+    assert set(ON_ONE_NUMBER) == set(METHODS) - WITHOUT_PROMISE - OF_NOBODY
 
 
 @methods
@@ -130,7 +132,7 @@ def test_the_receipt_survives_json_and_names_the_schema(name: str) -> None:
     assert not receipt.recorded
 
 
-@methods
+@rows_of_people
 def test_every_protected_column_is_covered_and_public_ones_are_not(name: str) -> None:
     release = RELEASES[name]().release(ROWS, shuffle=False)
     assert np.array_equal(release.decoded("region"), ROWS["region"])
@@ -140,7 +142,7 @@ def test_every_protected_column_is_covered_and_public_ones_are_not(name: str) ->
     assert covered == {"age", "income", "job", "owner"}
 
 
-@methods
+@rows_of_people
 def test_several_rows_of_one_person_cost_accordingly(name: str) -> None:
     from discreet.schema import Column
 
@@ -201,7 +203,7 @@ def test_documentation_says_what_is_protected_and_where_it_is_proven(name: str) 
         assert f"\n{section}\n---" in text
 
 
-@methods
+@rows_of_people
 def test_the_rows_of_a_table_are_shuffled_unless_their_order_is_asked_for(name: str) -> None:
     regions = {**ROWS, "region": np.array(["north"] * 50 + ["south"] * 50)}
     shuffled = RELEASES[name]().release(regions).decoded("region")
@@ -248,9 +250,10 @@ def test_the_summary_names_every_column_its_law_and_its_floor(name: str) -> None
     for summary in release.summary:
         assert law_from_dict(summary.law.to_dict()) == summary.law
         assert summary.law.words()
-        assert (summary.floor is None) == (summary.column == "region" or name in WITHOUT_PROMISE)
+        without = name in WITHOUT_PROMISE | OF_NOBODY
+        assert (summary.floor is None) == (summary.column == "region" or without)
     flagged = {s.column for s in release.summary if s.law.missing_keep is not None}
-    assert flagged == (set() if name in WITHOUT_PROMISE else {"income"})
+    assert flagged == (set() if name in WITHOUT_PROMISE | OF_NOBODY else {"income"})
 
 
 @private
@@ -284,5 +287,5 @@ def test_a_release_is_a_value(name: str) -> None:
     assert isinstance(release, Release)
     with pytest.raises(dataclasses.FrozenInstanceError):
         release.promises = ()  # type: ignore[misc]
-    kinds = NoPromise if name in WITHOUT_PROMISE else PureDP | GaussianDP
+    kinds = NoPromise if name in WITHOUT_PROMISE else PureDP | ApproxDP | GaussianDP
     assert any(isinstance(p, kinds) for p in release.promises)

@@ -156,7 +156,8 @@ def test_a_release_that_was_set_aside_by_a_killed_run_is_put_back(tmp_path: Path
 
 
 def test_names_that_only_look_alike_are_left_alone(tmp_path: Path) -> None:
-    for name in (".release2.5-0.partial", ".release.notes", "release.partial"):
+    others = (".release.2.5-0.partial", ".release.2.5-0.old", ".release.2023.old")
+    for name in (".release2.5-0.partial", ".release.notes", "release.partial", *others):
         (tmp_path / name).mkdir()
     (tmp_path / ".release.partial").write_text("a file")
     before = set(beside(tmp_path / "release"))

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,6 +95,12 @@ def test_both_folders_hold_what_they_should_and_nothing_else(done: Published) ->
         assert table.count() == 60
     assert Statement.from_json((done.public / "statement.json").read_bytes()) == done.statement
     assert done.statement.what.curator == "the office"
+
+
+def test_internal_files_are_for_the_curator_alone(done: Published, tmp_path: Path) -> None:
+    again = redraw(done.folder, tmp_path / "report.html")
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (*done.internal.iterdir(), again)}
+    assert modes == {0o600}
 
 
 def test_a_stranger_can_check_it(done: Published) -> None:
@@ -210,6 +217,17 @@ def test_nothing_is_charged_for_a_place_that_cannot_be_written(tmp_path: Path) -
     with pytest.raises(SourceError):
         released(tmp_path)
     assert not (tmp_path / "survey.ledger").exists()
+
+
+def test_nothing_is_charged_while_a_line_of_the_log_cannot_be_read(tmp_path: Path) -> None:
+    released(tmp_path)
+    log = tmp_path / "survey.audit.jsonl"
+    first, _, *rest = log.read_text().splitlines()
+    log.write_text("\n".join([first, "{", *rest]) + "\n")
+    with pytest.raises(SourceError, match="log was changed"):
+        released(tmp_path, out=tmp_path / "second")
+    with Ledger.open(tmp_path / "survey.ledger") as book:
+        assert len(book.history()) == 1
 
 
 def test_nothing_is_charged_for_a_table_with_a_bad_cell(tmp_path: Path) -> None:
@@ -347,6 +365,36 @@ def leaks(pair: list[Published]) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("name", "stage", "lost"),
+    [
+        ("discreet.job.steps.measure_learning", "learn", "what a learner gets from it"),
+        ("discreet.job.steps.attack_rows", "attack", "attacks on real rows"),
+        ("discreet.job.steps.compare_columns", "write", "comparisons of columns"),
+        ("discreet.job.main.write_report", "write", "the report"),
+    ],
+)
+def test_what_fails_on_private_rows_alone_is_left_out_and_the_paid_release_is_not(
+    name: str, stage: str, lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError("row 7 is Jane Roe")
+
+    monkeypatch.setattr(name, fail)
+    said: list[Stage] = []
+    done = released(tmp_path, say=said.append)
+    assert verify(done.public).ok
+    (words,) = (one.said for one in said if one.name == stage)
+    assert f"without {lost}, which failed (ValueError in" in words
+    assert "Jane" not in words
+
+
+def test_no_file_tells_how_long_something_took_on_private_rows(done: Published) -> None:
+    times = {path.stat().st_mtime_ns for path in (done.public, *done.public.iterdir())}
+    created = datetime.fromisoformat(done.statement.what.created)
+    assert times == {int(created.timestamp()) * 10**9}
+
+
 def test_public_folders_of_neighbors_differ_in_the_data_and_what_is_computed_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,6 +525,8 @@ def test_a_kept_key_replays_the_release_and_a_forgotten_one_is_gone(tmp_path: Pa
         ({"keep_key": "release.key", "passphrase": "short"}, ParameterError),
         ({"keep_key": "no/release.key", "passphrase": "correct horse battery"}, SourceError),
         ({"sign_with": "no.pem"}, SourceError),
+        ({"sign_with": __file__}, ParameterError),
+        ({"keep_key": "release.key", "recipient": __file__}, ParameterError),
         ({"about": {"motto": "trust us"}}, ParameterError),
     ],
 )
@@ -487,6 +537,18 @@ def test_what_cannot_be_kept_or_said_is_refused_before_anything_is_paid(
     with pytest.raises(error):
         released(tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["release/release.key", "release/internal/release.key"])
+def test_a_key_is_not_kept_in_the_folder_that_is_replaced(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match="outside of the release"):
+        released(tmp_path, replace=True, keep_key=place, passphrase="correct horse battery")
+    with Ledger.open(tmp_path / "survey.ledger") as book:
+        assert len(book.history()) == 1
 
 
 def test_the_key_of_a_release_that_failed_is_not_kept(

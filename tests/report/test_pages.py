@@ -24,6 +24,7 @@ from discreet.report.dictionary import dictionary
 from discreet.report.drafting import make_statement
 from discreet.report.pages import statement_page, write_report
 from discreet.report.statement import Tuning
+from discreet.report.views.attacks import guess_table
 from tests.report import samples
 from tests.report.reading import Element, read_page
 
@@ -218,6 +219,16 @@ def test_an_attack_on_rows_below_the_floor_is_named_beside_the_column() -> None:
     first = tree("census", "report").one("columns").all("article")[0]
     (note,) = first.all("p", "warn")
     assert "On the real rows" in note.text
+
+
+def test_what_an_attacker_expects_has_no_interval_and_what_was_measured_has_one() -> None:
+    _, findings = sample("census")
+    measured = next(guess for guess in findings.guesses if guess["on"] == "prior") | {"on": "file"}
+    expected = measured | {"lower": measured["error"], "upper": measured["error"]}
+    for guess, shown in ((measured, True), (expected, False)):
+        table = guess_table([guess], on="file")
+        assert table is not None
+        assert (" to " in str(table.rows[0][4])) == shown
 
 
 def test_the_slider_and_its_table_say_the_same() -> None:

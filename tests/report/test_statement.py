@@ -11,6 +11,7 @@ import pytest
 from discreet import ApproxDP, BoundedRelease, Column, ErrorFloor, GaussianRelease, Ledger, Schema
 from discreet.audit import Guess
 from discreet.errors import ParameterError
+from discreet.privacy import NoPromise
 from discreet.release.law import KINDS
 from discreet.report import statement as statement_module
 from discreet.report.drafting import make_statement
@@ -154,7 +155,9 @@ def test_only_a_release_with_an_epsilon_for_all_of_it_is_called_differentially_p
     private = name not in ("invariant", "bounded, additive")
     assert made.definition.differential_privacy is private
     assert (made.numbers.epsilon is not None) is private
-    assert ("Do not take this release for differentially private" in made.definition.sentences[0]) is not private
+    assert (
+        "Do not take this release for differentially private" in made.definition.sentences[0]
+    ) is not private
 
 
 def test_a_delta_that_is_not_small_is_said_and_not_sold_as_an_epsilon(
@@ -215,6 +218,30 @@ def test_a_second_release_of_the_same_data_set_lists_the_first_and_adds_it_up(tm
     assert "would bring the total to: epsilon 1.8" in second.composition.next
 
 
+def test_no_floor_is_left_after_a_release_that_proves_none(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ages.ledger")
+    method = GaussianRelease(scale=9, schema=AGES, ledger=ledger)
+    stated(method, FEW, tmp_path, ledger=ledger)
+    second = stated(method, FEW, tmp_path, ledger=ledger)
+    assert "error floors (van Trees) age" in second.composition.total
+    ledger.charge(NoPromise("the model may give anybody away"), what="another kind of release")
+    fourth = stated(method, FEW, tmp_path, ledger=ledger)
+    assert "floor" not in fourth.composition.total + fourth.composition.next
+
+
+def test_an_epsilon_over_several_charges_names_what_some_of_them_leave_out(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "owners.ledger")
+    schema = Schema(columns=[*AGES.columns, Column("owner", values=("no", "yes"), role="target")])
+    rows = {**FEW, "owner": np.array(["no", "yes", "no"])}
+    totals = []
+    for label in ("randomized", "randomized", "clear"):
+        method = GaussianRelease(
+            privacy=ApproxDP(epsilon=1, delta=1e-6), schema=schema, label=label, ledger=ledger
+        )
+        totals.append(stated(method, rows, tmp_path, ledger=ledger).composition.total)
+    assert ["not every charge covers owner" in total for total in totals] == [False, False, True]
+
+
 def test_charges_after_this_one_and_of_other_ledgers_are_not_listed_as_earlier(tmp_path: Path) -> None:
     ours, theirs = Ledger.open(tmp_path / "a.ledger"), Ledger.open(tmp_path / "b.ledger")
     theirs.charge(ApproxDP(epsilon=1, delta=1e-6), what="something else")
@@ -224,6 +251,18 @@ def test_charges_after_this_one_and_of_other_ledgers_are_not_listed_as_earlier(t
     history = [*ours.history(), *theirs.history()]
     made = make_statement(publication, method, tuning=TUNING, files={}, ledger=history)
     assert made.composition.earlier == []
+
+
+@pytest.mark.parametrize("id_column", [None, "who"])
+def test_where_rows_are_put_together_by_person_their_number_is_assumed_public(
+    id_column: str | None, tmp_path: Path
+) -> None:
+    columns = [*AGES.columns, Column("who", role="id")]
+    schema = Schema(columns=columns, id_column=id_column, max_rows_per_unit=1 if id_column else None)
+    rows = {**FEW, "who": np.array([1, 1, 2])}
+    made = stated(GaussianRelease(scale=9, schema=schema), rows, tmp_path)
+    assert made.what.rows_read == 3  # however few are published
+    assert ("How many rows each unit has is public." in made.assumptions) == (id_column is not None)
 
 
 def test_a_release_that_nobody_counts_says_so(statements: dict[str, Statement]) -> None:

@@ -49,7 +49,7 @@ def test_what_every_method_publishes_is_verified_and_what_a_file_cannot_show_is_
     found = verify(public)
     assert found.ok, found
     open_ = {check.name: check.detail for check in found.checks if check.verdict == "not checkable"}
-    assert {"noise", "key", "other releases", "signature"} <= set(open_)
+    assert {"noise", "key", "tuning", "other releases", "signature"} <= set(open_)
     assert "not checkable without the key" in open_["noise"]
 
 

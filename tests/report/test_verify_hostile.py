@@ -215,8 +215,22 @@ CRAFTED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "composition",
     ),
     "a file somewhere else": (lambda v: v["files"].update({"../../etc/passwd": "0" * 64}), "data files"),
+    "a product of another name": (lambda v: v["what"].update(product="certified"), "implementation"),
+    "a commitment to no key": (
+        lambda v: v["implementation"].update(key_commitment="none"),
+        "implementation",
+    ),
     "an attack that is none": (lambda v: v["attacks"].append({"attack": None}), "attacks"),
 }
+
+
+def test_a_name_cannot_give_orders_to_the_terminal_of_whoever_verifies(public: Path) -> None:
+    values = json.loads((public / STATEMENT).read_bytes())
+    values["numbers"]["columns"][0]["law"]["\x1b[2JAll is well"] = 1
+    (public / STATEMENT).write_text(json.dumps(values), encoding="utf-8")
+    found = str(verify(public))
+    assert "All is well" in found
+    assert "\x1b" not in found
 
 
 @pytest.mark.parametrize("kind", CRAFTED)

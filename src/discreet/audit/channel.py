@@ -24,6 +24,7 @@ from discreet.release.law import (
     InRangeLaw,
     LaplaceLaw,
     ResponseLaw,
+    SphericalLaw,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # Noise goes farther than this with probability 2e-17 and 9e-17, which a million draws leave below 1e-10.
 _GAUSSIAN_REACH, _LAPLACE_REACH = 8.5, 37.0
+_SPHERICAL_TAIL, _QUANTILES = 1e-16, 400
 
 
 class Channel(ABC):
@@ -148,6 +150,29 @@ class LaplaceChannel(AdditiveChannel):
         return np.where(t < 0, tail, 1 - tail)
 
 
+class SphericalChannel(AdditiveChannel):
+    """One column of spherical noise: a Gaussian whose scale is the norm of normals, mixed over that norm."""
+
+    def __init__(self, law: SphericalLaw, bounds: tuple[float, float]) -> None:
+        super().__init__(law, bounds)
+        self.scale, self.order = law.scale, law.dimension / 2
+        # The whole vector is hardly ever longer.
+        self.reach = float(special.gammainccinv(law.dimension, _SPHERICAL_TAIL)) * law.scale
+
+    def log_density(self, noise: Floats) -> Floats:
+        """Logarithm of the density, by the modified Bessel function of the second kind."""
+        t, nu = np.maximum(np.abs(noise - self.law.mean) / self.scale, 1e-12), self.order
+        constant = math.log(self.scale * math.sqrt(math.pi)) + special.gammaln(nu + 0.5)
+        with np.errstate(divide="ignore"):
+            return np.asarray(nu * np.log(t / 2) + np.log(special.kve(nu, t)) - t - constant)
+
+    def cumulative(self, noise: Floats) -> Floats:
+        """Distribution function, in the mean over quantiles of the mixed scale."""
+        levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+        radius = np.sqrt(2 * special.gammaincinv(self.order + 0.5, levels)) * self.scale
+        return np.asarray(special.ndtr((noise - self.law.mean)[..., np.newaxis] / radius).mean(axis=-1))
+
+
 class BoundedChannel(AdditiveChannel):
     """The least informative noise on a bounded support."""
 
@@ -201,6 +226,8 @@ def channel_of(column: Column, law: Law) -> Channel | None:
             return GaussianChannel(law, column.range)
         case LaplaceLaw():
             return LaplaceChannel(law, column.range)
+        case SphericalLaw():
+            return SphericalChannel(law, column.range)
         case BoundedLaw():
             return BoundedChannel(law, column.range)
         case InRangeLaw():

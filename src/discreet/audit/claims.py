@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 RUNS = 20_000
 """Runs on each of the two rows; fewer where the promise covers many columns."""
 _MOST_CELLS = 4_000_000
+OF_NOBODY = (
+    "Published rows are nobody's, so that there is no row to follow through the release: the promise is "
+    "about the one model that was trained on the whole table, and is audited where models are."
+)
 _ATTACKS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("distinguish", DEFAULT_EVENTS),
     ("precision", (low_bits,)),
@@ -81,6 +85,11 @@ def attack_claims(
     [('distinguish', 'holds'), ('precision', 'holds')]
     """
     check_failure_probability(failure_probability, "attack_claims")
+    if not plan.of_people:
+        return tuple(
+            AuditResult(attack="none", claim=promise, verdict="not tested", reason=OF_NOBODY)
+            for promise in plan.promises
+        )
     stream = stream_or_fresh(stream)
     tested = [pair for pair in _parts(plan) if pair[0].kind in DP_KINDS]
     share = failure_probability / max(1, len(tested) * len(_ATTACKS))

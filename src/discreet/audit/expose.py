@@ -56,6 +56,8 @@ def expose_rows(
     ---------
     For exact scores, docs/explanation/theorems/fisher-invariant.md.
     """
+    if not plan.of_people:
+        return ()
     n = check_aligned(plan, rows, published, "expose_rows")
     if n < 2:
         return ()

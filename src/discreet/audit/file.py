@@ -66,7 +66,8 @@ def attack_file(
     -------
     tuple of Guess
         Verdict "shown": the population is not the floor's prior, and the errors are expectations. Nothing
-        is drawn, so whoever repeats it gets the same numbers, to about nine digits.
+        is drawn, so whoever repeats it gets the same numbers, to about nine digits. Empty where published
+        rows are nobody's.
 
     Privacy
     -------
@@ -77,6 +78,8 @@ def attack_file(
     Linear: the error ``S - S (S + V)^-1 S`` of docs/explanation/theorems/fisher-cramer-rao.md with
     ``S`` estimated by the covariance of the file minus ``V``.
     """
+    if not plan.of_people:
+        return ()
     targets = [t for t in targets_of(plan) if t.name in columns]
     if absent := {s.column for s in plan.columns} - {t.name for t in targets}:
         raise ParameterError(

@@ -147,6 +147,8 @@ def attack_prior(
     check_failure_probability(failure_probability, "attack_prior")
     if n < 100:
         raise ParameterError(f"n of attack_prior must be at least 100, was {n}. 20,000 is the usual choice.")
+    if not plan.of_people:
+        return ()
     attacked = [t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)]
     if not attacked:
         return ()

@@ -74,6 +74,8 @@ def attack_rows(
     ---------
     Intervals at 95 %: for numbers by the normal approximation, for lists Clopper and Pearson (1934).
     """
+    if not plan.of_people:
+        return ()
     n = check_aligned(plan, rows, published, "attack_rows")
     if n < _FEWEST:
         return ()

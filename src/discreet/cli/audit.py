@@ -91,7 +91,7 @@ def audit(
 
 def _attack_folder(console: Console, folder: Path) -> None:
     from discreet.job.attacking import attack_folder
-    from discreet.report.wording import between, is_chance, name, quantity
+    from discreet.report.wording import is_chance, name, quantity
 
     guesses = attack_folder(folder)
     console.json({"guesses": [guess.to_dict() for guess in guesses]})
@@ -105,7 +105,6 @@ def _attack_folder(console: Console, folder: Path) -> None:
                 guess.attack,
                 quantity(guess.without, guess.measure, chance=chance),
                 quantity(guess.error, guess.measure, chance=chance),
-                between(guess.lower, guess.upper, None, chance=chance),
                 guess.knowledge,
             )
             rows.append(tuple(cell.replace("\u00a0", " ") for cell in row))
@@ -113,7 +112,7 @@ def _attack_folder(console: Console, folder: Path) -> None:
 
     console.table(
         "What anybody can guess from the published file alone",
-        ("column", "attack", "without", "error", "interval", "what the attacker knows"),
+        ("column", "attack", "without", "error that the attacker expects", "what the attacker knows"),
         cells(),
         left=2,
     )

@@ -53,38 +53,36 @@ def _explained(problem: Exception) -> int:
     """Print why it ended; return the exit code."""
     from discreet.errors import BudgetExceeded, DiscreetError, SchemaError, SelfAttackFailed
 
-    if not isinstance(problem, DiscreetError):
-        return _unexpected(problem)
-    say(str(problem))
+    sentence = str(problem) if isinstance(problem, DiscreetError) else _unexpected(problem)
+    say(sentence)
     codes = {SchemaError: EXIT_SCHEMA, SelfAttackFailed: EXIT_BROKEN, BudgetExceeded: EXIT_BUDGET}
     code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
     if "--json" in sys.argv:
-        error = {"kind": type(problem).__name__, "message": str(problem), "exit": code}
+        error = {"kind": type(problem).__name__, "message": sentence, "exit": code}
         typer.echo(json.dumps({"error": error}, indent=2))
     return code
 
 
-def _unexpected(problem: Exception) -> int:
+def _unexpected(problem: Exception) -> str:
     """Say that we made a mistake, without the text of the error: it may quote rows."""
     if os.environ.get("DISCREET_DEBUG"):
         traceback.print_exception(problem)
-        return EXIT_OTHER
     if isinstance(problem, MemoryError):
-        say("There is not enough memory for this. Close other programs, or take a machine with more.")
-        return EXIT_OTHER
+        return "There is not enough memory for this. Close other programs, or take a machine with more."
     last = traceback.extract_tb(problem.__traceback__)[-1]
-    say(
+    return (
         f"Something went wrong that should not ({type(problem).__name__} in "
         f"{os.path.basename(last.filename)}, "  # noqa: PTH119 - a string
         f"line {last.lineno}). Its text is withheld because it may quote rows; set DISCREET_DEBUG=1 to see "
         "it, and please report it."
     )
-    return EXIT_OTHER
 
 
 def say(sentence: str) -> None:
     """Print a sentence for people, beside whatever goes to programs."""
-    typer.echo(f"discreet: {sentence}", err=True)
+    from discreet.report.wording import visible
+
+    typer.echo(f"discreet: {visible(sentence)}", err=True)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

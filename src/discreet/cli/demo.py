@@ -30,7 +30,7 @@ def demo(
             protect=FLOORS[name],
             replace=True,
             attack_records=attack_records,
-            command=command_line(table),
+            command=command_line(),
             say=console.stage,
             progress=console.progress,
         )

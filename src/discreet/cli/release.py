@@ -1,6 +1,7 @@
 """``discreet release``: the main job."""
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PASSPHRASE, SIGN_PASSWORD = "DISCREET_PASSPHRASE", "DISCREET_SIGN_PASSWORD"
 Command = words.MethodCommand
+_SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 
 
 def release(
@@ -124,7 +126,7 @@ def release(
             csv=csv,
             replace=replace,
             tuned=tuned,
-            command=command_line(table),
+            command=command_line(),
             attack_records=attack_records,
             say=console.stage,
             progress=console.progress,
@@ -195,7 +197,9 @@ def show(console: Console, done: "Published") -> None:
 
 
 def print_rows(console: Console, rows: Any) -> None:
-    """Print how well anybody can guess each column."""
+    """Print how well anybody can guess each column, where there is a cell of somebody to guess."""
+    if not rows:
+        return
     console.line()
     console.table(
         "How well can anybody guess a cell? (attacks on made-up records; a floor breaks above the interval)",
@@ -218,11 +222,9 @@ def print_promises(console: Console, notes: Any, sentences: Any, open_: Any) -> 
         console.paragraph(sentence, bullet=" - ")
 
 
-def command_line(table: str) -> str:
-    """Return how to run it again, without a password that may be in the address of the table."""
-    from discreet.job.declared import label_of
-
-    given = [label_of(word) if word == table and "://" in table else word for word in sys.argv[1:]]
+def command_line() -> str:
+    """Return how to run it again, without a password that may be in the address of a table or a ledger."""
+    given = [_SECRET.sub(r"\1\2", word) if "://" in word else word for word in sys.argv[1:]]
     return shlex.join(["discreet", *given])
 
 

@@ -23,8 +23,9 @@ Target = Annotated[str | None, typer.Option(help="The column that learners predi
 Protect = Annotated[
     list[str] | None,
     typer.Option(
-        help="COLUMN=ERROR: nobody guesses the column with a smaller root-mean-square error, in its unit "
-        "(of a list: with a smaller chance to be wrong). Repeat it for more columns.",
+        help="COLUMN=ERROR: the least root-mean-square error, in its unit, of any guess by somebody who "
+        "knows no more than what is declared (of a list: the least chance to be wrong). Repeat it for more "
+        "columns.",
         metavar="COLUMN=ERROR",
     ),
 ]

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,8 @@ def building(target: Path, *, replace: bool) -> Iterator[Path]:
     try:
         with explained(target):
             yield room
+            for entry in (room / INTERNAL).iterdir():
+                entry.chmod(0o600)
             _all_to_disk(room)
             _move_in(room, target, replace=replace)
     finally:
@@ -137,10 +140,9 @@ def _locked(folder: Path) -> int | None:
 
 def _sweep(target: Path) -> None:
     """Remove what killed runs to the same place left, and put back what one of them had set aside."""
-    start = f".{target.name}."
+    ours = re.compile(rf"\.{re.escape(target.name)}\.\d+-\d+\.(partial|old)")
     for leftover in sorted(target.parent.iterdir()):
-        ours = leftover.name.startswith(start) and leftover.name.endswith((".partial", ".old"))
-        if not ours or not leftover.is_dir() or leftover.is_symlink():
+        if not ours.fullmatch(leftover.name) or not leftover.is_dir() or leftover.is_symlink():
             continue
         lock = _locked(leftover)
         if lock is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
 from discreet.report.folder import read_bytes
-from discreet.report.keys import SHORTEST_PASSPHRASE, seal_key
+from discreet.report.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
 
 if TYPE_CHECKING:
     import os
@@ -40,8 +40,10 @@ class Keeper:
         self._sealed = False
 
     @classmethod
-    def of(cls, path: Place | None, passphrase: str | None, recipient: Place | None) -> Keeper:
-        """Check, before anything is paid, that the key can be kept as asked."""
+    def of(
+        cls, path: Place | None, passphrase: str | None, recipient: Place | None, *, release: Path
+    ) -> Keeper:
+        """Check, before anything is paid, that the key can be kept as asked, and not in the `release`."""
         if path is None:
             if passphrase is not None or recipient is not None:
                 raise ParameterError(
@@ -65,7 +67,16 @@ class Keeper:
                 f"keep_key must be a file that does not exist, in a folder that does; {str(place)!r} is not. "
                 "A key is never overwritten."
             )
-        return cls(place, passphrase, None if recipient is None else read_bytes(Path(recipient)))
+        if place.resolve().is_relative_to(release.resolve()):
+            raise SourceError(
+                f"keep_key must be outside of the release, and {str(place)!r} is in it: whoever gets the "
+                "folder would get the key, and replacing the folder would remove it. Choose another place."
+            )
+        if recipient is None:
+            return cls(place, passphrase)
+        pem = read_bytes(Path(recipient))
+        recipient_key(pem)
+        return cls(place, recipient=pem)
 
     def stream(self) -> Stream:
         """Return the stream that the release is drawn from."""

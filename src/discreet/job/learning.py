@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.job.kept import measure_kept
+from discreet.job.masked import masked_meter
 from discreet.job.models import BOOSTING, fit_boosted, fit_majority
 from discreet.job.questions import Features, Question
 from discreet.job.scoring import Tested, Trained, score, worth
@@ -16,6 +17,7 @@ from discreet.job.subgroups import by_subgroup
 from discreet.noise import permutation
 from discreet.release.invariant.plan import InvariantPlan
 from discreet.release.law import Clear, ResponseLaw
+from discreet.release.masked.plan import MaskedPlan
 from discreet.report.findings import Learning, Score
 
 if TYPE_CHECKING:
@@ -211,6 +213,15 @@ def accuracy_meter(
     return meter
 
 
+def meter_for(
+    plan: Plan, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
+) -> Callable[[Plan, float], float | None]:
+    """Return :func:`accuracy_meter`, or its like for a release whose published rows are nobody's."""
+    if isinstance(plan, MaskedPlan):
+        return masked_meter(rows, stream=stream)
+    return accuracy_meter(plan.schema, rows, stream=stream, published=published, seconds=seconds)
+
+
 def _kept_worth(schema: Schema, rows: Rows, plan: InvariantPlan) -> float | None:
     if plan.learner is not None and not plan.learner.unique:
         return None
@@ -307,10 +318,10 @@ def _equal_share(
     shares = np.array([share for share, _ in curve])
     # More rows are not worse: what goes down on the curve is chance, and is evened out.
     rising = isotonic_regression(np.array([value for _, value in curve]))
-    if released >= min(rising[-1], curve[-1][1]):
-        return 1.0, ""
     if rising[-1] - rising[0] <= doubt:
         return None, "More rows hardly make the model better, so no share of them can be named."
+    if released >= min(rising[-1], curve[-1][1]):
+        return 1.0, ""
     if released < rising[0]:
         return None, f"Even {shares[0]:.0%} of the true rows teach more than the release does."
     after = int(np.searchsorted(rising, released))

@@ -69,13 +69,18 @@ class Log:
         lines = (
             self._own if self.path is None or not self.path.exists() else self.path.read_bytes().splitlines()
         )
-        return any(json.loads(line)["event"] == event for line in lines if line)
+        try:
+            return any(json.loads(line)["event"] == event for line in lines if line)
+        except (ValueError, KeyError, TypeError):
+            raise SourceError(
+                f"Every line of the audit log {str(self.path)!r} must be one of ours, and some is not: the "
+                "log was changed. Move it away to begin a new one, and find out who did that."
+            ) from None
 
     def copy(self, target: Path) -> None:
         """Write everything so far, earlier runs included, into the internal folder of a release."""
         content = b"".join(self._own) if self.path is None else self.path.read_bytes()
         target.write_bytes(content)
-        target.chmod(0o600)
 
 
 def check_log(path: Path) -> int:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.audit import attack_file
+from discreet.audit import Exposed, Guess, attack_file
 from discreet.errors import DiscreetError, ParameterError
 from discreet.job import steps
 from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
@@ -22,8 +22,17 @@ from discreet.job.steps import ATTACK_RECORDS
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
 from discreet.report.drafting import make_statement
-from discreet.report.findings import Findings
-from discreet.report.folder import DATA, add_csv, data_digests, read_bytes, sign, write_public
+from discreet.report.findings import Findings, WhatIf
+from discreet.report.folder import (
+    DATA,
+    add_csv,
+    data_digests,
+    date_files,
+    read_bytes,
+    sign,
+    signing_key,
+    write_public,
+)
 from discreet.report.pages import write_report
 from discreet.report.statement import About
 
@@ -153,8 +162,8 @@ def publish(
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
-    keeper = Keeper.of(keep_key, passphrase, recipient)
-    signer = None if sign_with is None else read_bytes(Path(sign_with))
+    keeper = Keeper.of(keep_key, passphrase, recipient, release=folder)
+    signer = None if sign_with is None else signing_key(read_bytes(Path(sign_with)), sign_password)
     who = about if isinstance(about, About) else _about(about or {})
     asked = floors_asked(declared, protect)
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
@@ -174,6 +183,7 @@ def publish(
             command=command,
         )
         public, internal = room / PUBLIC, room / INTERNAL
+        looked_before = log.mentions(TUNED)
         with stages.stage("read") as tell:
             n_rows = steps.read_table(table, declared, label, tell)
         with stages.stage("check") as tell:
@@ -191,11 +201,16 @@ def publish(
             tell(f"{publication.n_rows:,} rows, {steps.charged(publication.receipt, book)}")
         log.write("charged", receipt=publication.receipt.to_dict(), commitment=publication.commitment)
         with stages.stage("learn") as tell:
-            learning, positions = steps.learn(releasing, declared, plan, pairs, n_rows, tell)
+            learning, positions = None, list[WhatIf]()
+            with tell.sparing("what a learner gets from it"):
+                pairs = pairs if plan.of_people else steps.true_rows(table, declared)
+                learning, positions = steps.learn(releasing, declared, plan, pairs, n_rows, tell)
         with stages.stage("attack") as tell:
             on_file = attack_file(plan, steps.first_rows(public / DATA, plan.schema))
-            on_rows, exposed = steps.attack_people(plan, pairs, tell)
-            tell(steps.attack_words(on_rows, on_file, exposed))
+            on_rows, exposed = tuple[Guess, ...](), tuple[Exposed, ...]()
+            with tell.sparing("attacks on real rows"):
+                on_rows, exposed = steps.attack_people(plan, pairs, tell)
+            tell(steps.attack_words(plan, on_rows, on_file, exposed))
         with stages.stage("write") as tell:
             add_csv(public, publication.n_rows, wanted=csv)
             statement = make_statement(
@@ -203,27 +218,32 @@ def publish(
                 releasing,
                 about=who,
                 ledger=book,
-                tuning=steps.tuning_of(tuned, log.mentions(TUNED), publication.receipt, book),
+                tuning=steps.tuning_of(tuned, looked_before, publication.receipt, book),
                 attacks=on_file,
                 files=data_digests(public),
                 created=publication.receipt.when,
             )
             write_public(public, statement)
             if signer is not None:
-                sign(public, signer, password=None if sign_password is None else sign_password.encode())
+                sign(public, signer)
+            date_files(public, statement.what.created)
+            compared: dict[str, Any] = {}
+            with tell.sparing("comparisons of columns"):
+                compared = steps.looked_at(pairs, plan)
             findings = Findings(
                 guesses=[guess.to_dict() for guess in (*verdicts, *on_file, *on_rows)],
                 audits=[audit.to_dict() for audit in audits],
                 exposures=[found.to_dict() for found in exposed],
                 learning=learning,
                 what_if=positions,
-                **steps.looked_at(pairs, plan),
+                **compared,
                 stages=stages.done,
                 command=command,
                 composition=statement.composition.total,
             )
             (internal / ATTACKS).write_text(findings.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            write_report(internal / REPORT, statement, findings)
+            with tell.sparing("the report"):
+                write_report(internal / REPORT, statement, findings)
             keeper.keep()
             tell(f"{folder / PUBLIC}, {folder / INTERNAL}")
         log.write("published", release=statement.what.release, files=statement.files)

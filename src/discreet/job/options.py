@@ -158,14 +158,15 @@ def floors_asked(schema: Schema, protect: Mapping[str, float] | None = None) -> 
 
 def check_floors(plan: Plan, asked: Mapping[str, float]) -> None:
     """Refuse a plan that does not prove the floors that were asked for."""
-    for done in plan.columns:
-        want, have = asked.get(done.column), done.floor
-        if want is None or (have is not None and have.error >= want):
+    proven_for = {done.column: done.floor for done in plan.columns}
+    for name, want in asked.items():
+        have = proven_for.get(name)
+        if have is not None and have.error >= want:
             continue
         unit = f" {have.measure}" if have is not None and have.measure else ""
         proven = "proves none" if have is None else f"proves {have.error:.4g}{unit}"
         raise PromiseError(
-            f"protect of {done.column!r} asks for a floor of {want:g}{unit}, and this release {proven}. Ask "
+            f"protect of {name!r} asks for a floor of {want:g}{unit}, and this release {proven}. Ask "
             "for less, for more noise, or for the floors alone: another floor cannot be added to what was "
             "given."
         )
@@ -180,8 +181,8 @@ def how_much(name: str, schema: Schema) -> ParameterError:
     fitting = [word for word in own if word[2:] in options_of(name)]
     return ParameterError(
         f"A release must be told how much to protect, and was not: privacy has no default. Give {share} "
-        f"(nobody guesses {column} better than that), or write privacy: {{protect: {{error: ...}}}} under "
-        "the column in the schema, or give --epsilon and "
+        "(the least error of whoever knows no more than what is declared), or write "
+        "privacy: {protect: {error: ...}} under the column in the schema, or give --epsilon and "
         f"--delta{', or ' + ' or '.join(fitting) if fitting else ''}."
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
-from discreet.job.learning import accuracy_meter
+from discreet.job.learning import meter_for
 from discreet.job.log import TUNED, Log
 from discreet.job.made_up import RULE
 from discreet.job.options import DEFAULT, method_for, promise_for
@@ -100,7 +100,7 @@ def plan_for(
     stream = Stream()
     rows = _sample(source, declared, releasing, n_rows, stream)
     plan = releasing.plan(declared, n_rows)
-    meter = accuracy_meter(plan.schema, rows, stream=stream, seconds=60.0)
+    meter = meter_for(plan, rows, stream=stream, seconds=60.0)
     return Planned(
         positions=what_if(releasing, declared, n_rows, accuracy=meter, **common),
         measured_on="measured on private rows: internal. The statement of every later release says so.",

@@ -47,4 +47,5 @@ def redraw(folder: Path, out: Path | None = None) -> Path:
     place = out or folder / INTERNAL / REPORT
     with explained(place):
         write_report(place, statement, findings)
+        place.chmod(0o600)
     return place

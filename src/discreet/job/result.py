@@ -99,7 +99,12 @@ class Published:
 
 
 def rows_of(plan: Plan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
-    """Return the table: for each published column its floor and the best attack on made-up records."""
+    """Return the table: for each published column its floor and the best attack on made-up records.
+
+    Empty where published rows are nobody's: there is no cell to guess.
+    """
+    if not plan.of_people:
+        return ()
     best: dict[str, Guess] = {}
     for guess in guesses:
         known = best.get(guess.column)
@@ -155,8 +160,8 @@ def notes_of(
             f"{_some([done.column for done in others])} asked for nothing and got the same share of what can "
             "be proven for them; see the table. `protect` or `role: public` in the schema changes that."
         )
-    if isinstance(privacy, ApproxDP | PureDP):
-        notes.append(f"Split of epsilon {privacy.epsilon:g}: {'; '.join(_split(plan, privacy))}.")
+    if isinstance(privacy, ApproxDP | PureDP) and (parts := _split(plan, privacy)):
+        notes.append(f"Split of epsilon {privacy.epsilon:g}: {'; '.join(parts)}.")
     if not counted:
         notes.append("Nobody counts this release (--no-ledger): a second one would halve the noise unseen.")
     return tuple(notes)
@@ -166,9 +171,13 @@ def _split(plan: Plan, privacy: ApproxDP | PureDP) -> list[str]:
     """Say which part of epsilon went where."""
     parts = []
     for promise in plan.promises:
+        if promise.covers is None:
+            continue
+        if isinstance(promise, ApproxDP):
+            parts.append(f"{_some(promise.covers)} together {promise.epsilon:.4g}")
         if isinstance(promise, GaussianDP) and isinstance(privacy, ApproxDP):
             epsilon = gaussian_epsilon(promise.mu, privacy.delta)
-            parts.append(f"{_some(promise.covers or ())} together {epsilon:.4g} (mu {promise.mu:.4g})")
+            parts.append(f"{_some(promise.covers)} together {epsilon:.4g} (mu {promise.mu:.4g})")
     for done in plan.columns:
         if done.epsilon is not None:
             parts.append(f"{done.column} {done.epsilon:.4g}")

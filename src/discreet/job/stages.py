@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import traceback
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from discreet.report.findings import Stage
@@ -48,7 +50,8 @@ class Stages:
         told = Told(name, self._progress)
         told.progress(0.0)
         yield told
-        stage = Stage(name=name, said=told.words, seconds=round(time.perf_counter() - start, 3))
+        said = "; ".join(filter(None, (told.words, *told.left_out)))
+        stage = Stage(name=name, said=said, seconds=round(time.perf_counter() - start, 3))
         self.done.append(stage)
         self._log.write("stage", name=stage.name, said=stage.said, seconds=stage.seconds)
         if self._say is not None:
@@ -60,12 +63,29 @@ class Told:
 
     def __init__(self, name: str, progress: Progress | None) -> None:
         self.words = ""
+        self.left_out: list[str] = []
         self._name = name
         self._progress = progress
 
     def __call__(self, words: str) -> None:
         """Say in a few words what was done."""
         self.words = words
+
+    @contextmanager
+    def sparing(self, what: str) -> Iterator[None]:
+        """Compute something for the curator's eyes alone inside; where that fails, say so and go on.
+
+        By then the release is paid for, and whether it fails may depend on private rows: an exit code must
+        not. A disk that cannot be written to is no such failure.
+        """
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as problem:
+            last = traceback.extract_tb(problem.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            self.left_out.append(f"without {what}, which failed ({type(problem).__name__} in {place})")
 
     def progress(self, share: float) -> None:
         """Say how much is done, from 0 to 1."""

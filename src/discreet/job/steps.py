@@ -11,11 +11,15 @@ import numpy as np
 from discreet.audit import attack_claims, attack_prior, attack_rows, expose_rows
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.job.comparing import compare_columns, correlate
-from discreet.job.learning import accuracy_meter, measure_learning
+from discreet.job.learning import measure_learning, meter_for
+from discreet.job.masked import measure_masked
 from discreet.job.options import check_floors
+from discreet.job.sample import Pairs
 from discreet.job.what_if import what_if
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP
+from discreet.release.masked.method import MaskedRelease
+from discreet.release.masked.plan import MaskedPlan
 from discreet.report.composing import USUAL_DELTA
 from discreet.report.statement import Tuning
 from discreet.report.verify.rows import ATTACKED, published_batches
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray
     from discreet.audit import AuditResult, Exposed, Guess
-    from discreet.job.sample import Pairs
     from discreet.job.stages import Told
     from discreet.privacy import Ledger, Receipt
     from discreet.release import Plan, ReleaseMethod
@@ -43,6 +46,9 @@ _KINDS = {
     "in-range": "redrawn inside their range",
     "response": "by randomized response",
     "invariant": "with noise that the learner does not notice",
+    "spherical": "with spherical noise together",
+    "masked": "of points that are nobody's",
+    "masked-label": "of their labels",
     "clear": "as they are",
 }
 
@@ -102,6 +108,8 @@ def test_plan(plan: Plan, n: int, tell: Told) -> tuple[tuple[Guess, ...], tuple[
             f"{counted(floors, 'floor')} and {counted(others, 'other promise')} attacked on made-up records: "
             "all hold"
         )
+    elif not plan.of_people:
+        tell("published rows will be nobody's: there is no made-up record to follow through the release")
     else:
         tell("nothing is promised that an attack on made-up records could break")
     return guesses, audits
@@ -119,11 +127,22 @@ def watching(
     return watch
 
 
+def true_rows(source: Any, schema: Schema) -> Pairs:
+    """Return a sample of true rows alone, for a release whose published rows are nobody's."""
+    pairs = Pairs(schema, Stream())
+    with open_table(source) as table:
+        for batch in table.batches(schema):
+            pairs(batch, batch)
+    return pairs
+
+
 def charged(receipt: Receipt, book: Ledger | None) -> str:
     """Say where a release was charged."""
     if book is None or receipt.seq is None:
         return "drawn without a ledger: nobody counts it"
-    return f"charged as row {receipt.seq} of {Path(book.url).name} before the first draw"
+    # The address of a server may hold a password.
+    place = "the ledger" if "://" in book.url else Path(book.url).name
+    return f"charged as row {receipt.seq} of {place} before the first draw"
 
 
 def learn(
@@ -131,15 +150,20 @@ def learn(
 ) -> tuple[Learning | None, list[WhatIf]]:
     """Measure what the release is worth to a learner, and what more or less noise would be."""
     stream = Stream()
-    learning = measure_learning(
-        plan.schema,
-        pairs.rows,
-        pairs.published,
-        plan=plan,
-        stream=stream,
-        progress=lambda done: tell.progress(0.6 * done),
-    )
-    meter = accuracy_meter(plan.schema, pairs.rows, stream=stream, published=pairs.published)
+    if isinstance(plan, MaskedPlan):
+        assert isinstance(method, MaskedRelease)
+        assert method.model_ is not None
+        learning: Learning | None = measure_masked(plan, pairs.rows, method.model_)
+    else:
+        learning = measure_learning(
+            plan.schema,
+            pairs.rows,
+            pairs.published,
+            plan=plan,
+            stream=stream,
+            progress=lambda done: tell.progress(0.6 * done),
+        )
+    meter = meter_for(plan, pairs.rows, stream=stream, published=pairs.published)
     positions = what_if(
         method,
         schema,
@@ -186,8 +210,12 @@ def attack_people(plan: Plan, pairs: Pairs, tell: Told) -> tuple[tuple[Guess, ..
     return guesses, expose_rows(plan, pairs.rows, pairs.published)
 
 
-def attack_words(on_rows: tuple[Guess, ...], on_file: tuple[Guess, ...], exposed: tuple[Exposed, ...]) -> str:
+def attack_words(
+    plan: Plan, on_rows: tuple[Guess, ...], on_file: tuple[Guess, ...], exposed: tuple[Exposed, ...]
+) -> str:
     """Say how many attacks were run, and where their results are."""
+    if not plan.of_people:
+        return "published rows are nobody's, so that no row and no person is there to be attacked"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {found.attack for found in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
     return (
@@ -233,12 +261,15 @@ def tuning_of(tuned: bool, logged: bool, receipt: Receipt, book: Ledger | None) 
         )
     return Tuning(
         on_private_rows="no",
-        why="The amount of noise was chosen before anything was computed from private rows.",
+        why="By the ledger and its log, the amount of noise was chosen before anything was computed from "
+        "private rows.",
     )
 
 
 def looked_at(pairs: Pairs, plan: Plan) -> dict[str, Any]:
-    """Return the comparisons of published and true rows, as findings hold them."""
+    """Return the comparisons of published and true rows, as findings hold them; none with rows of nobody."""
+    if not plan.of_people:
+        return {}
     return {
         "columns": compare_columns(pairs.totals.values()),
         "correlations": correlate(plan.schema, pairs.rows, pairs.published),

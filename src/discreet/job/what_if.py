@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DiscreetError, DiscreetWarning, PromiseError
-from discreet.job.learning import accuracy_meter
+from discreet.job.learning import meter_for
 from discreet.job.made_up import made_up_rows
 from discreet.job.sample import Pairs
 from discreet.noise import InRange, Stream
@@ -138,7 +138,7 @@ def plan_table(
     plan = method.plan(schema, n_rows)
     if isinstance(plan, InvariantPlan):
         rows = encoded_rows(schema, rows)
-    meter = accuracy_meter(plan.schema, rows, stream=stream, seconds=60.0)
+    meter = meter_for(plan, rows, stream=stream, seconds=60.0)
     return what_if(method, schema, n_rows, delta=delta, accuracy=meter, factors=factors, progress=progress)
 
 

@@ -4,16 +4,51 @@ from __future__ import annotations
 
 from discreet.learn.base import Learner
 from discreet.learn.closeness import Closeness, local_constant, measure_closeness
+from discreet.learn.id3 import PrivateID3Classifier
+from discreet.learn.kmeans import PrivateKMeans
+from discreet.learn.logistic import PrivateLogisticRegression
+from discreet.learn.logistic_sums import PrivateGradientLogistic
+from discreet.learn.naive_bayes import PrivateNaiveBayes
+from discreet.learn.pca import PrivatePCA
+from discreet.learn.perceptron import PrivatePerceptron
+from discreet.learn.quantiles import Quantiles, private_quantiles
+from discreet.learn.ridge_sums import PrivateRidge
+from discreet.learn.statistical import Statistic, StatisticalQueries
 from discreet.learn.svm import Certificate, RegularizedSVM
 
-METHODS: dict[str, type[Learner]] = {method.name: method for method in (RegularizedSVM,)}
+METHODS: dict[str, type[Learner]] = {
+    method.name: method
+    for method in (
+        RegularizedSVM,
+        PrivateLogisticRegression,
+        PrivateID3Classifier,
+        PrivateNaiveBayes,
+        PrivateRidge,
+        PrivateGradientLogistic,
+        PrivatePCA,
+        PrivateKMeans,
+        PrivatePerceptron,
+    )
+}
 
 __all__ = [
     "METHODS",
     "Certificate",
     "Closeness",
     "Learner",
+    "PrivateGradientLogistic",
+    "PrivateID3Classifier",
+    "PrivateKMeans",
+    "PrivateLogisticRegression",
+    "PrivateNaiveBayes",
+    "PrivatePCA",
+    "PrivatePerceptron",
+    "PrivateRidge",
+    "Quantiles",
     "RegularizedSVM",
+    "Statistic",
+    "StatisticalQueries",
     "local_constant",
     "measure_closeness",
+    "private_quantiles",
 ]

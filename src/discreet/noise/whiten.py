@@ -193,18 +193,24 @@ class Whitening:
     def possible(self, X: Floats) -> Bools:
         """Say which cells of a published matrix lie on the lattice; of correlated noise, which rows."""
         if self._top is not None:
-            return near_integers((X - self.lower) * self._forward)
+            return on_lattice(X, self.lower, self._backward)
         lattice: Floats = linalg.solve(self._backward.T, (X - self.lower).T).T
-        return np.broadcast_to(np.all(near_integers(lattice), axis=1, keepdims=True), X.shape)
+        return np.broadcast_to(np.all(on_lattice(lattice, 0.0, 1.0), axis=1, keepdims=True), X.shape)
 
     def total_variation(self, n_rows: int) -> float:
         """Sampler's distance from the exact law over ``n_rows`` rows."""
         return n_rows * self.lower.size * gaussian.TOTAL_VARIATION
 
 
-def near_integers(lattice: Floats) -> Bools:
-    """Say which numbers are integers, up to what another machine may compute of the same lattice step."""
-    return np.asarray(np.abs(lattice - np.rint(lattice)) <= 1e-3 + 2.0**-50 * np.abs(lattice))
+def on_lattice(values: Floats, origin: Floats | float, step: Floats | float) -> Bools:
+    """Say which numbers are whole steps from the origin.
+
+    Up to a thousandth of a step, because another machine may compute a slightly different step, and up to the
+    spacing of doubles: far from zero a step may be finer than that, and then every double is on the lattice.
+    """
+    place = (values - origin) / step
+    room = 1e-3 + 2.0**-50 * np.abs(place) + 2 * np.spacing(np.abs(values) + np.abs(origin)) / step
+    return np.asarray(np.abs(place - np.rint(place)) <= room)
 
 
 def _vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...]:

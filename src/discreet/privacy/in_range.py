@@ -184,9 +184,23 @@ def _groups(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
         variance = np.full(law.inputs, spacing**2 / 12)
         variance[[0, -1]] *= 0.25
         return weight, mean, float(weight @ variance)
-    values = np.arange(int(prior.lower), int(prior.upper) + 1, dtype=np.float64)
-    index = law.quantize(values)
-    count = np.bincount(index, minlength=law.inputs)
-    mean = np.bincount(index, values, minlength=law.inputs) / np.maximum(count, 1)
-    inner = float(np.mean((values - mean[index]) ** 2))
-    return count / values.size, mean, inner
+    first = _first_integers(law, int(prior.lower), int(prior.upper))
+    count = np.diff(first)
+    mean = 0.5 * (first[:-1] + first[1:] - 1.0)
+    # The variance of n consecutive integers is (n**2 - 1) / 12.
+    inner = float(np.sum(count * np.maximum(count**2 - 1.0, 0.0)) / 12.0 / count.sum())
+    return count / count.sum(), mean, inner
+
+
+def _first_integers(law: InRange, lower: int, upper: int) -> Floats:
+    """Return the first integer that is moved to each input or a later one, and one past the last."""
+    wanted = np.arange(law.inputs)
+    spacing = (law.upper - law.lower) / (law.inputs - 1)
+    first = np.clip(np.ceil(law.lower + (wanted - 0.5) * spacing), lower, upper + 1.0)
+    while True:
+        # A rounding error of the guess moves it by an integer or so.
+        early = (first > lower) & (law.quantize(first - 1.0) >= wanted)
+        late = (first <= upper) & (law.quantize(first) < wanted)
+        if not (early | late).any():
+            return np.append(first, upper + 1.0)
+        first += np.where(late, 1.0, np.where(early, -1.0, 0.0))

@@ -10,13 +10,23 @@ from discreet.release.bounded import BoundedRelease
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
 from discreet.release.laplace import LaplaceRelease
+from discreet.release.masked import MaskedRelease
+from discreet.release.perturbation import InputPerturbation
 from discreet.release.published import published_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 METHODS: dict[str, type[ReleaseMethod]] = {
-    method.name: method for method in (BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease)
+    method.name: method
+    for method in (
+        BoundedRelease,
+        GaussianRelease,
+        InputPerturbation,
+        InvariantRelease,
+        LaplaceRelease,
+        MaskedRelease,
+    )
 }
 
 
@@ -47,8 +57,10 @@ __all__ = [
     "BoundedRelease",
     "ColumnSummary",
     "GaussianRelease",
+    "InputPerturbation",
     "InvariantRelease",
     "LaplaceRelease",
+    "MaskedRelease",
     "Plan",
     "Publication",
     "Release",

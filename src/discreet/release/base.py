@@ -172,6 +172,8 @@ class Plan(ABC):
     schema: Schema
     promises: tuple[Promise, ...]
     columns: tuple[ColumnSummary, ...]
+    of_people: ClassVar[bool] = True
+    """Whether every published row comes from one true row, so that there is a row to attack or compare."""
 
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
@@ -199,6 +201,14 @@ class Plan(ABC):
             elif column.required and np.isnan(values).any():
                 found[column.name] = "missing cells in a column that has none"
         return found
+
+    def length_misfit(self, n_read: int, n_published: int) -> str | None:
+        """Say what is wrong with how many rows were published of those that were read; None if nothing is."""
+        if n_published > n_read:
+            return "More rows were published than read."
+        if self.schema.id_column is None and n_published != n_read:
+            return "Rows were left out, though the schema says that every row is one unit."
+        return None
 
 
 class ReleaseMethod(ABC):
@@ -313,7 +323,7 @@ class ReleaseMethod(ABC):
             columns = {name: values[order] for name, values in columns.items()}
         return Release(
             columns=columns,
-            schema=schema,
+            schema=plan.schema,
             promises=plan.promises,
             receipt=receipt,
             summary=plan.columns,
@@ -347,7 +357,8 @@ class ReleaseMethod(ABC):
             must never serve two releases. By default a fresh one, forgotten when the release is done.
         watch : callable, optional
             Shown the true rows of every batch and the published ones, row by row in the same order, in a
-            thread of its own. What it sees is for the curator alone.
+            thread of its own. What it sees is for the curator alone. Not called where published rows are
+            nobody's (``Plan.of_people``).
 
         Returns
         -------
@@ -366,7 +377,7 @@ class ReleaseMethod(ABC):
             batches = self._drawn(plan, table, schema, stream, ordered=not shuffle, watch=watch)
             written = write_table(
                 target,
-                published_fields(schema),
+                published_fields(plan.schema),
                 ahead(batches),
                 replace=replace,
                 order_by=_ORDER if shuffle else None,
@@ -392,12 +403,22 @@ class ReleaseMethod(ABC):
         watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
         """Yield the published batches, with a random word for each row unless order stays."""
+        order = stream.derive("order")
+        for columns in self._batches(plan, table, schema, stream, watch):
+            if not ordered:
+                columns[_ORDER] = order.words(len(next(iter(columns.values()))))
+            yield columns
+
+    def _batches(
+        self, plan: Plan, table: Table, schema: Schema, stream: Stream, watch: Watch | None
+    ) -> Generator[dict[str, AnyArray], None, None]:
+        """Draw the rows of one batch after the other."""
         kept: Bools | None = None
         if schema.id_column is not None:
             assert schema.max_rows_per_unit is not None
             ids = np.concatenate([b.ids for b in table.batches(schema, ids=True) if b.ids is not None])
             kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
-        noise, order = stream.derive("noise"), stream.derive("order")
+        noise = stream.derive("noise")
         for batch in table.batches(schema):
             rows: Encoded = batch
             if kept is not None:
@@ -406,8 +427,6 @@ class ReleaseMethod(ABC):
             columns = plan.draw(rows, noise)
             if watch is not None:
                 watch(rows, columns)
-            if not ordered:
-                columns[_ORDER] = order.words(len(next(iter(columns.values()))))
             yield columns
 
     def _declared(self) -> Schema:

@@ -12,7 +12,7 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import BoundedDensity
 from discreet.noise.in_range import INPUTS
-from discreet.noise.whiten import near_integers
+from discreet.noise.whiten import on_lattice
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
@@ -144,9 +144,11 @@ class BoundedNumbers(NumberMechanism):
         out = np.empty(matrix.shape, bool)
         for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
             low, high = density.support
-            lattice = (matrix[:, j] - (column.range[0] + low)) / density.step - 0.5
-            farthest = self._top[j] + round((high - low) / density.step) - 1
-            out[:, j] = near_integers(lattice) & (lattice > -0.5) & (lattice < farthest + 0.5)
+            values, first = matrix[:, j], column.range[0] + low + 0.5 * density.step
+            last = first + (self._top[j] + round((high - low) / density.step) - 1) * density.step
+            room = 0.5 * density.step
+            out[:, j] = on_lattice(values, first, density.step)
+            out[:, j] &= (values > first - room) & (values < last + room)
         return out
 
 
@@ -210,8 +212,9 @@ class InRangeNumbers(NumberMechanism):
         """Say which cells are middles of output cells."""
         out = np.empty(matrix.shape, bool)
         for j, law in enumerate(self.laws):
-            cells = (matrix[:, j] - law.lower) / (law.upper - law.lower) * law.cells - 0.5
-            out[:, j] = near_integers(cells) & (cells > -0.5) & (cells < law.cells - 0.5)
+            cell = (law.upper - law.lower) / law.cells
+            out[:, j] = on_lattice(matrix[:, j], law.lower + 0.5 * cell, cell)
+            out[:, j] &= (matrix[:, j] > law.lower) & (matrix[:, j] < law.upper)
         return out
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import laplace, rounded_laplace
-from discreet.noise.whiten import near_integers
+from discreet.noise.whiten import on_lattice
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
@@ -105,7 +105,7 @@ class LaplaceNumbers(NumberMechanism):
 
     def possible(self, matrix: Floats) -> Bools:
         """Say which cells lie on the lattice."""
-        return near_integers((matrix - self._lower) * self._forward)
+        return on_lattice(matrix, self._lower, self.scale / STEPS)
 
 
 class LaplaceRelease(TableRelease):

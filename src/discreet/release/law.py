@@ -215,9 +215,113 @@ class InvariantLaw(Law):
         return f"noise that {self.learner} does not notice, with a standard deviation of at most {most}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SphericalLaw(Additive):
+    """Noise with density ``exp(-|x| / scale)`` over several columns together, every direction alike.
+
+    Parameters
+    ----------
+    scale : float
+        In the column's own unit.
+    dimension : int
+        How many columns have it together.
+    """
+
+    kind: ClassVar[str] = "spherical"
+    scale: float
+    dimension: int
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        together = "" if self.dimension == 1 else f" over {self.dimension} columns together"
+        return self._after(
+            f"spherical Laplace noise{together} with a standard deviation of {short(self.variance**0.5)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedLaw(Law):
+    """A coordinate of points that belong to nobody, made so that one released classifier is trained on them.
+
+    Parameters
+    ----------
+    regularization : float
+        With which logistic regression on all coordinates, without a further intercept, is that classifier.
+    exact : bool
+        Whether it is so up to rounding, or only nearly.
+    origin : str
+        The declared column that the coordinate comes from; empty for the constant one.
+    level : str or None
+        Which level of it, or "missing"; None for a number itself.
+    scale, shift : float
+        ``coordinate = scale * cell + shift`` carries true rows to where the classifier is used; the cell of a
+        level is 1 or 0.
+    beside : str
+        What else is in the file: "" for nothing, or which rows stand there as they are.
+    """
+
+    kind: ClassVar[str] = "masked"
+    regularization: float
+    exact: bool
+    origin: str
+    level: str | None
+    scale: float
+    shift: float
+    beside: str
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        how = "exactly" if self.exact else "nearly"
+        rest = f", beside {self.beside}" if self.beside else ""
+        return (
+            f"a coordinate of made-up points on which logistic regression with a penalty of "
+            f"{short(self.regularization)} finds {how} one released classifier{rest}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedLabelLaw(Law):
+    """Labels of points that belong to nobody.
+
+    Parameters
+    ----------
+    source : str
+        "public shares", "noisy counts" or "the released model".
+    shares : tuple of float or None
+        Of each level, where they are public; the counts in the file then follow from them.
+    beside : str
+        As of :class:`MaskedLaw`.
+    """
+
+    kind: ClassVar[str] = "masked-label"
+    source: str
+    shares: tuple[float, ...] | None
+    beside: str
+
+    def __post_init__(self) -> None:
+        if self.shares is not None:
+            object.__setattr__(self, "shares", tuple(self.shares))
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        rest = f", beside {self.beside}" if self.beside else ""
+        return f"labels of made-up points, counted by {self.source}{rest}"
+
+
 KINDS: dict[str, type[Law]] = {
     law.kind: law
-    for law in (Clear, GaussianLaw, LaplaceLaw, BoundedLaw, InRangeLaw, ResponseLaw, InvariantLaw)
+    for law in (
+        Clear,
+        GaussianLaw,
+        LaplaceLaw,
+        SphericalLaw,
+        BoundedLaw,
+        InRangeLaw,
+        ResponseLaw,
+        InvariantLaw,
+        MaskedLaw,
+        MaskedLabelLaw,
+    )
 }
 """Every law by its tag; a method with a law of its own adds it here."""
 

@@ -362,7 +362,7 @@ class TableRelease(ReleaseMethod):
             numbers = numbers.scaled(factor) if numbers else None
             responses = tuple(response.scaled(factor) for response in responses)
         clear = self.label == "clear" and schema.target is not None
-        assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (rows > 1)
+        assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (schema.id_column is not None)
         common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
         promises = numbers.promises(n_rows, rows, common) if numbers else []
         if responses:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from discreet.errors import PromiseError
 from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
@@ -80,40 +80,58 @@ def composed(
     earlier: Sequence[Sequence[Promise]], current: Sequence[Promise], *, counted: bool, limit: str | None
 ) -> tuple[str, str]:
     """Say in words what all charges come to, and what a further release like this one would do."""
-    this = Spending.of(current)
+    charges_made = [Spending.of(promises) for promises in (*earlier, current)]
     try:
-        before = sum((Spending.of(promises) for promises in earlier), Spending())
-        total, after = before + this, before + this + this
+        total = sum(charges_made, Spending())
+        after = total + charges_made[-1]
     except PromiseError as problem:
         return f"The charges cannot be added up: {problem}", _UNKNOWN
     charges = "This release alone" if total.charges == 1 else f"{total.charges} charges, this one included"
     known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
-    following = f"One more release like this one would bring the total to: {_in_words(after)}."
+    apart = _covered_by_some(charges_made)
+    floored = _floored_by_all(charges_made)
+    following = (
+        f"One more release like this one would bring the total to: {_in_words(after, apart, floored)}."
+    )
     if limit is not None:
         following += f" The ledger refuses what would pass its limit: {limit}."
     elif counted:
         following += " The ledger counts, and has no limit."
     else:
         following += " No ledger would notice."
-    return f"{charges}: {_in_words(total)}.{known}", following
+    return f"{charges}: {_in_words(total, apart, floored)}.{known}", following
 
 
 _UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."
 
 
-def _in_words(spending: Spending) -> str:
+def _covered_by_some(charges: Sequence[Spending]) -> list[str]:
+    """Return the columns that some charges cover and others leave out, or published as they are."""
+    covers = [set(charge.covers) for charge in charges if charge.covers is not None]
+    return sorted(set().union(*covers) - covers[0].intersection(*covers)) if covers else []
+
+
+def _floored_by_all(charges: Sequence[Spending]) -> set[str]:
+    """Return the columns whose floor every charge states: any other may have given the column away."""
+    stated = [{column for column, _ in charge.columns} for charge in charges]
+    return stated[0].intersection(*stated)
+
+
+def _in_words(spending: Spending, apart: Sequence[str], floored: set[str]) -> str:
     epsilon, delta = _read(spending, USUAL_DELTA)
     if epsilon is None:
         parts = ["no epsilon is proven for all of it"]
     else:
         at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
         parts = [f"epsilon {number(epsilon, digits=4, rounding='up')}{at}"]
+        if apart:
+            listed = ", ".join(name(column) for column in apart)
+            parts.append(f"not every charge covers {listed}")
     # Bounds that add up over releases are lower than the floor of a single one, and the latter is in the
     # numbers.
-    floors: dict[str, Any] = spending.floors() if spending.charges > 1 else {}
-    if floors:
-        listed = ", ".join(
-            f"{name(column)} {number(floor, rounding='down')}" for column, floor in sorted(floors.items())
-        )
+    floors = spending.floors() if spending.charges > 1 else {}
+    proven = sorted((column, floor) for column, floor in floors.items() if column in floored)
+    if proven:
+        listed = ", ".join(f"{name(column)} {number(floor, rounding='down')}" for column, floor in proven)
         parts.append(f"error floors (van Trees) {listed}")
     return "; ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import os
 import re
@@ -175,21 +176,37 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         ) from None
 
 
-def sign(folder: Path, private_key_pem: bytes, *, password: bytes | None = None) -> None:
+def date_files(folder: Path, created: str) -> None:
+    """Give every file, and the folder, the time of its statement.
+
+    What is written last is written after everything that is measured on private rows: when that was would
+    say how long it took.
+    """
+    when = int(datetime.datetime.fromisoformat(created).timestamp())
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (when, when))
+
+
+def signing_key(private_key_pem: bytes, password: str | None = None) -> Ed25519PrivateKey:
+    """Read the Ed25519 private key that a folder can be signed with, with its password if it has one."""
+    key = _loaded(load_pem_private_key, private_key_pem, None if password is None else password.encode())
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ParameterError(
+            "private_key_pem of signing_key must be an Ed25519 private key, and is another kind."
+        )
+    return key
+
+
+def sign(folder: Path, key: Ed25519PrivateKey) -> None:
     """Sign ``SHA256SUMS``, and with it every file, into ``SHA256SUMS.sig``.
 
     Parameters
     ----------
     folder : Path
         A complete ``public`` folder.
-    private_key_pem : bytes
-        An Ed25519 private key.
-    password : bytes, optional
-        Of the key, if it has one.
+    key : Ed25519PrivateKey
+        As :func:`signing_key` reads it.
     """
-    key = _loaded(load_pem_private_key, private_key_pem, password)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ParameterError("private_key_pem of sign must be an Ed25519 private key, and is another kind.")
     (folder / SIGNATURE).write_bytes(key.sign(read_bytes(folder / SUMS)))
 
 

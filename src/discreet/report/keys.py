@@ -83,7 +83,7 @@ def seal_key(
         assert recipient is not None
         method = "recipient"
         mine = X25519PrivateKey.from_private_bytes(stream.words(4).tobytes())
-        theirs = _public(recipient)
+        theirs = recipient_key(recipient)
         parameters = {"ephemeral": _raw(mine.public_key()).hex(), "recipient": _raw(theirs).hex()}
         secret = _from_exchange(mine.exchange(theirs), parameters)
     parameters["nonce"] = stream.words(2).tobytes()[:12].hex()
@@ -96,6 +96,17 @@ def seal_key(
     }
     sealed = ChaCha20Poly1305(secret).encrypt(bytes.fromhex(parameters["nonce"]), key, _bound(header))
     _write_once(path, write_json({**header, "sealed": sealed.hex()}).encode())
+
+
+def recipient_key(pem: bytes) -> X25519PublicKey:
+    """Read the public key that a key can be sealed for."""
+    try:
+        key = load_pem_public_key(pem)
+    except ValueError:
+        key = None
+    if not isinstance(key, X25519PublicKey):
+        raise ParameterError("recipient of seal_key must be an X25519 public key in PEM, and is not.")
+    return key
 
 
 def unseal_key(
@@ -218,16 +229,6 @@ def _bound(header: dict[str, Any]) -> bytes:
 
 def _raw(key: X25519PublicKey) -> bytes:
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
-
-
-def _public(pem: bytes) -> X25519PublicKey:
-    try:
-        key = load_pem_public_key(pem)
-    except ValueError:
-        key = None
-    if not isinstance(key, X25519PublicKey):
-        raise ParameterError("recipient of seal_key must be an X25519 public key in PEM, and is not.")
-    return key
 
 
 def _private(pem: bytes, password: bytes | None) -> X25519PrivateKey:

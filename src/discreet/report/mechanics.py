@@ -17,6 +17,11 @@ DEPLOYMENT = {
     "bounded": _LOCAL,
     "in-range": _LOCAL,
     "response": _LOCAL,
+    "spherical": _LOCAL,
+    "masked": (
+        "Central model: one classifier was trained on all rows with noise on it, and the published rows were "
+        "made up from that classifier alone. They are nobody's. The curator is trusted with the rows."
+    ),
     "invariant": (
         "Central model: the noise was made for the whole table and for one model trained on it. The curator "
         "is trusted with the rows."
@@ -38,6 +43,15 @@ SAMPLERS = {
     ),
     "in-range": "Output cells drawn from a table of integers that is the law itself: exact.",
     "response": "Randomized response by comparing 64-bit words with an integer threshold: exact.",
+    "spherical": (
+        "Rounded Gaussian integers whose scale is the norm of normals, which together have the density of "
+        "spherical noise; what computing the norm costs is in the promise."
+    ),
+    "masked": (
+        "Integers of a lattice, by the exact samplers of Gaussian, Laplace and spherical noise, added to the "
+        "weights of the classifier; the points are made afterwards, from 64-bit numbers that hide nobody."
+    ),
+    "masked-label": "Counts of labels follow from public numbers, or have discrete Laplace noise: exact.",
     "invariant": (
         "64-bit Gaussian numbers, projected so that the model does not notice them; no exact arithmetic, and "
         "no promise that would need it."
@@ -57,6 +71,14 @@ LATTICES = {
     "bounded": (
         "Numbers with bounded noise are rounded, before the noise, to the cells into which the support of "
         "the noise is cut, counted from the declared lower bound."
+    ),
+    "spherical": (
+        "Numbers with spherical noise are rounded, before the noise, to a power of two of half their range, "
+        "counted from its middle."
+    ),
+    "masked": (
+        "The weights of the classifier are rounded, before the noise, to a power of two that is small beside "
+        "it."
     ),
     "in-range": (
         "Numbers redrawn in their range are rounded, before the draw, to the equally spaced inputs of the "
@@ -83,6 +105,17 @@ THEOREMS: dict[str, dict[str, str]] = {
     "bounded": {"fisher-bounded": "the least informative noise on a bounded support, and what it excludes"},
     "in-range": {"fisher-in-range": "the pure epsilon of outputs that stay in the declared range"},
     "response": {"composition": "that the epsilons of the columns of one row add up"},
+    "spherical": {
+        "masked-input": "what noise without a direction promises about one row, and what it does to a model",
+        "spherical-laplace": "that the sampler follows its law, and what that costs",
+    },
+    "masked": {
+        "masked-sensitivity": "how far one row moves the classifier",
+        "masked-noise": "what the noise on it promises",
+        "masked-objective": "what noise on its training problem promises",
+        "masked-existence": "that points exist whose classifier it is, and when",
+    },
+    "masked-label": {"masked-labels": "where the labels may come from, and what true ones give away"},
     "invariant": {
         "fisher-invariant": "that the model stays the same, and what that gives away",
         "fisher-cramer-rao": "what binds unbiased guesses, and no others",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from discreet.release.law import Clear, InvariantLaw
+from discreet.release.law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
 from discreet.report.wording import is_chance, name, number, percent, visible
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
             f"{called} carries noise that the named learner does not notice. No floor is proven for it: the "
             "model trained on this file may give it away."
         )
+    if isinstance(law, MaskedLaw | MaskedLabelLaw):
+        beside = f" Beside them stand {law.beside}: nothing protects those." if law.beside else ""
+        return f"{called} holds {law.words()}. Its cells are nobody's.{beside}"
     if summary.floor is None:
         own = "" if summary.epsilon is None else f", and costs an epsilon of {_up(summary.epsilon)}"
         return f"{called} is published with noise ({law.words()}){own}. No error floor is proven for it."

@@ -14,6 +14,7 @@ from discreet.errors import ParameterError
 from discreet.report._json import read_json, write_json
 from discreet.report._model import Record
 
+PRODUCT = "discreet"
 STATEMENT_SCHEMA = "statement.schema.json"
 """Name of the JSON Schema of a statement, a file of this package."""
 
@@ -47,7 +48,7 @@ class What(Record):
     """What was published, by whom and what for."""
 
     release: str
-    product: str = "discreet"
+    product: str = PRODUCT
     product_version: str
     created: str
     dataset: str | None = None

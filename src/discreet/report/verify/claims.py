@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from discreet.privacy import Receipt, promise_from_dict
 from discreet.release import method_from_dict
 from discreet.report.composing import composed
 from discreet.report.drafting import draft_implementation, drafted
+from discreet.report.statement import PRODUCT
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 RELATIVE = 1e-9
 """How far a number may be from the one that another machine computes."""
 _SMALLER_IS_BETTER = {"epsilon", "delta", "mu", "rho", "total_variation", "fisher_information", "keep"}
+_COMMITMENT = re.compile("[0-9a-f]{64}")
 _WORDING = {"sentence", "sentences", "law_in_words", "theorems", "deployment"}
 
 
@@ -39,10 +42,6 @@ def check_schema(statement: Statement, checks: Checks) -> Schema | None:
             wrong.append("The receipt is for another schema than the one declared.")
         if statement.what.dataset != schema.dataset:
             wrong.append("The statement names another data set than the schema.")
-        if schema.id_column is None and statement.what.rows_published != statement.what.rows_read:
-            wrong.append("Rows were left out, though the schema says that every row is one unit.")
-        if statement.what.rows_published > statement.what.rows_read:
-            wrong.append("More rows were published than read.")
         checks.settle("schema", wrong, "It can be read, and is the one that was charged for.")
         return schema
     return None
@@ -54,7 +53,12 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
         method = method_from_dict(statement.what.method.model_dump(), schema=schema)
         plan = method.plan(schema, statement.what.rows_read)
-        checks.add("method", "passed", f"The {method.name} release can be planned again from its parameters.")
+        misfit = plan.length_misfit(statement.what.rows_read, statement.what.rows_published)
+        checks.settle(
+            "method",
+            [] if misfit is None else [misfit],
+            f"The {method.name} release can be planned again from its parameters.",
+        )
         return method, plan
     return None
 
@@ -86,6 +90,10 @@ def check_claims(
         release = f"{schema.dataset or 'table'}-{statement.implementation.key_commitment[:12]}"
         if statement.what.release != release:
             wrong.append(("what.release", statement.what.release, release))
+        if statement.what.product != PRODUCT:
+            wrong.append(("what.product", statement.what.product, PRODUCT))
+        if not _COMMITMENT.fullmatch(statement.implementation.key_commitment):
+            wrong.append(("implementation.key_commitment", told["key_commitment"], "a SHA-256"))
         checks.settle(
             "implementation", [_told(*d) for d in wrong], "Sampler and lattice are those of the method."
         )

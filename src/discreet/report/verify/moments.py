@@ -27,8 +27,11 @@ from discreet.release.law import (
     GaussianLaw,
     InRangeLaw,
     LaplaceLaw,
+    MaskedLabelLaw,
     ResponseLaw,
+    SphericalLaw,
 )
+from discreet.release.masked.labels import apportion
 
 if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats
@@ -69,6 +72,9 @@ class Tails:
             return cls(v, 3 * v * v, 0.0)
         if isinstance(law, LaplaceLaw):
             return cls(v, 6 * v * v, law.scale)
+        if isinstance(law, SphericalLaw):
+            d = law.dimension
+            return cls(v, 3 * (d + 1) * (d + 3) * law.scale**4, law.scale)
         if isinstance(law, BoundedLaw):
             most = max(law.upper - law.mean, law.mean - law.lower)
             return cls(v, most * most * v, most / 3, most)
@@ -234,6 +240,28 @@ class MissingTest(ShareTest):
         super().see(np.isnan(values).astype(np.int64))
 
 
+class CountTest(ColumnTest):
+    """Labels whose counts follow from public shares."""
+
+    bounds = 1
+
+    def __init__(self, column: str, shares: tuple[float, ...]) -> None:
+        self.column = column
+        self._shares = shares
+        self._counts = np.zeros(len(shares), np.int64)
+
+    def see(self, values: AnyArray) -> None:
+        """Count codes; what is no code was found elsewhere."""
+        codes = values[(values >= 0) & (values < len(self._shares))].astype(np.int64)
+        self._counts += np.bincount(codes, minlength=len(self._shares))
+
+    def wrong(self, u: float) -> list[str]:
+        """Compare each count with the one that the shares give."""
+        if (self._counts == apportion(self._shares, int(self._counts.sum()))).all():
+            return []
+        return [f"Column {self.column!r}: its counts are not those of the public shares."]
+
+
 def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
     """Return what can be tested of one published column; nothing where its law bounds nothing."""
     law, made = summary.law, list[ColumnTest]()
@@ -246,6 +274,8 @@ def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
         )
     elif isinstance(law, InRangeLaw):
         made.append(InRangeTest(column.name, law))
+    elif isinstance(law, MaskedLabelLaw) and law.shares is not None:
+        made.append(CountTest(column.name, law.shares))
     elif isinstance(law, Additive) and not law.clamped and (tails := Tails.of(law)) is not None:
         made.append(AdditiveTest(column, law, tails))
     if law.missing_keep is not None:

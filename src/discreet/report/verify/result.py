@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import DiscreetError
+from discreet.report.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +88,8 @@ class Checks:
     made: list[Check] = field(default_factory=list)
 
     def add(self, name: str, verdict: Verdict, detail: str) -> None:
-        """Note a result."""
-        self.made.append(Check(name, verdict, detail))
+        """Note a result. It may quote what somebody else wrote, such as orders to a terminal."""
+        self.made.append(Check(name, verdict, visible(detail)))
 
     def settle(self, name: str, wrong: list[str], right: str) -> None:
         """Note that a check passed, or the first things that are wrong."""

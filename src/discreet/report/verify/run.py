@@ -101,10 +101,17 @@ def _check_statement(
     else:
         _say_what_is_open(statement, checks)
     checks.add(
+        "tuning",
+        "not checkable",
+        f"The statement says {statement.tuning.on_private_rows!r}. Whether the noise was chosen by looking "
+        "at private rows, the curator alone knows: that, and what is said about it in words, is not "
+        "checkable.",
+    )
+    checks.add(
         "other releases",
         "not checkable",
-        "A file cannot show what else was published about the same people: charges outside the ledger are "
-        "not checkable.",
+        "A file cannot show what else was published about the same people: charges outside the ledger, and "
+        "the limit of the ledger, are not checkable.",
     )
 
 

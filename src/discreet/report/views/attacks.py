@@ -73,7 +73,9 @@ def _closeness(guess: Mapping[str, Any]) -> float:
 def _row(guess: Mapping[str, Any]) -> list[Markup | str]:
     chance, measure = wording.is_chance(str(guess["statistic"])), guess["measure"]
     floor = guess["floor"]
-    interval = wording.between(float(guess["lower"]), float(guess["upper"]), None, chance=chance)
+    # What an attacker expects is computed from the file: no sample, no interval.
+    lower, upper = float(guess["lower"]), float(guess["upper"])
+    interval = "" if lower == upper else wording.between(lower, upper, None, chance=chance)
     below = guess["on"] != "prior" and floor is not None and float(guess["error"]) < float(floor)
     result = two_lines(wording.quantity(float(guess["error"]), measure, chance=chance), interval)
     if below:

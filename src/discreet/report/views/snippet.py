@@ -79,6 +79,13 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
             "This noise was made so that one named learner does not notice it. Train that learner on the "
             "file as it is; do not correct for the noise, and do not trust other statistics of this file."
         )
+    if "masked" in kinds:
+        said.append(
+            "The rows are nobody's. Train logistic regression on all coordinates as they are, all digits, "
+            "without a further intercept and with the penalty that the dictionary names, and it is the "
+            "released classifier; `coordinate = scale * cell + shift` carries your own rows to where it is "
+            "used. Nothing else about the table is in this file: do not read means or correlations off it."
+        )
     if kinds <= {"clear"}:
         said.append("No noise was added: use the file as it is.")
     return said

@@ -1,0 +1,338 @@
+"""Private logistic regression, as scikit-learn's users know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy import special
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discreet.errors import DataError, ParameterError, PromiseError
+from discreet.learn.base import POSITIVE, Domain, Learner, check_finite, is_number
+from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
+from discreet.learn.logistic.embedding import Embedding
+from discreet.learn.logistic.plan import Facts
+from discreet.learn.logistic.problem import problem_for
+from discreet.noise import Stream
+from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt, promise_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._typing import AnyArray, Floats, Ints
+    from discreet.learn.logistic.plan import Plan
+    from discreet.privacy import Ledger
+
+_POSITIVE_OR_NONE = Domain(
+    "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
+)
+
+
+def _choice(*words: str) -> Domain:
+    return Domain(
+        "one of " + ", ".join(map(repr, words)),
+        lambda v: isinstance(v, str) and v in words,
+        ("other", None, 1),
+    )
+
+
+class PrivateLogisticRegression(ClassifierMixin, Learner):
+    """Logistic regression for two classes or more, with a promise to everybody whose row it is trained on.
+
+    It minimizes the mean logistic loss plus ``regularization / 2`` times the squared norm of all weights, the
+    intercept's among them, over rows that a public map carries into the unit ball.
+
+    Parameters
+    ----------
+    privacy : PureDP, ApproxDP or NoPromise
+        What is promised. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
+        Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise by a pure one of the
+        same epsilon, which then takes less noise.
+    bounds : (lower, upper), optional
+        Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
+        clipped to it and mapped to [-1, 1].
+    norm_bound : float, optional
+        Declared largest norm of a row, after ``bounds`` were mapped; longer rows are shortened. By default
+        the root of the number of columns; needed where no bounds are given.
+    classes : sequence of labels
+        Declared list. A class that no row has stays in it. Only :class:`NoPromise` takes it from ``y``.
+    regularization : float, optional
+        By default it follows from the number of rows, columns and classes and from the promise.
+    mechanism : {"auto", "output", "objective"}
+        Noise on the trained weights, or on the objective that is trained (and a little on the weights, to
+        hide the solver's error). By default the one that puts less noise on the weights.
+    sensitivity : {"tight", "worst-case"}
+        Of output perturbation: the constant for this regularization, or the one for every regularization.
+    fit_intercept : bool
+        Whether there is an intercept.
+    intercept_scale : float, optional
+        The constant coordinate that the intercept is a weight of, between 0 and 1. By default
+        ``1 / sqrt(n_features + 1)``.
+    tolerance : float, optional
+        Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
+        default what floating point lets it reach, about 1e-11.
+    ledger : Ledger, optional
+        Charged before anything is drawn.
+    random_state : int, optional
+        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipt.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Coefficients in the columns' own units.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Intercepts.
+    weights_ : array of shape (1, dimension) or (n_classes, dimension)
+        What was released: the weights of embedded rows, of which the coefficients are another form.
+    embedding_ : Embedding
+        The public map of rows.
+    classes_ : array
+        The declared classes, sorted.
+    regularization_ : float
+        The one that was used.
+    mechanism_ : str
+        "output", "objective" or "exact".
+    promises_ : tuple of Promise
+        What holds for whoever's row was among those of the training.
+    receipt_ : Receipt
+        What was charged.
+
+    Privacy
+    -------
+    Replace-one, for a whole row with its label; the number of rows, bounds and classes are public. The
+    noise and all sums that it is added to are on a lattice, and the solver's error is in the sensitivity,
+    so that the promise is about what the program computes. Spherical noise is promised as a point event
+    whose delta is about ``exp(epsilon)`` times 2**-64, and cannot be had above an epsilon of 30. The
+    regularization, the bounds and every other parameter must not have been chosen by looking at the rows,
+    and how long the training takes must not be shown to others. If the solver misses its tolerance nothing
+    is released.
+
+    Reference
+    ---------
+    Pham et al., *Masked data generation*, sections on differential privacy, corrected in
+    docs/explanation/theorems/masked-sensitivity.md, masked-noise.md, masked-objective.md, masked-gradient.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import PureDP
+    >>> from discreet.learn import PrivateLogisticRegression
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> model = PrivateLogisticRegression(
+    ...     privacy=PureDP(epsilon=1.0), bounds=(-1, 1), classes=["no", "yes"], random_state=1
+    ... ).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9), model.receipt_.seeded
+    (True, True)
+    """
+
+    name: ClassVar[str] = "logistic"
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "privacy": Domain(
+            "a PureDP, an ApproxDP or a NoPromise",
+            lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),
+            (None, 1.0, "pure"),
+        ),
+        "norm_bound": _POSITIVE_OR_NONE,
+        "regularization": _POSITIVE_OR_NONE,
+        "mechanism": _choice("auto", "output", "objective"),
+        "sensitivity": _choice("tight", "worst-case"),
+        "fit_intercept": Domain("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),
+        "intercept_scale": Domain(
+            "None or a number above 0 and below 1",
+            lambda v: v is None or (is_number(v) and 0 < v < 1),
+            (0, 1, -0.5, "1", True),
+        ),
+        "tolerance": _POSITIVE_OR_NONE,
+        "random_state": Domain(
+            "None or a whole number",
+            lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
+            (1.5, "1", True),
+        ),
+    }
+    saved: ClassVar[tuple[str, ...]] = (
+        "classes_", "coef_", "intercept_", "weights_", "embedding_", "regularization_", "mechanism_",
+        "promises_", "receipt_",
+    )  # fmt: skip
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "privacy": promise_from_dict,
+        "bounds": lambda sides: None if sides is None else tuple(sides),
+        "embedding_": Embedding.from_dict,
+        "promises_": lambda promises: tuple(map(promise_from_dict, promises)),
+        "receipt_": Receipt.from_dict,
+    }
+
+    def __init__(
+        self,
+        *,
+        privacy: PureDP | ApproxDP | NoPromise,
+        bounds: Any = None,
+        norm_bound: float | None = None,
+        classes: Any = None,
+        regularization: float | None = None,
+        mechanism: Mechanism = "auto",
+        sensitivity: Constant = "tight",
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        tolerance: float | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.norm_bound = norm_bound
+        self.classes = classes
+        self.regularization = regularization
+        self.mechanism = mechanism
+        self.sensitivity = sensitivity
+        self.fit_intercept = fit_intercept
+        self.intercept_scale = intercept_scale
+        self.tolerance = tolerance
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
+        self.check_parameters()
+        if self.privacy.neighbors != "replace-one":
+            raise PromiseError(
+                f"neighbors of the privacy of PrivateLogisticRegression must be 'replace-one', was "
+                f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
+            )
+        labels = np.asarray(y)
+        if labels.dtype.kind == "f" and labels.ndim == 1:
+            check_finite(labels, "y of PrivateLogisticRegression.fit")
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        check_finite(X, "X of PrivateLogisticRegression.fit", getattr(self, "feature_names_in_", None))
+        classes = self._declared_classes(y)
+        codes = self._codes(y, classes)
+        embedding = Embedding.declare(
+            X.shape[1],
+            bounds=self.bounds,
+            norm_bound=self.norm_bound,
+            constant=self.intercept_scale if self.fit_intercept else 0.0,
+            owner=type(self).__name__,
+        )
+        facts = Facts(
+            n_rows=len(X),
+            n_classes=len(classes),
+            dimension=embedding.dimension,
+            tolerance=None if self.tolerance is None else float(self.tolerance),
+        )
+        plan = self.plan(facts)
+        problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
+        receipts: list[Receipt] = []
+
+        def pay() -> Stream:
+            receipts.append(self._charge(plan))
+            return Stream() if self.random_state is None else Stream.from_seed(int(self.random_state))
+
+        released = plan.train(problem, pay)
+        self.classes_ = classes
+        self.embedding_ = embedding
+        self.weights_ = problem.weights(released)
+        self.coef_, self.intercept_ = embedding.coefficients(self.weights_)
+        self.regularization_ = plan.regularization
+        self.mechanism_ = plan.name
+        self.promises_ = plan.promises
+        (self.receipt_,) = receipts
+        return self
+
+    def plan(self, facts: Facts) -> Plan:
+        """Return the mechanism that a table with these public facts will be trained by."""
+        return make_plan(
+            facts,
+            self.privacy,
+            regularization=None if self.regularization is None else float(self.regularization),
+            mechanism=self.mechanism,
+            tight=self.sensitivity == "tight",
+        )
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of the second of two classes, or of each of more classes, for each row.
+
+        Rows outside the declared bounds or norm are clipped as those of the training were.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+        where = "X of PrivateLogisticRegression.decision_function"
+        check_finite(X, where, getattr(self, "feature_names_in_", None))
+        scores = np.asarray(self.embedding_.rows(X) @ self.weights_.T)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the class with the largest score for each row."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class for each row, as the model sees it."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([special.expit(-scores), special.expit(scores)])
+        return np.asarray(special.softmax(scores, axis=1))
+
+    def _declared_classes(self, y: AnyArray) -> AnyArray:
+        check_classification_targets(y)
+        if self.classes is None:
+            if not isinstance(self.privacy, NoPromise):
+                raise ParameterError(
+                    "classes of PrivateLogisticRegression must list the labels that a row may have, was "
+                    "None: which labels occur is not for free. Declare all of them, found in the rows or not."
+                )
+            classes = np.unique(y)
+            if len(classes) < 2:
+                raise DataError(
+                    "y of PrivateLogisticRegression.fit must hold two classes, held one class. There is "
+                    "nothing to tell apart; declare classes to train all the same."
+                )
+            return classes
+        declared = np.asarray(self.classes)
+        try:
+            classes = np.unique(declared)
+        except TypeError:
+            classes = np.zeros(0)
+        if declared.ndim != 1 or len(classes) < 2 or len(classes) != len(declared):
+            raise ParameterError(
+                "classes of PrivateLogisticRegression must be at least two different labels of one kind, was "
+                f"{self.classes!r}. List every label once."
+            )
+        return classes
+
+    @staticmethod
+    def _codes(y: AnyArray, classes: AnyArray) -> Ints:
+        """Return the position of each label in the list."""
+        kinds = {"text" if kind in "OUS" else "number" for kind in (y.dtype.kind, classes.dtype.kind)}
+        known = np.isin(y, classes) if len(kinds) == 1 else np.zeros(len(y), bool)
+        if not known.all():
+            line = int(np.flatnonzero(~known)[0]) + 1
+            raise DataError(
+                "y of PrivateLogisticRegression.fit must hold declared classes alone, and the label of row "
+                f"{line} is not one. Rows are counted from 1; add it to classes, as text or number as in y.",
+                line=line,
+            )
+        return np.searchsorted(classes, y)
+
+    def _charge(self, plan: Plan) -> Receipt:
+        what = (
+            f"logistic regression by {plan.name} perturbation"
+            if plan.name != "exact"
+            else "logistic regression"
+        )
+        seeded = self.random_state is not None
+        if self.ledger is None:
+            return Receipt.unrecorded(plan.promises, what=what, seeded=seeded)
+        return self.ledger.charge(plan.promises, what=what, seeded=seeded)
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "ledger":
+            return None  # A model that is loaded elsewhere has been paid for.
+        if name == "promises_":
+            return [promise.to_dict() for promise in value]
+        if name in ("bounds", "classes") and isinstance(value, list | tuple):
+            return [np.asarray(part).tolist() for part in value]
+        return super()._pack(name, value, arrays)

@@ -1,0 +1,229 @@
+"""What is minimized: the mean logistic loss of embedded rows, a quadratic penalty, and a linear term.
+
+Two classes have one vector of weights. More classes have one vector each; because the minimizer's vectors
+sum to zero, they are written in an orthonormal basis of that subspace, so that there is no direction in
+which noise would be drawn in vain.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from discreet._typing import Floats, Ints
+
+CHUNK = 1 << 10
+"""Rows that are added up at once: the rounding error of a sum grows with them."""
+_UNIT = 2.0**-53
+
+
+def zero_sum_basis(n_classes: int) -> Floats:
+    """Return an orthonormal basis, one row each, of the vectors whose ``n_classes`` entries sum to zero."""
+    basis = np.zeros((n_classes - 1, n_classes))
+    for k in range(1, n_classes):
+        basis[k - 1, :k] = 1
+        basis[k - 1, k] = -k
+        basis[k - 1] /= math.sqrt(k * (k + 1))
+    return basis
+
+
+def rounding_error(n_rows: int, dimension: int, n_scores: int, norm: float) -> float:
+    """Return how far the computed gradient of the mean loss can be from the true one at weights of a norm."""
+    scores = (dimension + 2 * n_scores + 4) * norm
+    sums = 2 * (CHUNK + n_rows // CHUNK + 8 * n_scores + 16)
+    return (scores + sums) * _UNIT * 1.01
+
+
+class Problem(ABC):
+    """The function ``mean loss + regularization / 2 |w|**2 + tilt . w`` of a flat vector ``w``.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, dimension)
+        Of norm at most 1.
+    codes : array of int
+        The class of each row, as a position in the list of classes.
+    regularization : float
+        Above 0: the function is strongly convex with this constant.
+
+    Attributes
+    ----------
+    size : int
+        Entries of ``w``.
+    tilt : array
+        Of the linear term; 0 unless the objective is perturbed.
+    """
+
+    size: int
+
+    def __init__(self, rows: Floats, codes: Ints, regularization: float) -> None:
+        self.rows = rows
+        self.codes = codes
+        self.n_rows = len(rows)
+        self.regularization = regularization
+        self.tilt: Floats = np.zeros(0)
+
+    def _start(self, size: int) -> None:
+        self.size = size
+        self.tilt = np.zeros(size)
+
+    def _blocks(self) -> Iterator[slice]:
+        for start in range(0, self.n_rows, CHUNK):
+            yield slice(start, start + CHUNK)
+
+    def value(self, w: Floats) -> float:
+        """Return the function."""
+        loss = math.fsum(self._loss(block, w) for block in self._blocks()) / self.n_rows
+        return loss + self.regularization / 2 * float(w @ w) + float(self.tilt @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return the gradient; :meth:`rounding` bounds its error."""
+        total = sum((self._slope(block, w) for block in self._blocks()), start=np.zeros(self.size))
+        return total / self.n_rows + self.regularization * w + self.tilt
+
+    def hessian(self, w: Floats) -> Floats:
+        """Return the matrix of second derivatives."""
+        total = sum((self._curvature(b, w) for b in self._blocks()), start=np.zeros((self.size, self.size)))
+        total /= self.n_rows
+        total[np.diag_indices(self.size)] += self.regularization
+        return total
+
+    def curvature_times(self, w: Floats, v: Floats) -> Floats:
+        """Return the matrix of second derivatives times ``v``, without making it."""
+        total = sum((self._curvature_times(b, w, v) for b in self._blocks()), start=np.zeros(self.size))
+        return total / self.n_rows + self.regularization * v
+
+    def rounding(self, w: Floats) -> float:
+        """Return how far the norm of :meth:`gradient` can be from the true one.
+
+        Each product of n terms errs by at most n units in the last place of its absolute value, in any
+        order of additions. Scores are products of ``dimension`` (and, through the basis, of ``classes``)
+        terms and enter the loss's slope with a factor of at most 1/2; slopes have norms of at most sqrt(2)
+        and are added up in chunks and then chunk by chunk.
+        """
+        size = float(np.linalg.norm(w))
+        rest = 4 * (self.regularization * size + float(np.linalg.norm(self.tilt)))
+        return rounding_error(self.n_rows, self.rows.shape[1], self._n_scores, size) + rest * _UNIT
+
+    @property
+    @abstractmethod
+    def _n_scores(self) -> int: ...
+
+    @abstractmethod
+    def _loss(self, block: slice, w: Floats) -> float: ...
+
+    @abstractmethod
+    def _slope(self, block: slice, w: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _curvature(self, block: slice, w: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _curvature_times(self, block: slice, w: Floats, v: Floats) -> Floats: ...
+
+    @abstractmethod
+    def weights(self, w: Floats) -> Floats:
+        """Return one row of weights for each score."""
+
+
+class BinaryProblem(Problem):
+    """Two classes: the loss of a row is ``log(1 + exp(-y w.x))`` with ``y`` -1 or 1."""
+
+    def __init__(self, rows: Floats, codes: Ints, regularization: float) -> None:
+        super().__init__(rows, codes, regularization)
+        self._sign = np.where(codes == 1, 1.0, -1.0)
+        self._start(rows.shape[1])
+
+    @property
+    def _n_scores(self) -> int:
+        return 1
+
+    def _loss(self, block: slice, w: Floats) -> float:
+        return float(np.logaddexp(0.0, -self._sign[block] * (self.rows[block] @ w)).sum())
+
+    def _slope(self, block: slice, w: Floats) -> Floats:
+        x, sign = self.rows[block], self._sign[block]
+        return np.asarray(-(special.expit(-sign * (x @ w)) * sign) @ x)
+
+    def _bend(self, block: slice, w: Floats) -> Floats:
+        score = self.rows[block] @ w
+        return np.asarray(special.expit(score) * special.expit(-score))
+
+    def _curvature(self, block: slice, w: Floats) -> Floats:
+        x = self.rows[block]
+        return x.T @ (x * self._bend(block, w)[:, np.newaxis])
+
+    def _curvature_times(self, block: slice, w: Floats, v: Floats) -> Floats:
+        x = self.rows[block]
+        return (self._bend(block, w) * (x @ v)) @ x
+
+    def weights(self, w: Floats) -> Floats:
+        """Return the one row of weights."""
+        return w[np.newaxis, :].copy()
+
+
+class SoftmaxProblem(Problem):
+    """Several classes: the loss of a row is ``logsumexp(W x) - (W x)_y``, the rows of ``W`` summing to 0.
+
+    ``w`` holds the coordinates of ``W`` in :func:`zero_sum_basis`, whose lengths and angles are those of
+    ``W``.
+    """
+
+    def __init__(self, rows: Floats, codes: Ints, regularization: float, n_classes: int) -> None:
+        super().__init__(rows, codes, regularization)
+        self.basis = zero_sum_basis(n_classes)
+        self._start((n_classes - 1) * rows.shape[1])
+
+    @property
+    def _n_scores(self) -> int:
+        return int(self.basis.shape[1])
+
+    def weights(self, w: Floats) -> Floats:
+        """Return one row of weights for each class."""
+        return self.basis.T @ w.reshape(len(self.basis), -1)
+
+    def _scores(self, block: slice, w: Floats) -> Floats:
+        return np.asarray(self.rows[block] @ self.weights(w).T)
+
+    def _loss(self, block: slice, w: Floats) -> float:
+        scores = self._scores(block, w)
+        own = scores[np.arange(len(scores)), self.codes[block]]
+        return float((special.logsumexp(scores, axis=1) - own).sum())
+
+    def _slope(self, block: slice, w: Floats) -> Floats:
+        residual = special.softmax(self._scores(block, w), axis=1)
+        residual[np.arange(len(residual)), self.codes[block]] -= 1
+        return np.asarray(self.basis @ (residual.T @ self.rows[block])).reshape(-1)
+
+    def _curvature(self, block: slice, w: Floats) -> Floats:
+        x = self.rows[block]
+        p = special.softmax(self._scores(block, w), axis=1)
+        mean = p @ self.basis.T
+        k, d = len(self.basis), x.shape[1]
+        out = np.empty((k, d, k, d))
+        for a in range(k):
+            for b in range(a + 1):
+                weight = p @ (self.basis[a] * self.basis[b]) - mean[:, a] * mean[:, b]
+                out[a, :, b, :] = x.T @ (x * weight[:, np.newaxis])
+                out[b, :, a, :] = out[a, :, b, :]
+        return out.reshape(k * d, k * d)
+
+    def _curvature_times(self, block: slice, w: Floats, v: Floats) -> Floats:
+        p = special.softmax(self._scores(block, w), axis=1)
+        moved = self._scores(block, v)
+        moved = p * (moved - (p * moved).sum(axis=1, keepdims=True))
+        return np.asarray(self.basis @ (moved.T @ self.rows[block])).reshape(-1)
+
+
+def problem_for(rows: Floats, codes: Ints, regularization: float, n_classes: int) -> Problem:
+    """Return the problem for a number of classes."""
+    if n_classes == 2:
+        return BinaryProblem(rows, codes, regularization)
+    return SoftmaxProblem(rows, codes, regularization, n_classes)

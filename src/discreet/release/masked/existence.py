@@ -1,0 +1,94 @@
+"""When a table exists whose classifier is a given one, and how many records it takes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from discreet.learn.logistic.sensitivity import largest_gain, largest_norm
+
+if TYPE_CHECKING:
+    from discreet._typing import Floats, Ints
+
+SPREAD = 0.95
+"""Margins are kept below this part of the radius, so that points have room beside the classifier's axis."""
+_INSIDE = 0.999
+
+
+def gain(margins: Floats) -> Floats:
+    """Return ``h(m) = m sigma(-m)``: what a point with this margin does for ``regularization |w|**2``."""
+    return np.asarray(margins * special.expit(-margins))
+
+
+def best_margin() -> float:
+    """Return the margin with the largest gain: one more than that gain."""
+    return 1 + largest_gain(2)
+
+
+def residuals(weights: Floats, rows: Floats, codes: Ints) -> Floats:
+    """Return one-hot labels minus probabilities: one column for two classes, else one for each class."""
+    scores = rows @ weights.T
+    if len(weights) == 1:
+        return np.asarray((codes == 1)[:, np.newaxis] - special.expit(scores))
+    found: Floats = -special.softmax(scores, axis=1)
+    found[np.arange(len(codes)), codes] += 1
+    return found
+
+
+def total_gain(weights: Floats, rows: Floats, codes: Ints) -> float:
+    """Return the sum of gains: ``weights`` times minus the gradient of the summed loss."""
+    return float(np.sum(residuals(weights, rows, codes) * (rows @ weights.T)))
+
+
+def most_gain(weights: Floats, radius: float) -> float:
+    """Return the most that one point can gain: in a ball of this radius for two classes, else anywhere."""
+    n_classes = max(2, len(weights))
+    if n_classes > 2:
+        return largest_gain(n_classes)
+    reach = radius * float(np.linalg.norm(weights))
+    return float(gain(np.array(min(best_margin(), reach))))
+
+
+def least_records(
+    weights: Floats, regularization: float, radius: float, fixed: Floats, fixed_codes: Ints
+) -> float:
+    """Return how many points it takes at least to make ``weights`` the minimizer; infinite if none suffice.
+
+    Necessary: ``M (most - r) >= |S| r - gains of S`` with ``r = regularization |weights|**2``, for M points
+    beside a fixed set S. With no fixed set and two classes it is sufficient, and then 1 is enough.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-existence.md
+    """
+    need = regularization * float(np.sum(weights**2))
+    spare = most_gain(weights, radius) - need
+    short = len(fixed) * need - total_gain(weights, fixed, fixed_codes)
+    if spare > 0:
+        return max(1, math.ceil(short / spare))
+    # Every point takes more than it gives; what the fixed ones have to spare must be enough for one.
+    return 1 if spare >= short else math.inf
+
+
+def longest(regularization: float, radius: float, *, spread: bool = True) -> float:
+    """Return the norm to which two-class weights are shortened.
+
+    With ``spread`` it is a little less than what exists, because at that limit all points lie on one line.
+    """
+    reach = SPREAD * radius if spread else radius
+    return largest_norm(regularization, reach) * (_INSIDE if spread else 1.0)
+
+
+def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -> float:
+    """Return the largest regularization for which points exist in the ball, for two classes.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-existence.md
+    """
+    norm = float(np.linalg.norm(weights))
+    most = most_gain(weights, SPREAD * radius if spread else radius)
+    return most / norm**2 * (_INSIDE if spread else 1.0)

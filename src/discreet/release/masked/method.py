@@ -1,0 +1,489 @@
+"""Publish points that belong to nobody, on which logistic regression finds one private classifier."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
+from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
+from discreet.learn.logistic.plan import Facts
+from discreet.noise import keep_per_unit
+from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
+from discreet.release.base import ALWAYS_OPEN, ReleaseMethod
+from discreet.release.masked.encoding import Encoding
+from discreet.release.masked.labels import NoisyCounts
+from discreet.release.masked.plan import Fixed, MaskedPlan
+from discreet.release.masked.reading import plain_label, read_bare, read_given
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from discreet._typing import AnyArray, Floats, Ints
+    from discreet.noise import Stream
+    from discreet.privacy import Ledger
+    from discreet.release.base import Encoded, Plan, Publication, Watch
+    from discreet.release.masked.construct import Construction, Infeasible, Mask
+    from discreet.release.masked.plan import Labels
+    from discreet.schema import Column, Schema
+    from discreet.tables import Table
+
+ROWS_PER_BATCH = 100_000
+_CARRIES = (
+    "the released classifier, which the points carry exactly; what it says about a group of people is not "
+    "hidden"
+)
+_CARRIES_NO_MORE = (
+    "nothing beside that classifier can be learned from the points: they do not look like the true rows, and "
+    "a tree or a forest trained on them finds the classifier's rule again and no other"
+)
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "labels": ("prior", "noisy_counts", "true"),
+    "mechanism": ("auto", "output", "objective"),
+    "sensitivity": ("tight", "worst-case"),
+    "construction": ("direct", "greedy"),
+    "infeasible": ("shrink", "lambda", "error"),
+}
+
+
+class MaskedRelease(ReleaseMethod):
+    """Publish points that belong to nobody and carry one private logistic regression.
+
+    A classifier is trained with a promise to everybody in the table; then points and labels are made up at
+    which the gradient of its training problem is zero. Whoever trains logistic regression on them gets that
+    classifier, and nothing else about the table is in them.
+
+    Parameters
+    ----------
+    privacy : PureDP, ApproxDP or NoPromise
+        What the classifier promises; what is made of it promises the same.
+    regularization : float, optional
+        ``lambda``: with it the mean loss plus ``lambda / 2`` times the squared norm of all weights is
+        minimized, on true rows and on published ones. By default it follows from the number of rows, columns
+        and classes and from the promise.
+    norm_bound : float, optional
+        Declared largest norm of a row; longer ones are shortened, and all are divided by it. By default what
+        the declared columns can have. For a bare matrix it stands in place of ``schema`` and ``bounds``.
+    n_records : int, optional
+        How many points to make; by default as many as there are rows (of the ``sensitive`` class, where one
+        is named).
+    classes : sequence, optional
+        Declared labels, for a bare matrix; -1 and 1 by default. A class that no row has stays.
+    labels : {"prior", "noisy_counts", "true"}
+        Of the points: by public shares; by counts with noise; or the true ones, which are then published as
+        they are and covered by no promise.
+    proportions : sequence of float, optional
+        The public shares of the classes. By default equal; with an intercept, those that the released
+        classifier goes with.
+    count_share : float
+        Part of epsilon that noisy counts get.
+    fit_intercept : bool, optional
+        Whether a constant coordinate is added, whose weight is penalized like any other. By default for
+        tables, and not for bare matrices. It is published as the column "intercept".
+    mechanism, sensitivity
+        As of :class:`~discreet.learn.PrivateLogisticRegression`.
+    construction : {"direct", "greedy"}
+        In closed form with a gradient of zero, or point by point as in the paper, slower and only nearly.
+    infeasible : {"shrink", "lambda", "error"}
+        What to do where noise has made the classifier longer than any table's: shorten it, which without an
+        intercept changes no decision and with one scales all scores alike; keep it and use another
+        regularization, found as :attr:`regularization_`; or refuse.
+    radius : float
+        Largest norm of a point; that of true rows is 1.
+    sensitive : label, optional
+        The one class whose rows are masked. **All other rows are published as they are**, with no promise.
+    initial : (X, y) or mapping, optional
+        Records that are public or made up, published as they are beside the points: a matrix and its labels,
+        or columns by name.
+    schema, bounds, ledger, random_state
+        See :class:`~discreet.release.base.ReleaseMethod`.
+
+    Attributes
+    ----------
+    model_ : array of shape (1, dimension) or (n_classes, dimension)
+        The private weights that the points are made for, in the coordinates of the published columns; for two
+        classes those of the second one.
+    regularization_ : float
+        With which they are the minimizer.
+    scale_ : float
+        What the private weights were multiplied by to become ``model_``.
+    gradient_ : float
+        Norm of the gradient there.
+
+    Privacy
+    -------
+    Central: the promise is that of the classifier, for a whole row with its label under replace-one; the
+    number of rows, the bounds and the classes are public. Points and labels are made from the released
+    classifier, public numbers and fresh randomness; noisy counts have a share of their own. With
+    ``labels="true"`` the promise covers the features alone; with ``sensitive=`` it covers rows of that class
+    replaced by others of that class, and a ``NoPromise`` speaks for everybody else. Several rows of one unit
+    count as the rows that they are. Parameters must not have been chosen by looking at the rows.
+
+    Reference
+    ---------
+    Pham et al., algorithm 1, corrected: docs/explanation/theorems/masked-existence.md, masked-labels.md,
+    masked-greedy.md, masked-sensitivity.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from discreet.privacy import PureDP
+    >>> from discreet.release import MaskedRelease
+    >>> X = np.column_stack([np.sin(np.arange(500)), np.cos(3.0 * np.arange(500))]) / 1.5
+    >>> y = np.where(X[:, 0] > 0, 1, -1)
+    >>> method = MaskedRelease(
+    ...     privacy=PureDP(epsilon=1), regularization=0.1, norm_bound=1.0, n_records=300, random_state=1
+    ... )
+    >>> masked = method.release(X, y)
+    >>> again = LogisticRegression(C=1 / (0.1 * 300), fit_intercept=False, tol=1e-12, max_iter=1000)
+    >>> bool(abs(again.fit(masked.data, masked.target).coef_ - method.model_).max() < 1e-6)
+    True
+    """
+
+    name: ClassVar[str] = "masked"
+    accepts: ClassVar[tuple[type[Promise], ...]] = (PureDP, ApproxDP, NoPromise)
+
+    def __init__(
+        self,
+        *,
+        privacy: PureDP | ApproxDP | NoPromise | None = None,
+        regularization: float | None = None,
+        norm_bound: float | None = None,
+        n_records: int | None = None,
+        classes: Sequence[Any] | None = None,
+        labels: Labels = "prior",
+        proportions: Sequence[float] | None = None,
+        count_share: float = 0.1,
+        fit_intercept: bool | None = None,
+        mechanism: Mechanism = "auto",
+        sensitivity: Constant = "tight",
+        construction: Construction = "direct",
+        infeasible: Infeasible = "shrink",
+        radius: float = 1.0,
+        sensitive: Any = None,
+        initial: Any = None,
+        schema: Schema | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        bare = schema is None and bounds is None and norm_bound is not None
+        # A norm is a declaration too, and the rows of a bare matrix need no other.
+        super().__init__(
+            schema=schema, bounds=(0, 1) if bare else bounds, ledger=ledger, random_state=random_state
+        )
+        self.bounds = bounds
+        if privacy is None:
+            raise ParameterError(
+                "privacy of MaskedRelease must be a PureDP, an ApproxDP or a NoPromise, was None: it has no "
+                "default. Say what the classifier shall promise."
+            )
+        self.privacy = privacy
+        self.regularization = regularization
+        self.norm_bound = norm_bound
+        self.n_records = n_records
+        self.classes = None if classes is None else tuple(plain_label(label) for label in classes)
+        self.labels = labels
+        self.proportions = proportions
+        self.count_share = count_share
+        self.fit_intercept = fit_intercept
+        self.mechanism = mechanism
+        self.sensitivity = sensitivity
+        self.construction = construction
+        self.infeasible = infeasible
+        self.radius = radius
+        self.sensitive = plain_label(sensitive)
+        self.initial = initial
+        self._check()
+        self.model_: Floats | None = None
+        self.regularization_: float | None = None
+        self.scale_: float | None = None
+        self.gradient_: float | None = None
+
+    def _check(self) -> None:
+        where = type(self).__name__
+        if not isinstance(self.privacy, self.accepts):
+            raise PromiseError(
+                f"privacy of {where} must be a PureDP, an ApproxDP or a NoPromise, was "
+                f"{type(self.privacy).__name__}. Its noise is on one classifier, which proves no floor."
+            )
+        if self.privacy.neighbors != "replace-one":
+            raise PromiseError(
+                f"neighbors of the privacy of {where} must be 'replace-one', was "
+                f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
+            )
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ParameterError(
+                    f"{name} of {where} must be one of {', '.join(map(repr, allowed))}, was "
+                    f"{getattr(self, name)!r}."
+                )
+        for name, value in (
+            ("regularization", self.regularization),
+            ("norm_bound", self.norm_bound),
+            ("radius", self.radius),
+        ):
+            if value is not None and not (_is_number(value) and value > 0):
+                raise ParameterError(f"{name} of {where} must be a finite number above 0, was {value!r}.")
+        if self.n_records is not None and not (
+            isinstance(self.n_records, int | np.integer)
+            and not isinstance(self.n_records, bool)
+            and self.n_records >= 1
+        ):
+            raise ParameterError(
+                f"n_records of {where} must be a whole number of at least 1, was {self.n_records!r}."
+            )
+        if not (_is_number(self.count_share) and 0 < self.count_share < 1):
+            raise ParameterError(
+                f"count_share of {where} must be a number above 0 and below 1, was {self.count_share!r}. It "
+                "is the part of epsilon that noisy counts get."
+            )
+        if self.fit_intercept not in (None, True, False):
+            raise ParameterError(
+                f"fit_intercept of {where} must be True, False or None, was {self.fit_intercept!r}."
+            )
+        if self.proportions is not None and self.labels != "prior":
+            raise ParameterError(
+                f"proportions of {where} must be left out unless labels='prior', which take them."
+            )
+        if self.labels == "true" and self.sensitive is not None:
+            raise ParameterError(
+                f"labels of {where} must be 'prior' where sensitive= names a class, which every point gets."
+            )
+        if self.labels == "noisy_counts" and (
+            self.sensitive is not None or isinstance(self.privacy, NoPromise)
+        ):
+            raise ParameterError(
+                f"labels of {where} must be 'prior' where sensitive= names a class, which is every point's, "
+                "and where nothing is promised: counts have no epsilon then."
+            )
+
+    def plan(self, schema: Schema, n_rows: int) -> MaskedPlan:
+        """Say what will be done and promised, from the schema and the public number of rows."""
+        return self.scaled_plan(schema, n_rows, 1.0)
+
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> MaskedPlan:
+        """Plan with an epsilon divided by ``factor``."""
+        where = type(self).__name__
+        if n_rows < 1:
+            raise DataError(f"{where} needs at least one row, and was given {n_rows}.")
+        target = self._target(schema)
+        encoding = Encoding.of(
+            schema,
+            norm_bound=self.norm_bound,
+            intercept=self.schema is not None if self.fit_intercept is None else self.fit_intercept,
+            bounded=self.schema is not None or self.bounds is not None,
+            owner=where,
+        )
+        if encoding.constant >= self.radius:
+            raise ParameterError(
+                f"radius of {where} must be above {encoding.constant:.4g}, the constant coordinate, was "
+                f"{self.radius!r}."
+            )
+        privacy, counts = self._split(factor, len(target.levels), schema)
+        rows = schema.max_rows_per_unit or 1
+        mechanism = self.mechanism
+        if rows > 1:
+            if mechanism == "objective":
+                raise PromiseError(
+                    f"mechanism of {where} must be 'output' where one {schema.unit} has several rows, was "
+                    "'objective': what several rows do to the volume is not proven."
+                )
+            mechanism = "output"
+        facts = Facts(
+            # Several rows of a unit move the minimizer as one row of so many times fewer does.
+            n_rows=max(1, n_rows // rows),
+            n_classes=len(target.levels),
+            dimension=encoding.embedding.dimension,
+        )
+        training = make_plan(
+            facts,
+            privacy,
+            regularization=None if self.regularization is None else float(self.regularization),
+            mechanism=mechanism,
+            tight=self.sensitivity == "tight",
+        )
+        return MaskedPlan(
+            encoding=encoding,
+            training=training,
+            n_rows=n_rows,
+            n_records=self._records(n_rows),
+            labels=self.labels,
+            shares=self._shares(target, encoding),
+            counts=counts,
+            radius=float(self.radius),
+            construction=self.construction,
+            infeasible=self.infeasible,
+            fixed=self._fixed(target, encoding),
+            report=self._keep,
+        )
+
+    def _records(self, n_rows: int) -> int | None:
+        if self.labels == "true" and self.n_records not in (None, n_rows):
+            raise ParameterError(
+                f"n_records of {type(self).__name__} must be left out where labels='true': every true label "
+                f"gets one point. It was {self.n_records!r}."
+            )
+        if self.n_records is None:
+            return None if self.labels == "true" or self.sensitive is not None else n_rows
+        return None if self.labels == "true" else int(self.n_records)
+
+    def _split(
+        self, factor: float, n_classes: int, schema: Schema
+    ) -> tuple[PureDP | ApproxDP | NoPromise, NoisyCounts | None]:
+        privacy = dataclasses.replace(self.privacy, unit=schema.unit)
+        if isinstance(privacy, NoPromise):
+            return privacy, None
+        epsilon = privacy.epsilon / factor
+        if self.labels != "noisy_counts":
+            return dataclasses.replace(privacy, epsilon=epsilon), None
+        part = epsilon * self.count_share
+        # The last binary digits are left over, so that the two parts stay below epsilon together.
+        rest = dataclasses.replace(privacy, epsilon=(epsilon - part) * (1 - 2.0**-50))
+        return rest, NoisyCounts(epsilon=part, n_classes=n_classes, rows=schema.max_rows_per_unit or 1)
+
+    def _target(self, schema: Schema) -> Column:
+        where = type(self).__name__
+        if schema.target is None:
+            raise ParameterError(
+                f"{where} needs a target, and the table has none: its points carry a classifier. Declare "
+                "target= in the schema, or give y."
+            )
+        column = schema.column(schema.target)
+        if not column.is_category or len(column.levels) < 2 or None in column.levels:
+            raise SchemaError(
+                f"target of {where} must be a list of at least two classes, none of them missing, and "
+                f"{column.name!r} is not. Declare values= and required=True, or take another target."
+            )
+        if self.classes is not None and set(self.classes) != set(column.levels):
+            raise ParameterError(
+                f"classes of {where} must be those that the schema declares for {column.name!r}, or be left "
+                "out."
+            )
+        return column
+
+    def _shares(self, target: Column, encoding: Encoding) -> tuple[float, ...] | None:
+        if self.labels != "prior" or self.sensitive is not None:
+            return None
+        n = len(target.levels)
+        if self.proportions is None:
+            return None if encoding.constant > 0 else (1 / n,) * n
+        try:
+            given = tuple(float(share) for share in self.proportions)
+        except (TypeError, ValueError):
+            given = ()
+        if len(given) != n or not all(math.isfinite(s) and s >= 0 for s in given) or sum(given) <= 0:
+            raise ParameterError(
+                f"proportions of {type(self).__name__} must be {n} numbers of at least 0, one for each of "
+                f"{', '.join(str(level) for level in target.levels)}, and not all 0."
+            )
+        return given
+
+    def _fixed(self, target: Column, encoding: Encoding) -> Fixed:
+        where = type(self).__name__
+        sensitive = None
+        if self.sensitive is not None:
+            if self.sensitive not in target.levels:
+                raise ParameterError(
+                    f"sensitive of {where} must be one of the classes "
+                    f"{', '.join(str(level) for level in target.levels)}, was {self.sensitive!r}."
+                )
+            sensitive = target.levels.index(self.sensitive)
+        if self.initial is None:
+            empty = np.zeros((0, encoding.embedding.dimension))
+            return Fixed(rows=empty, codes=np.zeros(0, np.int64), sensitive=sensitive)
+        given, codes = read_given(self.initial, encoding.schema, target)
+        return Fixed(rows=encoding.rows(given), codes=codes, sensitive=sensitive)
+
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Say what a release by this method leaves open, in sentences without a full stop."""
+        fixed: list[str] = []
+        target = schema.target
+        if self.labels == "true":
+            fixed.append(f"the target {target!r}, which is published as it is")
+        if self.sensitive is not None:
+            fixed.append(
+                f"every row whose {target} is not {self.sensitive}: it is published as it is, and so is how "
+                "many rows each class has"
+            )
+        if self.initial is not None:
+            fixed.append("the given initial records, which are published as they are")
+        return (*ALWAYS_OPEN, *fixed, _CARRIES, _CARRIES_NO_MORE)
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
+        """Make the method that :meth:`parameters` wrote down."""
+        if not isinstance(values.get("privacy"), Mapping):
+            raise ParameterError("privacy of MaskedRelease must be written down with to_dict(), and is not.")
+        return super().from_parameters(values, **common)
+
+    def publish(
+        self,
+        source: Any,
+        target: str | Path,
+        *,
+        shuffle: bool = True,
+        replace: bool = False,
+        stream: Stream | None = None,
+        watch: Watch | None = None,
+    ) -> Publication:
+        """Release a table straight into a file.
+
+        The classifier is trained on the whole table in memory. Published rows are nobody's, so that there is
+        nothing to show a ``watch``, which is not called.
+
+        Parameters
+        ----------
+        source, target, shuffle, replace, stream, watch
+            As of every method.
+
+        Returns
+        -------
+        Publication
+        """
+        if self.infeasible == "lambda":
+            raise ParameterError(
+                "infeasible of MaskedRelease must be 'shrink' or 'error' for a file, was 'lambda': the "
+                "regularization would follow from the noise, and a statement is made before it. Use "
+                "release(), which leaves it in regularization_."
+            )
+        return super().publish(source, target, shuffle=shuffle, replace=replace, stream=stream, watch=watch)
+
+    def _batches(
+        self, plan: Plan, table: Table, schema: Schema, stream: Stream, watch: Watch | None
+    ) -> Generator[dict[str, AnyArray], None, None]:
+        parts = list(table.batches(schema, ids=schema.id_column is not None))
+        rows = {c.name: np.concatenate([part[c.name] for part in parts]) for c in schema.released}
+        if schema.id_column is not None:
+            assert schema.max_rows_per_unit is not None
+            ids = np.concatenate([part.ids for part in parts if part.ids is not None])
+            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
+            rows = {name: values[kept] for name, values in rows.items()}
+        columns = plan.draw(rows, stream.derive("noise"))
+        n = len(next(iter(columns.values())))
+        for start in range(0, n, ROWS_PER_BATCH):
+            yield {name: values[start : start + ROWS_PER_BATCH] for name, values in columns.items()}
+
+    def _read(self, X: Any, y: AnyArray | None) -> tuple[Schema, Encoded, Ints | None]:
+        self.model_ = self.regularization_ = self.scale_ = self.gradient_ = None
+        if self.schema is not None:
+            return super()._read(X, y)
+        schema, rows = read_bare(X, y, self.classes, self.bounds, self.norm_bound)
+        return schema, rows, None
+
+    def _keep(self, mask: Mask) -> None:
+        self.model_ = mask.weights
+        self.regularization_ = mask.regularization
+        self.scale_ = mask.scale
+        self.gradient_ = mask.gradient
+
+
+def _is_number(value: Any) -> bool:
+    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return plain and math.isfinite(value)

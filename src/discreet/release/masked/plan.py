@@ -1,0 +1,301 @@
+"""Train, hide, mask: what a masked release does to a table, and what that promises."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from discreet.learn.logistic.problem import problem_for
+from discreet.privacy import NoPromise, Promise
+from discreet.release.base import ColumnSummary, Plan
+from discreet.release.law import Clear, MaskedLabelLaw, MaskedLaw
+from discreet.release.masked.construct import Task, make_mask
+from discreet.release.masked.labels import apportion, in_random_order, shares_of_model
+from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet._typing import AnyArray, Floats, Ints
+    from discreet.learn.logistic.plan import Plan as Training
+    from discreet.noise import Stream
+    from discreet.release.base import Encoded
+    from discreet.release.law import Law
+    from discreet.release.masked.construct import Construction, Infeasible, Mask
+    from discreet.release.masked.encoding import Encoding
+    from discreet.release.masked.labels import NoisyCounts
+    from discreet.schema import Column
+
+Labels = Literal["prior", "noisy_counts", "true"]
+_SLACK = 1 + 1e-9
+"""Rounding of a norm, when a reader asks whether a point is in the ball."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fixed:
+    """Records that are published as they are, beside the points that belong to nobody.
+
+    Attributes
+    ----------
+    rows, codes : array
+        Records that were given, as points with labels.
+    sensitive : int or None
+        The one class whose rows are masked; those of every other class are published. None: all are masked.
+    """
+
+    rows: Floats
+    codes: Ints
+    sensitive: int | None
+
+    @property
+    def words(self) -> str:
+        """Say what stands in the file beside made-up points."""
+        parts = []
+        if self.sensitive is not None:
+            parts.append("the true rows of all other classes, as they are")
+        if len(self.rows):
+            parts.append(f"{len(self.rows):,} given records, as they are")
+        return " and ".join(parts)
+
+
+class MaskedPlan(Plan):
+    """What a masked release does to a table.
+
+    Parameters
+    ----------
+    encoding : Encoding
+        From declared columns to points.
+    training : learn.logistic.plan.Plan
+        The private training of the classifier, calibrated.
+    n_rows : int
+        The public number of rows.
+    n_records : int or None
+        How many points to make; None: as many as true labels, or as rows of the sensitive class.
+    labels : {"prior", "noisy_counts", "true"}
+        Where labels come from.
+    shares : tuple of float or None
+        Public shares of the classes; None where they follow from the model.
+    counts : NoisyCounts or None
+        With noisy counts.
+    radius : float
+        Of the ball that points stay in.
+    construction, infeasible
+        As of :class:`~discreet.release.MaskedRelease`.
+    fixed : Fixed
+        Records that are published as they are.
+    report : callable
+        Told the :class:`~discreet.release.masked.construct.Mask` once it is made.
+    """
+
+    of_people = False
+
+    def __init__(
+        self,
+        *,
+        encoding: Encoding,
+        training: Training,
+        n_rows: int,
+        n_records: int | None,
+        labels: Labels,
+        shares: tuple[float, ...] | None,
+        counts: NoisyCounts | None,
+        radius: float,
+        construction: Construction,
+        infeasible: Infeasible,
+        fixed: Fixed,
+        report: Callable[[Mask], None],
+    ) -> None:
+        self.encoding = encoding
+        self.training = training
+        self.n_rows = n_rows
+        self.n_records = n_records
+        self.labels = labels
+        self.shares = shares
+        self.counts = counts
+        self.radius = radius
+        self.construction = construction
+        self.infeasible = infeasible
+        self.fixed = fixed
+        self._report = report
+        self.schema = encoding.published(max(radius, 1.0) if fixed.words else radius)
+        self.columns = tuple(
+            ColumnSummary(column=column.name, law=self._law(column, place))
+            for place, column in enumerate(self.schema.released)
+        )
+        self.promises = self._promises()
+
+    @property
+    def target(self) -> Column:
+        """The column of labels."""
+        assert self.schema.target is not None
+        return self.schema.column(self.schema.target)
+
+    @property
+    def regularization(self) -> float:
+        """With which the classifier is trained, on true rows and on published ones."""
+        return self.training.regularization
+
+    def _law(self, column: Column, place: int) -> Law:
+        if column.role != "target":
+            made = self.encoding.coordinates
+            scale, shift = self.encoding.maps[place]
+            return MaskedLaw(
+                regularization=self.regularization,
+                exact=self.construction == "direct",
+                origin=made[place].origin if place < len(made) else "",
+                level=made[place].level if place < len(made) else None,
+                scale=scale,
+                shift=shift,
+                beside=self.fixed.words,
+            )
+        if self.labels == "true":
+            return Clear()
+        source = {
+            (True, True): "noisy counts",
+            (False, False): "public shares",
+            (False, True): "the released model",
+        }[self.counts is not None, self.shares is None]
+        public = self.shares if not self.fixed.words else None
+        return MaskedLabelLaw(source=source, shares=public, beside=self.fixed.words)
+
+    def _promises(self) -> tuple[Promise, ...]:
+        declared = self.encoding.schema
+        assumed: tuple[str, ...] = (ROWS_KNOWN,) * (declared.id_column is not None)
+        features = tuple(column.name for column in declared.features)
+        unit, covers = declared.unit, None
+        rest: list[Promise] = []
+        if self.labels == "true":
+            assumed, covers = (*assumed, LABEL_CLEAR), features
+        if len(self.fixed.rows):
+            assumed = (*assumed, "the given records are public or made up, and none is a row of the table")
+        if self.fixed.sensitive is not None:
+            masked = self.target.levels[self.fixed.sensitive]
+            unit, covers = f"{unit} whose {self.target.name} is {masked}", features
+            assumed = (
+                *assumed,
+                f"which rows have {self.target.name} = {masked}, and all other rows, are public: they are "
+                "published as they are",
+            )
+            rest.append(
+                NoPromise(
+                    f"every row whose {self.target.name} is not {masked} is published as it is, and so is "
+                    "how many rows each class has",
+                    unit=declared.unit,
+                    arithmetic="real",
+                )
+            )
+        kept = [
+            dataclasses.replace(promise, unit=unit, covers=covers, assumes=_joined(promise.assumes, assumed))
+            for promise in self.training.promises
+        ]
+        if self.counts is not None:
+            kept.append(self.counts.promise(self.target.name, {"unit": declared.unit, "assumes": assumed}))
+        return (*kept, *rest)
+
+    def train(self, rows: Encoded, stream: Stream, *, sample: bool = False) -> Floats:
+        """Return the private weights: one row for two classes, else one for each class.
+
+        With ``sample``, the rows stand for a whole table, and what comes out promises nothing.
+        """
+        codes = self._codes(rows)
+        n_classes = len(self.target.levels)
+        problem = problem_for(self.encoding.rows(rows), codes, self.regularization, n_classes)
+        # The public number, also where rows of one unit were left out: the mean is over that many.
+        if not sample:
+            problem.n_rows = max(self.n_rows, len(codes))
+        return problem.weights(self.training.train(problem, lambda: stream.derive("model")))
+
+    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Train, hide and mask; return the whole published table, whose rows are nobody's."""
+        codes = self._codes(rows)
+        weights = self.train(rows, stream)
+        fixed, fixed_codes = self.fixed.rows, self.fixed.codes
+        if self.fixed.sensitive is not None:
+            others = codes != self.fixed.sensitive
+            true = self.encoding.rows({name: values[others] for name, values in rows.items()})
+            fixed = np.concatenate([true, fixed])
+            fixed_codes = np.concatenate([codes[others], fixed_codes])
+        n_records = self.n_records
+        if n_records is None:
+            n_records = len(codes) if self.labels == "true" else int(np.sum(codes == self.fixed.sensitive))
+        mask = make_mask(
+            Task(
+                weights=weights,
+                regularization=self.regularization,
+                radius=self.radius,
+                constant=self.encoding.constant,
+                n_records=n_records,
+                labels=self._labels(codes, n_records, stream.derive("labels")),
+                fixed=fixed,
+                fixed_codes=fixed_codes,
+                construction=self.construction,
+                infeasible=self.infeasible,
+            ),
+            stream.derive("points"),
+        )
+        self._report(mask)
+        columns: dict[str, AnyArray] = dict(
+            zip(self.encoding.names, np.ascontiguousarray(mask.points.T), strict=True)
+        )
+        columns[self.target.name] = mask.codes.astype(np.int32)
+        return columns
+
+    def _codes(self, rows: Encoded) -> Ints:
+        return np.asarray(rows[self.target.name], np.int64)
+
+    def _labels(self, codes: Ints, n: int, stream: Stream) -> Callable[[Floats, float], Ints]:
+        """Return the labels of the points for a classifier, drawing what has to be drawn once."""
+        if self.labels == "true":
+            return lambda weights, regularization: codes
+        order = stream.derive("order")
+        if self.fixed.sensitive is not None:
+            same = np.full(n, self.fixed.sensitive)
+            return lambda weights, regularization: same
+        shares: Any = self.shares
+        if self.counts is not None:
+            shares = self.counts.shares(codes, stream)
+        if shares is not None:
+            chosen = in_random_order(apportion(shares, n), order)
+            return lambda weights, regularization: chosen
+
+        def of_model(weights: Floats, regularization: float) -> Ints:
+            found = shares_of_model(weights, regularization, self.encoding.constant, self.radius)
+            return in_random_order(apportion(found, n), order.spawn())
+
+        return of_model
+
+    def misfits(self, columns: Encoded) -> dict[str, str]:
+        """Name the columns with published cells that this plan cannot have drawn, and say why."""
+        found = super().misfits(columns)
+        points = np.column_stack([columns[name] for name in self.encoding.names])
+        limit = max(self.radius, 1.0) if self.fixed.words else self.radius
+        with np.errstate(over="ignore"):
+            long = np.einsum("ij,ij->i", points, points) > (limit * _SLACK) ** 2
+        if long.any():
+            place = int(np.abs(points[int(np.argmax(long))]).argmax())
+            found.setdefault(self.encoding.names[place], "points outside the ball that they are made in")
+        constant = self.encoding.constant
+        if constant > 0 and (points[:, -1] != constant).any():
+            found.setdefault(self.encoding.names[-1], "values other than the public constant")
+        return found
+
+    def length_misfit(self, n_read: int, n_published: int) -> str | None:
+        """Say what is wrong with how many rows were published; None if nothing is."""
+        if self.n_records is None:
+            # As many as were read, but for rows of one unit beyond what is allowed.
+            fewer = self.encoding.schema.id_column is not None
+            least, most = (1 if fewer else n_read), n_read
+        else:
+            least = self.n_records
+            most = least + (n_read if self.fixed.sensitive is not None else 0)
+        least, most = least + len(self.fixed.rows), most + len(self.fixed.rows)
+        if least <= n_published <= most:
+            return None
+        return "The number of rows published is not the one that the method makes."
+
+
+def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
