@@ -10,7 +10,7 @@ from discreet import ApproxDP, Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
 from discreet.report.folder import CSV, DATA, PAGE, STATEMENT
 from discreet.report.verify import verify
-from tests.contracts.cases import RELEASES, ROWS, SCHEMA
+from tests.contracts.cases import OF_NOBODY, RELEASES, ROWS, SCHEMA
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, honest, publish, rewrite
 
 if TYPE_CHECKING:
@@ -160,6 +160,10 @@ def test_a_forgery_is_found_although_everything_was_hashed_again(
     hash_again(public)
     found = verify(public)
     assert not {"hashes", "data files", "derived files"} & failed(found), found
+    if name in OF_NOBODY and cause in ("cells", "attacks"):
+        # Points of nobody have no lattice, and no cell to attack: other ones are another release, which a
+        # hash and the key tell, and no law of a cell.
+        return
     if name == "invariant" and cause == "cells":
         cause = "attacks"  # noise without a lattice; what anybody computes from the file tells all the same
     assert cause in failed(found), found

@@ -11,6 +11,11 @@ _LOCAL = (
     "against whoever reads the whole file. The curator is trusted with the rows."
 )
 
+_MASKED = (
+    "Central model: one classifier was trained on all rows with noise on it, and the published rows were made up "
+    "from that classifier alone. They are nobody's. The curator is trusted with the rows."
+)
+
 DEPLOYMENT = {
     "gaussian": _LOCAL,
     "laplace": _LOCAL,
@@ -18,10 +23,8 @@ DEPLOYMENT = {
     "in-range": _LOCAL,
     "response": _LOCAL,
     "spherical": _LOCAL,
-    "masked": (
-        "Central model: one classifier was trained on all rows with noise on it, and the published rows were "
-        "made up from that classifier alone. They are nobody's. The curator is trusted with the rows."
-    ),
+    "masked": _MASKED,
+    "masked-label": _MASKED,
     "invariant": (
         "Central model: the noise was made for the whole table and for one model trained on it. The curator "
         "is trusted with the rows."
