@@ -12,8 +12,8 @@ _LOCAL = (
 )
 
 _MASKED = (
-    "Central model: one classifier was trained on all rows with noise on it, and the published rows were made "
-    "up from that classifier alone. They are nobody's. The curator is trusted with the rows."
+    "Central model: one classifier was trained on all rows with noise on it, and the published rows were "
+    "made up from that classifier alone. They are nobody's. The curator is trusted with the rows."
 )
 
 DEPLOYMENT = {
