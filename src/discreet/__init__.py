@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     )
     from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
     from discreet.query import Database
-    from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease
+    from discreet.release import (
+        BoundedRelease,
+        GaussianRelease,
+        InputPerturbation,
+        InvariantRelease,
+        LaplaceRelease,
+        MaskedRelease,
+    )
     from discreet.report import write_report
     from discreet.report.verify import verify
     from discreet.schema import Column, Schema
@@ -35,9 +42,11 @@ __all__ = [
     "ErrorFloor",
     "GaussianDP",
     "GaussianRelease",
+    "InputPerturbation",
     "InvariantRelease",
     "LaplaceRelease",
     "Ledger",
+    "MaskedRelease",
     "NoPromise",
     "PrivateID3Classifier",
     "PrivateKMeans",
@@ -65,7 +74,14 @@ _ROOMS = {
         "PrivatePerceptron",
         "RegularizedSVM",
     ),
-    "release": ("BoundedRelease", "GaussianRelease", "InvariantRelease", "LaplaceRelease"),
+    "release": (
+        "BoundedRelease",
+        "GaussianRelease",
+        "InputPerturbation",
+        "InvariantRelease",
+        "LaplaceRelease",
+        "MaskedRelease",
+    ),
     "audit": ("run_audit",),
     "report": ("write_report",),
     "report.verify": ("verify",),
