@@ -42,7 +42,7 @@ def main() -> None:
         app()
     except SystemExit as end:
         if end.code in (_INTERRUPTED, _TERMINATED):
-            say("Stopped. Nothing was published; a charge that was made before stands.")
+            say("Stopped. A release is there whole or not at all; a charge that was made before stands.")
         # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
         raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
     except Exception as problem:
