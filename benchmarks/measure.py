@@ -37,6 +37,9 @@ def peak_memory_mb() -> float:
 
 
 def save(name: str, result: dict[str, Any]) -> None:
-    """Write one benchmark's result where it is committed."""
+    """Write one benchmark's result where it is committed: whole, or not at all."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    path = RESULTS / f"{name}.json"
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    draft.replace(path)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"run", "measure"}
+NOT_BENCHMARKS = {"run", "measure", "peers", "sulq_tables"}
 
 
 def main() -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer, no_postgres, running_server
+from tests.servers import MARK, no_spark, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,3 +25,31 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of an empty database that exists for one test."""
     with postgres_server.database() as url:
         yield url
+
+
+def _absent() -> dict[str, str]:
+    """Which engines cannot be started here, and why."""
+    reasons = {"PostgreSQL": no_postgres(), "Spark": no_spark()}
+    return {engine: why for engine, why in reasons.items() if why is not None}
+
+
+def pytest_report_header() -> list[str]:
+    """Say at the start which engines will be started, and which cannot be."""
+    absent = _absent()
+    lines = [f"engines: DuckDB{''.join(f', {e}' for e in ('PostgreSQL', 'Spark') if e not in absent)}"]
+    consequence = "tests that need it are skipped" if required() is None else f"an error under {required()}"
+    return lines + [f"engines: {engine} is {MARK}: {why} ({consequence})" for engine, why in absent.items()]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, in color, what was not tested for want of an engine."""
+    skipped: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
+        if MARK in reason:
+            told = reason.removeprefix("Skipped: ")
+            skipped[told] = skipped.get(told, 0) + 1
+    if skipped:
+        terminalreporter.section(MARK, sep="!", red=True, bold=True)
+        for told, count in sorted(skipped.items()):
+            terminalreporter.line(f"{count} tests: {told}", red=True)

@@ -9,6 +9,7 @@ Debian keeps them; ``DISCREET_TEST_POSTGRES_BIN`` names another folder.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import shutil
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from tests.servers import cannot_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,19 +74,26 @@ def find_binaries() -> Path | None:
     return None
 
 
+def no_postgres() -> str | None:
+    """Say why a server cannot be started, if it cannot."""
+    if find_binaries() is None:
+        return "found no initdb and postgres (install postgresql)"
+    if importlib.util.find_spec("psycopg") is None:
+        return "psycopg is not installed (install discreet[postgres])"
+    if os.geteuid() == 0 and _unprivileged_account() is None:
+        return "running as root, with no account to hand the server to"
+    return None
+
+
 @contextlib.contextmanager
 def running_server() -> Iterator[PostgresServer]:
     """Start a server in a temporary folder; stop it and remove the folder at the end.
 
-    Skips the test that asked for it, with the reason, where PostgreSQL or psycopg is not installed.
+    Where it cannot, the test that asked for it is skipped with the reason, or fails: see tests/servers.py.
     """
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("PostgreSQL is NOT TESTED: found no initdb and postgres (install postgresql)")
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
-        pytest.skip("PostgreSQL is NOT TESTED: psycopg is not installed (install discreet[postgres])")
+    binaries, why = find_binaries(), no_postgres()
+    if binaries is None or why is not None:
+        cannot_start("PostgreSQL", why or "found no binaries")
     with tempfile.TemporaryDirectory(prefix="discreet-pg-", ignore_cleanup_errors=True) as folder:
         yield from _serve(binaries, Path(folder))
 
@@ -134,12 +142,11 @@ def _serve(binaries: Path, folder: Path) -> Iterator[PostgresServer]:
 
 def _unprivileged_account() -> pwd.struct_passwd | None:
     """Whom to run the server as: PostgreSQL refuses to run as root."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name)
-    pytest.skip("PostgreSQL is NOT TESTED: running as root, with no account to hand the server to")
+    if os.geteuid() == 0:
+        for name in ("postgres", "nobody"):
+            with contextlib.suppress(KeyError):
+                return pwd.getpwnam(name)
+    return None
 
 
 def _free_port() -> int:

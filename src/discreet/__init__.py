@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.audit import run_audit
-    from discreet.job import publish
+    from discreet.job import load_model, publish, publish_model
     from discreet.learn import (
+        LargeMarginGaussianClassifier,
+        NoiseAwareClassifier,
+        NoiseAwareRidge,
         PrivateID3Classifier,
         PrivateKMeans,
         PrivateLogisticRegression,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from discreet.query import Database
     from discreet.release import (
         BoundedRelease,
+        CoarseRelease,
         GaussianRelease,
         InputPerturbation,
         InvariantRelease,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
         MaskedRelease,
     )
     from discreet.report import write_report
+    from discreet.report.loading import load_release
     from discreet.report.verify import verify
     from discreet.schema import Column, Schema
 
@@ -37,6 +42,7 @@ __all__ = [
     "ZCDP",
     "ApproxDP",
     "BoundedRelease",
+    "CoarseRelease",
     "Column",
     "Database",
     "ErrorFloor",
@@ -45,9 +51,12 @@ __all__ = [
     "InputPerturbation",
     "InvariantRelease",
     "LaplaceRelease",
+    "LargeMarginGaussianClassifier",
     "Ledger",
     "MaskedRelease",
     "NoPromise",
+    "NoiseAwareClassifier",
+    "NoiseAwareRidge",
     "PrivateID3Classifier",
     "PrivateKMeans",
     "PrivateLogisticRegression",
@@ -56,7 +65,10 @@ __all__ = [
     "PureDP",
     "RegularizedSVM",
     "Schema",
+    "load_model",
+    "load_release",
     "publish",
+    "publish_model",
     "run_audit",
     "verify",
     "write_report",
@@ -67,6 +79,9 @@ _ROOMS = {
     "privacy": ("ZCDP", "ApproxDP", "ErrorFloor", "GaussianDP", "Ledger", "NoPromise", "PureDP"),
     "query": ("Database",),
     "learn": (
+        "LargeMarginGaussianClassifier",
+        "NoiseAwareClassifier",
+        "NoiseAwareRidge",
         "PrivateID3Classifier",
         "PrivateKMeans",
         "PrivateLogisticRegression",
@@ -76,6 +91,7 @@ _ROOMS = {
     ),
     "release": (
         "BoundedRelease",
+        "CoarseRelease",
         "GaussianRelease",
         "InputPerturbation",
         "InvariantRelease",
@@ -84,8 +100,9 @@ _ROOMS = {
     ),
     "audit": ("run_audit",),
     "report": ("write_report",),
+    "report.loading": ("load_release",),
     "report.verify": ("verify",),
-    "job": ("publish",),
+    "job": ("load_model", "publish", "publish_model"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

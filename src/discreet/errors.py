@@ -8,6 +8,7 @@
     ├── SchemaError         (ValueError)    what was declared is wrong or incomplete
     ├── DataError           (ValueError)    rows do not fit what was declared
     ├── PromiseError        (ValueError)    a promise cannot be kept, read or composed that way
+    ├── InsufficientInformation (ValueError) a release says too little about its label to learn from
     ├── NoiseError          (RuntimeError)  drawing would repeat or reveal random numbers
     ├── SourceError         (RuntimeError)  a table cannot be reached, read or written
     ├── BudgetExceeded      (RuntimeError)  the ledger's limit would be passed; nothing was charged
@@ -110,6 +111,23 @@ class DataError(DiscreetError, ValueError):
 
 class PromiseError(DiscreetError, ValueError):
     """A promise cannot be kept, read or composed the way it was asked for."""
+
+
+class InsufficientInformation(DiscreetError, ValueError):
+    """A published table says too little about its label to learn from: the noise is all that shows.
+
+    Attributes
+    ----------
+    statistic : float
+        How strongly label and features go together in the published rows.
+    critical : float
+        What it must pass.
+    """
+
+    def __init__(self, message: str, *, statistic: float, critical: float) -> None:
+        super().__init__(message)
+        self.statistic = statistic
+        self.critical = critical
 
 
 class NoiseError(DiscreetError, RuntimeError):

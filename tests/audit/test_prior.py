@@ -116,7 +116,7 @@ def test_many_columns_share_what_time_there_is(monkeypatch: pytest.MonkeyPatch) 
 
 def test_records_come_from_the_whole_of_what_was_declared() -> None:
     schema = Schema(columns=[AGE, WEIGHT, JOB, ENTRY, Column("big", type="integer", lower=0, upper=10**12)])
-    records = prior_records(schema, 20_000, Stream.from_seed(1))
+    records = prior_records(gaussian(schema), 20_000, Stream.from_seed(1))
     assert set(records["age"]) == set(range(17, 91))
     assert set(records["job"]) == {0, 1, 2, 3}
     assert np.isnan(records["entry"]).mean() == pytest.approx(0.5, abs=0.02)

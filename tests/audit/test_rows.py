@@ -28,7 +28,7 @@ def test_whoever_has_half_of_the_people_guesses_the_rest_better_than_the_floor_s
         assert knows_records.error < knows_population.error < knows_population.without
         assert knows_population.floor is not None
         assert knows_population.error < knows_population.floor
-        assert "3000 other people" in knows_records.knowledge
+        assert "3,000 other people" in knows_records.knowledge
     for name in ("job", "smokes"):
         assert found[name, "learned"].error <= found[name, "response inversion"].error
         majority = 1 - np.bincount(true[name]).max() / N

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from discreet.audit import Planned, attack_claims, attack_prior, attack_rows, expose_rows, run_audit
+from discreet.law import Clear
 from discreet.noise import Stream, randomized_response, response_threshold
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease
-from discreet.release.law import Clear
 from discreet.schema import Column, Schema
 from tests.audit.plans import AGE, JOB, SCHEMA, WEIGHT, Twin, gaussian, people
 

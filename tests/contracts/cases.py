@@ -9,6 +9,7 @@ import numpy as np
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import (
     BoundedRelease,
+    CoarseRelease,
     GaussianRelease,
     InputPerturbation,
     InvariantRelease,
@@ -57,6 +58,7 @@ RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
     "bounded": lambda **rest: BoundedRelease(
         privacy=PureDP(epsilon=4), in_range=True, **{"schema": SCHEMA, **rest}
     ),
+    "coarse": lambda **rest: CoarseRelease(privacy=PureDP(epsilon=4), **{"schema": SCHEMA, **rest}),
     "gaussian": lambda **rest: GaussianRelease(
         privacy=ApproxDP(epsilon=4, delta=1e-6), **{"schema": SCHEMA, **rest}
     ),
@@ -81,6 +83,9 @@ OF_NOBODY = {"masked"}
 INSIDE_THE_RANGE = {"bounded"}
 """Methods whose numbers cannot spread wider with more noise: their law tells."""
 
+IN_LEVELS = {"coarse"}
+"""Methods that publish numbers as levels of a list."""
+
 NUMBER = Schema(columns=[Column("x", lower=-1, upper=3)])
 """One number, for audits of its cells."""
 
@@ -88,6 +93,7 @@ ON_ONE_NUMBER: dict[str, Callable[[int], ReleaseMethod]] = {
     "bounded": lambda seed: BoundedRelease(
         privacy=PureDP(epsilon=16), in_range=True, schema=NUMBER, random_state=seed
     ),
+    "coarse": lambda seed: CoarseRelease(privacy=PureDP(epsilon=2), schema=NUMBER, random_state=seed),
     "gaussian": lambda seed: GaussianRelease(
         privacy=ApproxDP(epsilon=1, delta=1e-3), schema=NUMBER, random_state=seed
     ),

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_regressor
 
+from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.learn import (
+    LargeMarginGaussianClassifier,
     Learner,
+    NoiseAwareClassifier,
+    NoiseAwareRidge,
     PrivateGradientLogistic,
     PrivateID3Classifier,
     PrivateKMeans,
@@ -34,9 +38,22 @@ LOGISTIC: dict[str, Any] = {"privacy": NoPromise("the rows are made up"), "norm_
 EXACT: dict[str, Any] = {"privacy": NoPromise("the rows are made up")}
 """Learners on noisy sums take ranges and labels as they come for the same reason."""
 
+NOISED: tuple[ColumnLaw, ...] = tuple(
+    ColumnLaw(name=name, lower=-7.0, upper=7.0, law=GaussianLaw(variance=0.01))
+    for name in ("age", "height", "day")
+)
+ANSWERED = ColumnLaw(
+    name="answer",
+    type="category",
+    levels=("no", "yes"),
+    role="target",
+    law=ResponseLaw(levels=2, keep=0.99),
+)
+
 LEARNERS: dict[str, Callable[..., Learner]] = {
     "svm": lambda **rest: RegularizedSVM(**rest),
     "logistic": lambda **rest: PrivateLogisticRegression(**{**LOGISTIC, **rest}),
+    "large-margin-gaussian": lambda **rest: LargeMarginGaussianClassifier(**{**LOGISTIC, **rest}),
     "id3": lambda **rest: PrivateID3Classifier(**{**EXACT, **rest}),
     "naive-bayes": lambda **rest: PrivateNaiveBayes(**{**EXACT, **rest}),
     "ridge": lambda **rest: PrivateRidge(**{**EXACT, **rest}),
@@ -44,12 +61,16 @@ LEARNERS: dict[str, Callable[..., Learner]] = {
     "pca": lambda **rest: PrivatePCA(**{**EXACT, **rest}),
     "kmeans": lambda **rest: PrivateKMeans(**{**EXACT, "n_clusters": 3, **rest}),
     "perceptron": lambda **rest: PrivatePerceptron(**{**EXACT, **rest}),
+    # They read published rows: without noise, and learning whatever little the checks' rows say.
+    "noise-aware": lambda **rest: NoiseAwareClassifier(**{"law": "clear", "on_weak": "rank", **rest}),
+    "noise-aware-ridge": lambda **rest: NoiseAwareRidge(**{"law": "clear", "on_weak": "rank", **rest}),
 }
 """Learners that keep the meaning of scikit-learn's accuracy checks: private ones at a huge epsilon."""
 
 EXPECTED_FAILURES: dict[str, Mapping[str, str]] = {
     "svm": {},
     "logistic": {},
+    "large-margin-gaussian": {},
     "id3": {},
     "naive-bayes": {},
     "ridge": {},
@@ -60,6 +81,8 @@ EXPECTED_FAILURES: dict[str, Mapping[str, str]] = {
         "labels_ would keep an entry for each private row; fit_predict gives them to the curator",
     ),
     "perceptron": {},
+    "noise-aware": {},
+    "noise-aware-ridge": {},
 }
 """scikit-learn's checks that a learner fails on purpose, with the reason."""
 
@@ -76,6 +99,23 @@ LARGER: dict[str, Mapping[str, Any]] = {
         "fit_intercept": False,
         "intercept_scale": 0.5,
         "tolerance": 1e-9,
+        "random_state": 1,
+    },
+    "large-margin-gaussian": {
+        "privacy": ApproxDP(epsilon=3.0, delta=1e-6),
+        "bounds": (-7.0, 7.0),
+        "norm_bound": 2.0,
+        "classes": ["no", "yes"],
+        "regularization": 9.0,
+        "smoothing": 0.5,
+        "mechanism": "output",
+        "psd": "constrained",
+        "trace_weight": 0.25,
+        "components": 2,
+        "centroids": [[0.0, 0.5, 0.0], [0.0, -0.5, 6.0]],
+        "centroid_share": 0.25,
+        "intercept_scale": 0.5,
+        "tolerance": 1e-4,
         "random_state": 1,
     },
     "id3": {
@@ -137,6 +177,14 @@ LARGER: dict[str, Mapping[str, Any]] = {
         "radius": 0.5,
         "random_state": 1,
     },
+    "noise-aware": {
+        "law": NoiseLaw(columns=(*NOISED, ANSWERED)),
+        "model": "mean",
+        "rows": "noised",
+        "folds": 5,
+        "on_weak": "majority",
+    },
+    "noise-aware-ridge": {"law": NoiseLaw(columns=NOISED), "folds": 5, "on_weak": "mean"},
 }
 """Parameters other than the default ones, which must survive a file."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from discreet.audit import distinguish, precision
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError, SchemaError, SourceError
+from discreet.law import law_from_dict
 from discreet.noise import Stream
 from discreet.privacy import (
     ApproxDP,
@@ -25,9 +26,10 @@ from discreet.privacy import (
     Spending,
     promise_from_dict,
 )
+from discreet.privacy.calibrate import response_epsilon
 from discreet.release import METHODS, Release
-from discreet.release.law import law_from_dict
 from tests.contracts.cases import (
+    IN_LEVELS,
     INSIDE,
     INSIDE_THE_RANGE,
     NUMBER,
@@ -160,6 +162,10 @@ def test_several_rows_of_one_person_cost_accordingly(name: str) -> None:
     laws = [plan.columns[0].law.to_dict() for plan in (one, three)]
     if name in INSIDE_THE_RANGE:
         assert laws[1]["regularization"] < laws[0]["regularization"] / 2
+    elif name in IN_LEVELS:
+        assert (
+            response_epsilon(laws[1]["law"]["keep"], 6) < response_epsilon(laws[0]["law"]["keep"], 6) / 2.99
+        )
     else:
         assert laws[1]["variance"] > 2.99 * laws[0]["variance"]
 
@@ -216,7 +222,7 @@ def test_the_rows_of_a_table_are_shuffled_unless_their_order_is_asked_for(name: 
 @private
 def test_the_rows_of_a_matrix_keep_their_order(name: str) -> None:
     ends = np.repeat([-1.0, 3.0], 2_000).reshape(-1, 1)
-    data = ON_ONE_NUMBER[name](1).release(ends).data
+    data = ON_ONE_NUMBER[name](1).release(ends).columns["x"]
     assert data[2_000:].mean() - data[:2_000].mean() > 2
 
 
@@ -253,7 +259,7 @@ def test_the_summary_names_every_column_its_law_and_its_floor(name: str) -> None
         without = name in WITHOUT_PROMISE | OF_NOBODY
         assert (summary.floor is None) == (summary.column == "region" or without)
     flagged = {s.column for s in release.summary if s.law.missing_keep is not None}
-    assert flagged == (set() if name in WITHOUT_PROMISE | OF_NOBODY else {"income"})
+    assert flagged == (set() if name in WITHOUT_PROMISE | OF_NOBODY | IN_LEVELS else {"income"})
 
 
 @private
@@ -262,7 +268,7 @@ def test_the_ends_of_the_range_are_no_easier_to_tell_apart_than_promised(name: s
 
     def cells(value: float, stream: Stream) -> Any:
         method = ON_ONE_NUMBER[name](int(stream.words(1)[0]))
-        return method.release(np.full((50_000, 1), value)).data
+        return method.release(np.full((50_000, 1), value)).columns["x"]
 
     for attack in (distinguish, precision):
         assert attack(cells, -1.0, 3.0, promise, stream=Stream.from_seed(1)).verdict == "holds"

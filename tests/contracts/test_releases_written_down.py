@@ -15,6 +15,7 @@ from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.release import (
     METHODS,
     BoundedRelease,
+    CoarseRelease,
     GaussianRelease,
     InputPerturbation,
     InvariantRelease,
@@ -26,7 +27,7 @@ from discreet.release import (
 from discreet.release.invariant import SVMLearner
 from discreet.schema import Column, Schema
 from discreet.tables import open_table
-from tests.contracts.cases import OF_NOBODY, RELEASES, ROWS, SCHEMA
+from tests.contracts.cases import IN_LEVELS, OF_NOBODY, RELEASES, ROWS, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,16 @@ OTHERS: dict[str, ReleaseMethod] = {
     ),
     "ends": BoundedRelease(support={"a": (-0.5, 1.0), "b": 2.0}, schema=NUMBERS),
     "learner": InvariantRelease(learner=SVMLearner(theta=10), variance=1.0, schema=SCHEMA),
+    "coarse, all options": CoarseRelease(
+        privacy=PureDP(epsilon=2),
+        cuts={"age": [18, 65]},
+        groups={"job": {"at work": ["clerk", "nurse", "pilot"]}},
+        joint=("job", "owner"),
+        per_row=1,
+        label_share=0.75,
+        schema=SCHEMA,
+    ),
+    "coarse, clear label": CoarseRelease(privacy=PureDP(epsilon=5), label="clear", schema=SCHEMA),
     "short rows": InputPerturbation(privacy=PureDP(epsilon=3), norm_bound=0.8, schema=NUMBERS),
     "noisy counts": MaskedRelease(
         privacy=ApproxDP(epsilon=2, delta=1e-6), labels="noisy_counts", n_records=150, schema=SCHEMA
@@ -129,7 +140,7 @@ def test_what_was_published_fits_its_plan(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CASES if CASES[name].name not in {"invariant", *OF_NOBODY}]
+    "name", [name for name in CASES if CASES[name].name not in {"invariant", *OF_NOBODY, *IN_LEVELS}]
 )
 def test_a_cell_off_the_lattice_does_not_fit(name: str, tmp_path: Path) -> None:
     method = CASES[name]
@@ -183,7 +194,7 @@ def test_a_learner_that_cannot_be_written_down_is_refused() -> None:
 
 
 def test_unknown_methods_and_parameters_are_refused() -> None:
-    with pytest.raises(ParameterError, match=r"one of bounded, gaussian, .*masked, was 'magic'"):
+    with pytest.raises(ParameterError, match=r"one of bounded, coarse, .*masked, was 'magic'"):
         method_from_dict({"name": "magic", "parameters": {}}, schema=SCHEMA)
     with pytest.raises(ParameterError, match="'sigma' is no parameter of GaussianRelease"):
         method_from_dict({"name": "gaussian", "parameters": {"sigma": 1}}, schema=SCHEMA)

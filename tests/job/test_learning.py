@@ -62,7 +62,7 @@ def test_a_release_lies_between_the_majority_and_the_original() -> None:
     found = measured(people(1_500), seconds=600.0)
 
     assert accuracy(found, "majority") < accuracy(found, "release") < accuracy(found, "original")
-    assert len(found.scores) == 6
+    assert len(found.scores) == 7
     assert found.train_rows + found.test_rows == 1_500
     assert found.curve[-1] == (1.0, accuracy(found, "original"))
     assert "less sure" in found.note
@@ -374,7 +374,7 @@ def test_the_share_is_read_off_the_curve_or_not_at_all(
 def test_time_that_is_up_leaves_the_two_models() -> None:
     found = measured(people(200), seconds=0.0)
 
-    assert len(found.scores) == 6
+    assert len(found.scores) == 7
     assert len(found.curve) == 1
     assert found.equals_share is None
 

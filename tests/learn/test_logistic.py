@@ -14,7 +14,6 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic import Embedding
 from discreet.learn.logistic.defaults import (
     default_regularization,
     make_plan,
@@ -22,6 +21,7 @@ from discreet.learn.logistic.defaults import (
     stronger_if_quieter,
 )
 from discreet.learn.logistic.plan import Facts
+from discreet.learn.perturbed.embedding import Embedding
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
 

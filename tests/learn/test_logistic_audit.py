@@ -18,7 +18,7 @@ from discreet.learn.logistic.plan import Facts, Plan
 from discreet.learn.logistic.problem import BinaryProblem, Problem, SoftmaxProblem, problem_for
 from discreet.learn.logistic.sensitivity import gradient_change, largest_gain
 from discreet.learn.logistic.solver import minimize
-from discreet.learn.logistic.vector import GaussianNoise, SphericalNoise
+from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise
 from discreet.noise import SphericalLaplace, Stream
 from discreet.privacy import ApproxDP, Promise, PureDP, gaussian_delta
 

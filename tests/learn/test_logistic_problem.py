@@ -17,9 +17,9 @@ from discreet.learn.logistic.problem import (
     Problem,
     SoftmaxProblem,
     problem_for,
-    zero_sum_basis,
 )
 from discreet.learn.logistic.solver import minimize
+from discreet.learn.perturbed.zero_sum import zero_sum_basis
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

@@ -148,6 +148,23 @@ def test_an_appended_one_moves_farther_than_a_scaled_constant() -> None:
     assert 0.9 < scaled <= gradient_change(2, lam)
 
 
+def test_an_appended_one_passes_the_printed_constant_for_two_classes_and_a_scaled_one_does_not() -> None:
+    lam, n, lean = 1e-4, 50_001, 0.12
+    tilt = (1 + largest_gain(2)) / math.sqrt(largest_gain(2) / lam)
+    codes = np.arange(n - 1) % 2
+    # Along (0, 1, 1) with a slight tilt: the classifier is free to move along (0, 1, -1).
+    features = np.column_stack([np.where(codes == 1, tilt, -tilt), np.full(n - 1, math.sqrt(1 - tilt**2))])
+    across = -math.sqrt(1 - lean**2)
+
+    def moved(scale: float, constant: float) -> float:
+        rows = np.column_stack([scale * features, np.full(n - 1, constant)])
+        old, new = (np.array([scale * side * lean, scale * across, constant]) for side in (1, -1))
+        return lam * n * distance(rows, codes, (old, 0), (new, 1), lam, 2)
+
+    assert 2.81 < moved(1.0, 1.0) < 2 * math.sqrt(2)
+    assert 1.9 < moved(math.sqrt(0.5), math.sqrt(0.5)) <= gradient_change(2, lam)
+
+
 def test_the_solvers_tolerance_is_counted_for_both_neighbors_and_can_be_needed() -> None:
     lam, n, tolerance = 0.5, 10_000, 1e-4
     rows, codes = np.tile([1.0, 0.0], (n - 1, 1)), np.ones(n - 1, np.int64)

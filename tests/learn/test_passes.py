@@ -66,13 +66,13 @@ def test_shares_of_mu_instead_of_rho_would_overspend() -> None:
     assert 1 - Fraction(1, 10**12) < squares <= 1
 
 
-def test_a_plan_that_wants_more_than_is_left_is_refused_by_the_ledger() -> None:
+def test_a_plan_that_wants_more_than_is_left_is_refused_by_the_ledger_before_its_first_pass() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=0.5))
     with LocalSums(ROWS, schema=SCHEMA, ledger=ledger) as sums:
         passes = Passes(sums, GaussianDP(mu=0.6), {"a": 1, "b": 1})
-        passes.ask("a", Histogram("n0"))
-        with pytest.raises(BudgetExceeded):
-            passes.ask("b", Histogram("n1"))
+        with pytest.raises(BudgetExceeded, match=r"2 passes ask for rho 0\.18, and 0\.125 is left"):
+            passes.ask("a", Histogram("n0"))
+        assert ledger.spent().charges == 0
 
 
 def test_a_point_promise_keeps_a_millionth_of_delta_for_samplers() -> None:

@@ -63,28 +63,56 @@ def charge_and_draw(url: str, drawn: str) -> None:
 
 
 def kill_again_and_again(url: str, drawn: str, cycles: int) -> None:
-    """Start a drawing process, kill it at some moment, and so on; the moments fill an interval evenly."""
+    """Start a drawing process, kill it at some moment, and so on.
+
+    Moments are counted in what the child has done and not in seconds: however busy the machine is, four
+    children of five have drawn twice and are killed somewhere in their next draws, and the fifth somewhere
+    between its start and its first draw.
+    """
     # Import everything before the first fork, so that the kills meet charges and not imports.
     Ledger.open(":memory:").close()
     importlib.import_module("discreet.privacy.ledger.postgres")
     importlib.import_module("psycopg")
-    span, before = 0.12, 0
+    notes = Path(drawn)
+    notes.touch()
+    beginning = pace = 0.0
     for cycle in range(cycles):
-        if cycle % 5 == 4:
-            # On a busy machine a child may not live to draw at all: then the kills would prove nothing.
-            notes = Path(drawn).stat().st_size if Path(drawn).exists() else 0
-            span, before = (span if notes > before else 2 * span), notes
+        part = cycle * 0.6180339887498949 % 1
+        before = notes.stat().st_size
+        start = time.monotonic()
         child = os.fork()
         if child == 0:
             try:
                 charge_and_draw(url, drawn)
             finally:
                 os._exit(1)
-        time.sleep(0.001 + span * (cycle * 0.6180339887498949 % 1))
+        if cycle % 5 == 4:
+            time.sleep(part * beginning)
+        else:
+            first = _grown(notes, before, child)
+            second = _grown(notes, first, child)
+            now = time.monotonic()
+            beginning, pace = _middle(beginning, now - start), _middle(pace, (now - start) / 2)
+            assert second > first > before
+            time.sleep(part * pace)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             raise SystemExit(f"cycle {cycle}: the child ended by itself ({status})")
+
+
+def _middle(average: float, value: float) -> float:
+    return (average + value) / 2 if average else value
+
+
+def _grown(notes: Path, size: int, child: int) -> int:
+    """Wait until a child has noted something more."""
+    while (found := notes.stat().st_size) <= size:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            raise SystemExit(f"the child ended by itself ({status})")
+        time.sleep(0.0005)
+    return found
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from discreet.errors import (
     BudgetExceeded,
     LedgerError,
     LedgerTampered,
+    LedgerUnavailable,
     ParameterError,
     PromiseError,
 )
@@ -314,3 +315,81 @@ def test_an_unrecorded_receipt_still_says_what_holds() -> None:
     assert Receipt.from_dict(json.loads(json.dumps(receipt.to_dict()))) == receipt
     with pytest.raises(ParameterError, match="keys of Receipt"):
         Receipt.from_dict({"id": "1"})
+
+
+def test_a_ledger_has_one_secret_that_every_process_finds_and_the_record_does_not_hold(
+    place: str, reopen: Callable[[Ledger], Ledger], tmp_path: Path
+) -> None:
+    ledger = Ledger.open(place)
+    ledger.charge(TENTH)
+    key = ledger.secret()
+    assert len(key) == 32
+    assert ledger.secret() == key
+    again = reopen(ledger)
+    assert again.secret() == key
+    again.check()
+    assert key.hex() not in json.dumps([receipt.to_dict() for receipt in again.history()])
+    with Ledger.open(tmp_path / "other.ledger") as other:
+        assert other.secret() != key
+    again.close()
+
+
+def test_processes_that_ask_for_the_secret_at_once_get_the_same(place: str) -> None:
+    ledger = Ledger.open(place)
+    handles = [ledger if place == ":memory:" else Ledger.open(place) for _ in range(6)]
+    found: list[bytes] = []
+    start = threading.Barrier(len(handles))
+
+    def ask(handle: Ledger) -> None:
+        start.wait()
+        found.append(handle.secret())
+
+    threads = [threading.Thread(target=ask, args=(handle,)) for handle in handles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+    for handle in handles:
+        handle.close()
+
+
+def test_a_secret_that_cannot_be_written_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "survey.ledger")
+    (tmp_path / "survey.ledger.version-key").mkdir()
+    with pytest.raises(LedgerUnavailable, match=r"survey\.ledger\.version-key"):
+        ledger.secret()
+    ledger.close()
+
+
+def test_a_charge_is_refused_if_the_plan_after_it_does_not_fit_and_a_paid_question_is_not(
+    place: str, reopen: Callable[[Ledger], Ledger]
+) -> None:
+    ledger = Ledger.open(place, limit=PureDP(epsilon=1), owner_limit=PureDP(epsilon=0.5))
+    with pytest.raises(BudgetExceeded, match="the charge and those after it") as told:
+        ledger.charge(TENTH, plan=[TENTH] * 10)
+    assert told.value.asked == pytest.approx(1.1)
+    assert (told.value.left, told.value.scope) == (1.0, "total")
+    with pytest.raises(BudgetExceeded) as told:
+        ledger.charge(TENTH, owner="ann", plan=[TENTH] * 5)
+    assert told.value.scope == "ann"
+    assert ledger.spent().charges == 0
+    # What is planned is neither charged nor kept aside.
+    ledger.charge(TENTH, question="q", plan=[TENTH] * 9)
+    assert ledger.spent().epsilon == 0.1
+    ledger.charge(PureDP(epsilon=0.9))
+    assert ledger.charge(TENTH, question="q", plan=[TENTH] * 9).question == "q"
+    ledger = reopen(ledger)
+    assert ledger.spent().charges == 2
+    ledger.check()
+    ledger.close()
+
+
+def test_the_exception_for_a_first_charge_does_not_count_for_a_plan() -> None:
+    # Alone and first, this promise may use the whole limit; in parts chosen after answers it may not.
+    whole = ApproxDP(epsilon=1.0, delta=1e-6)
+    first = GaussianDP(mu=0.2)
+    Ledger.open(":memory:", limit=whole).charge(first)
+    with pytest.raises(BudgetExceeded):
+        Ledger.open(":memory:", limit=whole).charge(GaussianDP(mu=0.1), plan=[GaussianDP(mu=0.17)])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.servers import cannot_start, no_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Start a session on this machine; skips, with the reason, where Spark or Java is not installed."""
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("Spark is NOT TESTED: found no java (install a Java 17 runtime)")
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        pytest.skip("Spark is NOT TESTED: pyspark is not installed (install discreet[spark])")
+    """Start a session on this machine; skips with the reason, or fails, where it cannot."""
+    why = no_spark()
+    if why is not None:
+        cannot_start("Spark", why)
+    from pyspark.sql import SparkSession
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pyspark's own, about newer versions of pandas

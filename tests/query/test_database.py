@@ -258,7 +258,6 @@ def test_a_server_that_dies_or_takes_too_long_costs_the_charge_and_says_one_sent
                 db.sum(slow, privacy=CLASSIC)
             except EngineFailed as problem:
                 heard.add(str(problem))
-        engine._server.execute("SET statement_timeout = 0")
         with psycopg.connect(postgres_url, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s)", [engine._server.info.backend_pid])
         asks: list[Callable[[], object]] = [
@@ -324,8 +323,12 @@ with Database({str(tmp_path / "people.csv")!r}, schema=schema) as db:
     db.sum("age", privacy=ApproxDP(epsilon=1, delta=1e-6))
     print(used() - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 1.5  # a busy machine; see benchmarks for the figure
+    # The least of three: processor time too is longer while others use the same caches.
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    ]
+    assert min(map(float, runs)) < 0.3
 
 
 def test_a_database_says_nothing_about_its_rows_when_shown() -> None:

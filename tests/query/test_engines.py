@@ -14,10 +14,10 @@ from sqlglot import exp
 from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
 from discreet.noise import Stream
 from discreet.query.curation import Curation
-from discreet.query.engines.base import Cells, Engine, Tally, curated_batches
+from discreet.query.engines.base import ROWS, Cells, Engine, Tally, curated_batches
 from discreet.query.engines.duckdb import DuckDBEngine
 from discreet.query.expression import parse
-from discreet.query.passes import ClusterPass, Features, GradientPass, GramPass, HalfspacePass
+from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, GramPass, HalfspacePass
 from discreet.query.questions import Histogram, Node, NodeTables
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
@@ -181,9 +181,13 @@ def test_missing_numbers_have_a_cell_of_their_own(open_engine: Any) -> None:
 FEATURES = Features.of(CURATION, ["height", "age", "job"], center=None, radius=None)
 CLIPPED = Features.of(CURATION, ["height", "age", "job"], center=[0.1] * 7, radius=0.7, intercept=True)
 WEIGHTS = tuple(range(-3, 5))
+IN_CELLS = Features.of(
+    CURATION, ["income", "age", "job"], center=None, radius=None, starts={"income": (2**18, 2**19)}
+)
 PASSES: list[Any] = [
     GramPass(FEATURES, True),
     GramPass(CLIPPED, False),
+    GramPass(IN_CELLS, True),
     ClusterPass(FEATURES, ((0,) * 7, (3000, -20000, 5, 5, 5, 5, 5), (0,) * 7), 2**28),
     HalfspacePass(CLIPPED, "c4", 1, WEIGHTS),
     GradientPass(CLIPPED, "c4", 1, WEIGHTS, 2),
@@ -257,17 +261,59 @@ def _agrees(engine: Engine, expressions: list[Expression], wanted: dict[str, Any
         assert found == [int(e.evaluate(wanted, b).sum()) for e, b in zip(part, bits, strict=True)]
 
 
-def test_fifty_random_expressions_give_the_integers_of_the_arrays_on_every_engine(open_engine: Any) -> None:
-    engine = open_engine(people(1100))
+def harsh_people(n: int) -> dict[str, AnyArray]:
+    """NULL, NaN, infinities, the largest and smallest numbers of each type, and categories in Unicode."""
+    rows = people(n)
+    extremes = np.array([-(2**63), 2**63 - 1, -(2**53) - 1, 2**53 + 1, -1, 0, 2**31, 10**18], np.int64)
+    i = np.arange(n)
+    rows["age"] = np.where(i % 7 == 1, extremes[i % len(extremes)], rows["age"])
+    nasty = rows["income"]
+    assert np.isnan(nasty).any()
+    assert {np.inf, -np.inf, 1e308} <= set(nasty[~np.isnan(nasty)].tolist())
+    assert {None, "nürse", "日本"} <= set(rows["job"].tolist())
+    assert set(extremes.tolist()) <= set(rows["age"].tolist())
+    return rows
+
+
+def test_fifty_random_expressions_agree_bit_for_bit_on_duckdb_postgres_and_spark(open_engine: Any) -> None:
+    rows = harsh_people(1104)
+    engine = open_engine(rows)
     # Spark compiles each anew, for seconds; the long form of this check asks it for all fifty.
     count = 5 if engine.dialect == "spark" else 50
-    _agrees(engine, _expressions(50)[:count], CURATION.named(curated(people(1100))))
+    _agrees(engine, _expressions(50)[:count], CURATION.named(curated(rows)))
 
 
 @pytest.mark.stats
 @pytest.mark.parametrize("open_engine", ["spark"], indirect=True)
-def test_spark_gives_the_integers_of_the_arrays_for_all_fifty(open_engine: Any) -> None:
-    _agrees(open_engine(people(1100)), _expressions(50), CURATION.named(curated(people(1100))))
+def test_all_fifty_random_expressions_agree_bit_for_bit_on_spark(open_engine: Any) -> None:
+    rows = harsh_people(1104)
+    _agrees(open_engine(rows), _expressions(50), CURATION.named(curated(rows)))
+
+
+def _capacity(kind: str) -> int:
+    """Return the largest sum that a type of an engine holds."""
+    if kind.lower().startswith("decimal("):
+        return int(10 ** int(kind[8:].partition(",")[0])) - 1
+    return {"hugeint": 2**127 - 1, "bigint": 2**63 - 1, "numeric": 10**131072}[kind.lower()]
+
+
+def test_the_types_of_sums_hold_a_thousand_million_rows(open_engine: Any) -> None:
+    engine = open_engine(people(5))
+    name = "pg_typeof" if engine.dialect == "postgres" else "typeof"
+    columns = [exp.column(identifier) for identifier in CURATION.identifiers()]
+    expression = parse("height * income + age / 7", SCHEMA).integer_sql(CURATION.sql_column, 20)
+    trees: list[Any] = [*columns, expression, *CURATION.checksum_sql()]
+    kinds = [exp.Anonymous(this=name, expressions=[exp.Sum(this=engine._wide(tree))]) for tree in trees]
+    query = engine._selection([exp.Cast(this=kind, to=exp.DataType.build("TEXT")) for kind in kinds])
+    (found,) = engine._fetch(query)
+    most = [*(2**20 for _ in columns), 2**20, *(2**31 - 1 for _ in CURATION.checksum_sql())]
+    assert all(column.top <= 2**20 for column in CURATION.columns)
+    for kind, largest in zip(found, most, strict=True):
+        assert 10**9 * largest <= _capacity(kind)
+    # A batch is added up in floats, exactly; batches in integers of Python, which have no end.
+    assert ROWS * ONE**2 < 2**53
+    # The twin that is too small: a sum of 32 bits would not hold a hundred thousand rows.
+    assert 10**5 * 2**20 > 2**31 - 1
 
 
 def test_a_table_without_rows_sums_to_zero(open_engine: Any) -> None:
@@ -428,6 +474,17 @@ def test_clipping_gives_the_same_bits_whether_few_rows_or_most_are_too_long() ->
     over = (rows * rows).sum(axis=0) > square
     assert (np.sqrt((few[:, over] ** 2).sum(axis=0)) > np.sqrt(square) - np.sqrt(5) - 1).all()
     assert (few * rows >= 0).all()
+
+
+def test_one_center_gives_the_integers_of_the_same_center_twice() -> None:
+    arrays = [curated(people(500))[name] for name in FEATURES.columns]
+    center = (3000, -20000, 5, 5, 5, 5, 5)
+    once = ClusterPass(FEATURES, (center,), 2**28)(arrays)
+    twice = ClusterPass(FEATURES, (center, center), 2**28)(arrays)
+    # Ties go to the first, so the second is nearest to nobody.
+    assert twice[:2].tolist() == [500, 0] == [once[0], 0]
+    assert np.array_equal(twice[2:9], once[1:])
+    assert not twice[9:].any()
 
 
 @pytest.mark.stats

@@ -20,6 +20,7 @@ from discreet.query.questions import (
     Gram,
     HalfspaceSums,
     Histogram,
+    Moments,
     Node,
     NodeTables,
     Question,
@@ -27,7 +28,7 @@ from discreet.query.questions import (
     question_from_dict,
 )
 from discreet.schema import Column, Schema
-from tests.query.people import Constant, corners, people_schema
+from tests.query.people import Constant, corners, people, people_schema
 
 if TYPE_CHECKING:
     from discreet.query.engines import Engine
@@ -38,6 +39,7 @@ SCHEMA, ROWS = corners()
 CURATION = Curation.of(SCHEMA)
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 NUMBERS = ("x", "a")
+CUTS = (10.2, 10.5)
 
 
 def _opened(rows: list[dict[str, Any]]) -> Engine:
@@ -83,6 +85,8 @@ CASES: list[tuple[Question, bool, bool]] = [
     (Histogram("a", expression="x - 10.5"), True, True),
     (NodeTables("y", [Node([], ["job", "a"])]), True, True),
     (NodeTables("y", [Node([("job", 0)], ["a", "x"]), Node([("job", 1)], ["a"])], {"x": [10.5]}), True, True),
+    (Moments(NUMBERS), True, True),
+    (Moments(("job", "x", "y")), True, True),
     (Gram(NUMBERS, with_sums=False), True, True),
     (Gram(NUMBERS), True, True),
     (Gram(NUMBERS, radius=0.5), False, False),
@@ -94,6 +98,17 @@ CASES: list[tuple[Question, bool, bool]] = [
     (HalfspaceSums(NUMBERS, "y", 1, (1, -1, 0.25)), False, False),
     (GradientSums(NUMBERS, "y", 1, (0.1, 50, -1)), False, False),
     (GradientSums(NUMBERS, "y", 1, (900, 0), intercept=False), False, True),
+    (Gram(("x", "job"), (0,) * 5, with_sums=False, edges={"x": CUTS}), True, True),
+    (Gram(("x", "a"), (0, 0, 0, 0.5), edges={"x": CUTS}), False, True),
+    (Gram(("x", "job"), (0.2, 0.3, 0.4, 0.5, 0.5), edges={"x": CUTS}, with_sums=False), False, True),
+    (Gram(("x", "job"), (0.2, 0.3, 0.4, 0.5, 0.5), edges={"x": CUTS}, radius=0.5), False, False),
+    (
+        HalfspaceSums(("x", "a"), "y", 1, (0,) * 5, (0,) * 5, None, False, {"x": [10.2], "a": [1, 2]}),
+        True,
+        True,
+    ),
+    (GradientSums(("x", "job"), "y", 1, (9,) * 6, (0,) * 5, edges={"x": CUTS}), False, False),
+    (GradientSums(("x",), "y", 1, (900,) * 3, (0,) * 3, intercept=False, edges={"x": CUTS}), False, True),
 ]
 
 
@@ -206,6 +221,54 @@ def test_canonical_forms_tell_questions_apart_and_spellings_do_not() -> None:
     assert spelled == plainly
 
 
+def test_a_number_in_cells_is_answered_like_the_category_of_its_cells() -> None:
+    """Cells of a number, a missing one included, give what a table with a column of cells would give."""
+    schema = people_schema()
+    curation = Curation.of(schema)
+    rows = people(300)
+    cuts = {"income": [0.25, 0.5], "age": [30.0, 60.0]}
+    names = ("income", "height", "age")
+    income = np.nan_to_num(np.clip(rows["income"], 0, 1))
+    cell = np.where(np.isnan(rows["income"]), 3, np.digitize(np.floor(income * 2**20 + 0.5), [2**18, 2**19]))
+    coded = {"income": cell, "height": rows["height"], "age": np.digitize(rows["age"], [30, 60])}
+    plain = Schema(
+        columns=[
+            Column("income", values=(0, 1, 2, 3), closed=True),
+            schema.column("height"),
+            Column("age", values=(0, 1, 2), closed=True),
+            schema.column("owner"),
+        ]
+    )
+    weights = (0.5, -1.0, 2.0, 0.25, 3.0, -0.5, 0.0, 1.0, 0.1)
+    center = (0.0,) * 4 + (0.5,) + (0.0,) * 3
+    banded, listed = DuckDBEngine(), DuckDBEngine()
+    banded.register(rows, curation)
+    listed.register({**coded, "owner": rows["owner"]}, Curation.of(plain))
+    for cells, codes in (
+        (Gram(names, center, edges=cuts), Gram(names, center)),
+        (Gram(names, center, 0.75, edges=cuts), Gram(names, center, 0.75)),
+        (
+            GradientSums(names, "owner", 1, weights, center, edges=cuts),
+            GradientSums(names, "owner", 1, weights, center),
+        ),
+    ):
+        one, other = cells.bind(curation, "replace-one"), codes.bind(Curation.of(plain), "replace-one")
+        assert one.exact(banded) == other.exact(listed)
+        assert (one.squared, one.absolute) == (other.squared, other.absolute)
+    # One level of each of two lists and half a range: the longest row has 1 + 1 + 1/4, not one for each cell.
+    assert Gram(names, center, with_sums=False, edges=cuts).bind(curation, "add-remove").squared == (
+        (9 * 2**32 // 4) ** 2
+    )
+    banded.close()
+    listed.close()
+
+
+def test_a_charge_that_takes_cells_for_a_single_number_is_caught() -> None:
+    bound = Gram(("x",), (0,) * 3, with_sums=False, edges={"x": CUTS}).bind(CURATION, "replace-one")
+    as_number = Gram(("x",), with_sums=False).bind(CURATION, "replace-one")
+    assert _distances(bound, "replace-one")[0] == bound.squared > as_number.squared
+
+
 def test_a_constant_counts_rows() -> None:
     count = Sums((Constant(1.0, 1.0),)).bind(CURATION, "add-remove")
     assert (count.squared, count.absolute) == (1, 1)
@@ -222,6 +285,13 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Histogram("x", {"x": [3, 2]}).bind(CURATION, "replace-one"), "rising numbers"),
     (lambda: Histogram("x", {"a": [3]}), "for its own columns, and 'a'"),
     (lambda: Histogram("job", {"job": [3]}).bind(CURATION, "replace-one"), "is a category"),
+    (lambda: Gram("x", edges={"x": [3, 2]}).bind(CURATION, "replace-one"), "those for 'x' are not"),
+    (lambda: Gram("x", edges={"a": [3]}), "its own columns, and 'a'"),
+    (lambda: Gram("job", edges={"job": [3]}).bind(CURATION, "replace-one"), "'job' is a category"),
+    (
+        lambda: GradientSums("x", "y", 1, (1, 1), edges={"x": [10.5]}).bind(CURATION, "replace-one"),
+        "be 3 num",
+    ),
     (lambda: Histogram(()), "at least one"),
     (lambda: Histogram(("job", "job")), "each once"),
     (lambda: Sums(()), "1 to 1024"),
@@ -256,3 +326,25 @@ def test_more_cells_than_make_sense_are_refused() -> None:
     edges = {name: [i / 300 for i in range(1, 300)] for name in ("income", "height")}
     with pytest.raises(ParameterError, match=f"at most {MOST_CELLS} cells"):
         Histogram(names, edges).bind(Curation.of(people_schema()), "replace-one")
+
+
+def _moments_exceed(bound: Bound, top: int) -> bool:
+    """Whether moving one number between two places changes its sum and square by more than is charged."""
+    cells = np.arange(0, top + 1, top // 256, dtype=object)
+    u, v = 2 * cells[:, None] - top, 2 * cells[None, :] - top
+    first, second = bound.precision
+    moved: int = (first * (u - v) ** 2 + second * (u**2 - v**2) ** 2).max()
+    weighted: int = (bound.weight[0] * abs(u - v) + bound.weight[1] * abs(u**2 - v**2)).max()
+    return moved > bound.squared or weighted > bound.absolute
+
+
+def test_squares_come_free_with_sums_and_a_greater_weight_on_them_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    curation = Curation.of(Schema(columns=[Column("x", lower=0, upper=1)]))
+    top = curation.column("x").top
+    bound = Moments("x").bind(curation, "replace-one")
+    assert bound.squared == bound.precision[0] * (2 * top) ** 2
+    assert not _moments_exceed(bound, top)
+    monkeypatch.setattr("discreet.query.questions.moments._FREE", 12)
+    assert _moments_exceed(Moments("x").bind(curation, "replace-one"), top)

@@ -233,6 +233,23 @@ def test_a_ledger_on_file_recognizes_the_rows_and_not_others(tmp_path: Path) -> 
         assert sums.ledger.spent().charges == 3
 
 
+def test_a_ledger_in_a_server_recognizes_the_rows_from_any_machine(postgres_url: str) -> None:
+    url = f"{postgres_url}#survey"
+    question, privacy = Sums("age"), GaussianDP(mu=0.1)
+    values = []
+    for rows in (people(100), people(100), people(101)):
+        # Opened anew each time, as another machine would.
+        with Ledger.open(url) as ledger, LocalSums(rows, schema=SCHEMA, ledger=ledger) as sums:
+            values.append(np.asarray(sums.ask(question, privacy=privacy).value).tolist())
+    assert values[0] == values[1] != values[2]
+    with Ledger.open(url) as ledger:
+        assert ledger.spent().charges == 2
+        # The key is not part of what a reader of the record sees, and without it the digest says nothing.
+        told = json.dumps([receipt.to_dict() for receipt in ledger.history()])
+        assert ledger.secret().hex() not in told
+        ledger.check()
+
+
 class Broken:
     """Takes the place of a question's engine, and fails as often as told."""
 

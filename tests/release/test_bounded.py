@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import BoundedLaw, InRangeLaw
 from discreet.noise import BoundedDensity
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
 from discreet.privacy.bounded import additive_delta
 from discreet.release import BoundedRelease
 from discreet.release.bounded import BoundedNumbers
-from discreet.release.law import BoundedLaw, InRangeLaw
 from discreet.schema import Column, Schema
 
 AGES = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])

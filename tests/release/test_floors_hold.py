@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from discreet.law import GaussianLaw, LaplaceLaw
 from discreet.noise import Stream, uniform_integers
 from discreet.privacy import ErrorFloor
 from discreet.release import GaussianRelease, LaplaceRelease
-from discreet.release.law import GaussianLaw, LaplaceLaw
 from discreet.schema import Column, Schema
 
 AGE = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])

@@ -11,9 +11,11 @@ import pytest
 
 from discreet import datasets
 from discreet.errors import DataError, ParameterError, PromiseError
+from discreet.law import GaussianLaw
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
+from discreet.privacy.amounts import exact
+from discreet.privacy.calibrate import rho_mu
 from discreet.release import GaussianRelease
-from discreet.release.law import GaussianLaw
 from discreet.schema import Column, Protect, Schema
 
 NUMBERS = Schema(
@@ -83,6 +85,15 @@ def test_gaussian_and_zero_concentrated_promises_calibrate_alike() -> None:
     assert sds(one) == pytest.approx(sds(two), rel=1e-5)
     (promise,) = (p for p in one.promises if isinstance(p, GaussianDP))
     assert 0.5 * (1 - 1e-5) < promise.mu <= 0.5
+
+
+def test_a_zero_concentrated_promise_is_never_passed_by_a_rounding() -> None:
+    for rho in (0.1, 0.3, 0.7, 1 / 3, 1e-3, 0.12345):
+        plan = GaussianRelease(privacy=ZCDP(rho=rho), schema=NUMBERS).plan(NUMBERS, 10)
+        (promise,) = (p for p in plan.promises if isinstance(p, GaussianDP))
+        assert exact(promise.mu) ** 2 / 2 <= exact(rho)
+    # The twin that rounds the square root up asks for more than was allowed.
+    assert any(exact(rho_mu(rho)) ** 2 / 2 > exact(rho) for rho in (0.1, 0.3, 0.7, 1e-3, 0.12345))
 
 
 def test_a_given_scale_is_used_as_it_is() -> None:

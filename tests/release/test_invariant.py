@@ -18,6 +18,7 @@ from discreet.errors import (
     ParameterError,
     PromiseError,
 )
+from discreet.law import Clear, InvariantLaw
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream, standard_normal
 from discreet.noise import normal as normal_module
@@ -27,7 +28,6 @@ from discreet.release.invariant import (
     SVMLearner,
 )
 from discreet.release.invariant import method as method_module
-from discreet.release.law import Clear, InvariantLaw
 from discreet.schema import Column, Schema
 from discreet.tables import open_table, write_table
 from tests.release.invariant_tables import (

@@ -16,6 +16,7 @@ from discreet.errors import (
     PromiseError,
     SchemaError,
 )
+from discreet.law import InvariantLaw
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
@@ -26,7 +27,6 @@ from discreet.release.invariant import (
     Solution,
     SVMLearner,
 )
-from discreet.release.law import InvariantLaw
 from discreet.schema import Column, Schema
 from tests.release.invariant_tables import d20, random_table, released_rows, wdbc
 

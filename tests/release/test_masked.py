@@ -11,11 +11,11 @@ from sklearn.linear_model import LogisticRegression
 
 from discreet.audit import attack_claims, attack_file, attack_prior, attack_rows, expose_rows
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
+from discreet.law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.learn import PrivateLogisticRegression
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP, Spending
 from discreet.release import MaskedRelease
-from discreet.release.law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.schema import Column, Schema
 from tests.contracts.cases import ROWS, SCHEMA
 

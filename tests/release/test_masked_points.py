@@ -15,8 +15,8 @@ from discreet.errors import PromiseError
 from discreet.learn.logistic.problem import problem_for
 from discreet.learn.logistic.sensitivity import largest_norm
 from discreet.learn.logistic.solver import minimize
-from discreet.noise import Stream
-from discreet.release.masked import Task, make_mask
+from discreet.noise import Stream, standard_normal
+from discreet.release.masked import Task, general, make_mask
 from discreet.release.masked.binary import binary_points
 from discreet.release.masked.existence import gain, least_records, total_gain
 from discreet.release.masked.greedy import greedy_points, greedy_value
@@ -212,6 +212,28 @@ def test_fixed_records_stay_and_the_least_number_of_others_is_named() -> None:
             task_of(weights, least - 1, 0.05, infeasible="error", **wrong),
             Stream.from_seed(1),
         )
+
+
+def test_beside_fixed_records_points_are_spread_and_not_a_few_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The paper's example in the plane: three classes, the third one sensitive.
+    codes = np.repeat([0, 1, 2], 100)
+    centers = np.array([[0.0, 1.5], [1.0, 1.0], [1.0, -1.0]])
+    rows = (centers[codes] + 0.5 * standard_normal((300, 2), Stream.from_seed(2))) / 4
+    problem = problem_for(rows, codes, 0.01, 3)
+    weights = problem.weights(minimize(problem, 1e-12))
+    same = np.full(100, 2)
+    task = task_of(weights, 100, 0.01, labels=lambda w, p: same, fixed=rows[:200], fixed_codes=codes[:200])
+
+    def places() -> int:
+        mask = make_mask(task, Stream.from_seed(2))
+        assert mask.scale == 1.0
+        assert mask.gradient <= 1e-12
+        return len(np.unique((mask.points[200:] * 20).round(), axis=0))
+
+    assert places() > 20
+    # A linear program alone finds points as well, but all in a few places.
+    monkeypatch.setattr(general._System, "_tilted", lambda self, q: None)
+    assert places() < 15
 
 
 def test_the_greedy_objective_is_the_published_one() -> None:

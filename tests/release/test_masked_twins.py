@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 
 from discreet.audit import distinguish
 from discreet.noise import Stream
-from discreet.privacy import NoPromise, PureDP
-from discreet.release import MaskedRelease
+from discreet.privacy import ApproxDP, NoPromise, PureDP
+from discreet.release import GaussianRelease, MaskedRelease
+from discreet.report.folder import CLASSIFIER, read_statement, write_public
 from discreet.report.verify import verify
 from discreet.schema import Column, Schema
-from tests.report.published import publish
+from tests.report.published import cells, hash_again, publish, rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,3 +139,69 @@ def test_a_larger_promise_than_the_noise_keeps_is_caught_by_planning_again(tmp_p
     publish(tmp_path / "a", method(), ROWS, written_by=method(privacy=PureDP(epsilon=4)))
     found = {check.name: check.verdict for check in verify(tmp_path / "a").checks}
     assert found["numbers"] == "failed"
+
+
+def forged(folder: Path, change: Any) -> dict[str, str]:
+    """Change the published cells, hash everything again as a forger can, and have a stranger look."""
+    made = method()
+    publish(folder, made, ROWS)
+    columns = cells(folder, made)
+    change(columns)
+    rewrite(folder, made, columns)
+    hash_again(folder)
+    return {check.name: check.verdict for check in verify(folder).checks}
+
+
+def test_a_changed_cell_is_found_though_every_hash_was_made_again(tmp_path: Path) -> None:
+    def one_cell(columns: dict[str, AnyArray]) -> None:
+        columns["a"][3] *= 1 - 1e-9
+
+    def one_label(columns: dict[str, AnyArray]) -> None:
+        first, second = columns["y"].tolist().index(0), columns["y"].tolist().index(1)
+        columns["y"][[first, second]] = columns["y"][[second, first]]
+
+    untouched = forged(tmp_path / "honest", lambda columns: None)
+    assert "failed" not in untouched.values()
+    assert untouched["classifier"] == "passed"
+    for number, change in enumerate((one_cell, one_label)):
+        found = forged(tmp_path / str(number), change)
+        assert found["hashes"] == "passed"
+        assert [name for name, verdict in found.items() if verdict == "failed"] == ["classifier"]
+
+
+def test_a_changed_or_missing_classifier_is_found(tmp_path: Path) -> None:
+    def look(folder: Path) -> str:
+        write_public(folder, read_statement(folder))
+        return {check.name: check.verdict for check in verify(folder).checks}["classifier"]
+
+    folder = tmp_path / "public"
+    publish(folder, method(), ROWS)
+    good = json.loads((folder / CLASSIFIER).read_bytes())
+    (row,) = good["weights"]
+    for change in (
+        {"weights": [[row[0] * (1 + 1e-9), row[1]]]},
+        {"weights": [[*row, 0.0]]},
+        {"columns": ["b", "a"]},
+        {"regularization": 0.4},
+        {"kind": "another"},
+        {"weights": "none"},
+    ):
+        (folder / CLASSIFIER).write_text(json.dumps({**good, **change}), encoding="utf-8")
+        assert look(folder) == "failed"
+    (folder / CLASSIFIER).unlink()
+    assert look(folder) == "failed"
+
+
+def test_greedy_points_are_not_called_exact_and_other_methods_have_no_classifier(tmp_path: Path) -> None:
+    publish(tmp_path / "greedy", method(construction="greedy"), ROWS)
+    found = {check.name: check.verdict for check in verify(tmp_path / "greedy").checks}
+    assert found["classifier"] == "not checkable"
+    assert "failed" not in found.values()
+    noised = GaussianRelease(privacy=ApproxDP(epsilon=1, delta=1e-6), schema=SCHEMA)
+    publish(tmp_path / "noised", noised, ROWS)
+    assert "classifier" not in {check.name for check in verify(tmp_path / "noised").checks}
+    (tmp_path / "noised" / CLASSIFIER).write_text("{}", encoding="utf-8")
+    write_public(tmp_path / "noised", read_statement(tmp_path / "noised"))
+    assert {check.name: check.verdict for check in verify(tmp_path / "noised").checks}[
+        "classifier"
+    ] == "failed"

@@ -12,11 +12,11 @@ from scipy import integrate, stats
 from discreet.audit import attack_prior, distinguish
 from discreet.audit.channel import channel_of
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import SphericalLaw
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
 from discreet.privacy.floors import GaussianNoise, UniformPrior, bayes_floor
 from discreet.release import InputPerturbation
-from discreet.release.law import SphericalLaw
 from discreet.release.perturbation import SphericalColumn, SphericalNumbers
 from discreet.report.verify.moments import Tails
 from discreet.schema import Column, Schema

@@ -13,6 +13,7 @@ from discreet.audit import attack_file
 from discreet.noise import Stream
 from discreet.release import BoundedRelease, published_schema
 from discreet.release.published import published_fields
+from discreet.report.classifier import write_classifier
 from discreet.report.drafting import make_statement
 from discreet.report.folder import CSV, DATA, STATEMENT, add_csv, data_digests, read_statement, write_public
 from discreet.report.statement import About, Statement, Tuning
@@ -63,6 +64,7 @@ def publish(
         files=data_digests(folder),
         created=CREATED,
     )
+    write_classifier(folder, written_by or method, publication.schema)
     write_public(folder, statement)
     return statement
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
-from discreet.release.law import law_from_dict
+from discreet.law import law_from_dict
 from discreet.report.folder import (
     CROISSANT,
     CSV,

@@ -11,8 +11,9 @@ import pytest
 from discreet import ApproxDP, BoundedRelease, Column, ErrorFloor, GaussianRelease, Ledger, Schema
 from discreet.audit import Guess
 from discreet.errors import ParameterError
-from discreet.privacy import NoPromise
-from discreet.release.law import KINDS
+from discreet.law import KINDS
+from discreet.privacy import GaussianDP, NoPromise
+from discreet.query import Database
 from discreet.report import statement as statement_module
 from discreet.report.drafting import make_statement
 from discreet.report.mechanics import DEPLOYMENT, SAMPLERS, THEOREMS
@@ -216,6 +217,25 @@ def test_a_second_release_of_the_same_data_set_lists_the_first_and_adds_it_up(tm
     assert len(third_party.composition.earlier) == 2
     assert "epsilon = 10, delta = 1e-05" in str(second.composition.limit)
     assert "would bring the total to: epsilon 1.8" in second.composition.next
+
+
+def test_after_questions_that_answers_could_steer_the_total_is_the_limit_and_not_the_sum(
+    tmp_path: Path,
+) -> None:
+    limited = Ledger.open(tmp_path / "ages.ledger", limit=ApproxDP(epsilon=10, delta=1e-5))
+    free = Ledger.open(tmp_path / "free.ledger")
+    for ledger in (limited, free):
+        method = GaussianRelease(privacy=ApproxDP(epsilon=1, delta=1e-6), schema=AGES, ledger=ledger)
+        with Database(FEW, schema=AGES, ledger=ledger) as db:
+            db.sum("age", privacy=GaussianDP(mu=0.1))
+        made = stated(method, FEW, tmp_path, ledger=ledger).composition
+        assert [charge.what for charge in made.earlier] == ["sums"]
+        if ledger is limited:
+            assert "guaranteed is the limit of the ledger" in made.total
+            assert "epsilon = 10, delta = 1e-05" in made.total
+            assert "epsilon 1." not in made.total + made.next
+        else:
+            assert "no guarantee" in made.total
 
 
 def test_no_floor_is_left_after_a_release_that_proves_none(tmp_path: Path) -> None:

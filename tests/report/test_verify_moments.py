@@ -10,8 +10,8 @@ import pytest
 from scipy import integrate
 
 from discreet import BoundedRelease, Column, GaussianRelease, LaplaceRelease, PureDP, Schema
+from discreet.law import Additive, BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.noise import BoundedDensity, Stream
-from discreet.release.law import Additive, BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.report.verify.moments import AdditiveTest, Tails, column_tests
 
 if TYPE_CHECKING:

@@ -440,3 +440,28 @@ def test_ids_need_a_declared_column_and_a_value_in_every_row() -> None:
 def test_a_batch_has_at_least_one_row(rows: int) -> None:
     with open_table({"x": [1.0]}) as table, pytest.raises(ParameterError, match="rows"):
         table.batches(NUMBER, rows=rows)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(6.0)[::-1],
+        np.arange(12)[::-2],
+        np.arange("2020-01", "2020-07", dtype="datetime64[M]")[::-1],
+        np.broadcast_to(np.float64(3.0), 6),
+        np.ma.masked_array(np.arange(6.0), mask=np.arange(6) % 2 == 0)[::-1],
+    ],
+    ids=["numbers", "every second", "dates", "one number", "masked"],
+)
+def test_arrays_that_run_backward_in_memory_are_read(values: Any) -> None:
+    if values.dtype.kind == "M":
+        column = Column("v", lower=datetime.date(2019, 1, 1), upper=datetime.date(2021, 1, 1))
+    else:
+        column = Column("v", lower=0, upper=12, required=False)
+    schema = Schema(columns=[column])
+    found = []
+    for given in (values, values.copy()):
+        with open_table({"v": given}) as table:
+            found.append(np.concatenate([batch["v"] for batch in table.batches(schema)]))
+    assert np.array_equal(found[0], found[1], equal_nan=True)
+    assert len(found[0]) == 6

@@ -1,8 +1,8 @@
 """Tries to break claims: attacks with a stated failure probability, on anything that can be run twice.
 
 ``subject`` says what can be attacked; ``bounds`` turns counts and errors into certainty; ``events`` proposes
-what to count; ``distinguish``, ``precision``, ``density``, ``position`` and ``timing`` attack promises;
-``suite`` knows which of them tests which.
+what to count; ``distinguish``, ``precision``, ``density``, ``enumerated``, ``position`` and ``timing`` attack
+promises; ``suite`` knows which of them tests which.
 
 A release is attacked as a whole: ``prior`` (made-up people: the verdict on floors), ``claims`` (made-up
 rows: differential privacy), ``file`` (the published file alone), ``rows`` and ``expose`` (real rows:
@@ -24,6 +24,7 @@ from discreet.audit.density import (
     shifted,
 )
 from discreet.audit.distinguish import distinguish
+from discreet.audit.enumerated import EveryRow, row_law
 from discreet.audit.expose import expose_rows
 from discreet.audit.file import attack_file
 from discreet.audit.guess import Exposed, Guess
@@ -42,6 +43,7 @@ __all__ = [
     "AuditResult",
     "Density",
     "Draws",
+    "EveryRow",
     "Exposed",
     "Guess",
     "Lattice",
@@ -64,6 +66,7 @@ __all__ = [
     "position",
     "precision",
     "pushforward",
+    "row_law",
     "run_audit",
     "shifted",
     "timing",

@@ -1,6 +1,6 @@
 """How likely a published cell is for each value that it may stand for: what the published law tells anybody.
 
-To let the attacks read another law of :mod:`discreet.release.law`, write a class with the members of
+To let the attacks read another law of :mod:`discreet.law`, write a class with the members of
 :class:`Channel` and a row in :func:`channel_of`.
 """
 
@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from discreet.noise import BoundedDensity, InRange
-from discreet.release.law import (
+from discreet.law import (
     Additive,
     BoundedLaw,
     Clear,
     GaussianLaw,
     InRangeLaw,
+    JointResponseLaw,
     LaplaceLaw,
     ResponseLaw,
+    SampledLaw,
     SphericalLaw,
 )
+from discreet.noise import BoundedDensity, InRange
 
 if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats
-    from discreet.release.law import Law
+    from discreet.law import Law
     from discreet.schema import Column
 
 # Noise goes farther than this with probability 2e-17 and 9e-17, which a million draws leave below 1e-10.
@@ -82,6 +84,29 @@ class ResponseChannel(Channel):
         with np.errstate(divide="ignore"):
             kept, changed = np.log([self.keep, self.other])
         return np.asarray(np.where(published == values, kept, changed))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledChannel(ResponseChannel):
+    """Randomized response that some rows do not show: their code stands between or after those of levels.
+
+    Attributes
+    ----------
+    share : float
+        In which share of the rows a cell is shown.
+    hidden : int
+        The code of "not published".
+    """
+
+    share: float
+    hidden: int
+
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Compare codes; a cell that is not shown says the same about every value."""
+        told = math.log(self.share) + super().log_likelihood(published, values)
+        silent = math.log1p(-self.share) if self.share < 1 else -math.inf
+        seen = np.where(published == self.hidden, silent, told)
+        return np.where(values == self.hidden, -np.inf, seen)
 
 
 class AdditiveChannel(Channel):
@@ -220,8 +245,11 @@ def channel_of(column: Column, law: Law) -> Channel | None:
     match law:
         case Clear():
             return ClearChannel()
-        case ResponseLaw():
-            return ResponseChannel(law.levels, law.keep)
+        case ResponseLaw() | JointResponseLaw():
+            return _response(column, law)
+        case SampledLaw(law=ResponseLaw() | JointResponseLaw() as shown):
+            told = _response(column, shown, hidden=1)
+            return SampledChannel(told.levels, told.keep, law.share, column.levels.index(law.unpublished))
         case GaussianLaw():
             return GaussianChannel(law, column.range)
         case LaplaceLaw():
@@ -234,6 +262,15 @@ def channel_of(column: Column, law: Law) -> Channel | None:
             return InRangeChannel(law)
         case _:
             return None
+
+
+def _response(column: Column, law: ResponseLaw | JointResponseLaw, hidden: int = 0) -> ResponseChannel:
+    """Return what an answer says about one column; of one for several columns, its own part."""
+    levels = len(column.levels) - hidden
+    # Answers that change the other columns alone leave this one as it is.
+    alike = law.levels // levels - 1
+    keep = law.keep + alike * (1 - law.keep) / (law.levels - 1) if alike else law.keep
+    return ResponseChannel(levels, keep)
 
 
 def cell_log_likelihood(

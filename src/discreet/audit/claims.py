@@ -14,9 +14,9 @@ from discreet.audit.precision import low_bits
 from discreet.audit.result import AuditResult
 from discreet.audit.subject import Trial
 from discreet.audit.targets import Target, noise_covariance, targets_of
+from discreet.law import InvariantLaw
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.privacy import NoPromise
-from discreet.release.law import InvariantLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def attack_claims(
     Parameters
     ----------
     plan : Plan
-        Of the release; nothing else of it is used than ``schema``, ``columns``, ``promises`` and ``draw``.
+        Of the release; nothing else of it is used than ``schema``, ``columns``, ``promises`` and ``noise``.
     failure_probability : float
         Largest probability that any true promise is called broken, over all promises and attacks.
     stream : Stream, optional
@@ -168,7 +168,7 @@ class _Extremes:
                 c.name: np.full(runs * rows, given[c.name], np.int64 if c.is_category else np.float64)
                 for c in self.plan.schema.released
             }
-            drawn = self.plan.draw(copies, stream)
+            drawn = self.plan.noise(copies, stream)
             cells = [np.isnan(drawn[p.column.name]) if p.flag else drawn[p.column.name] for p in self.parts]
             return np.column_stack(cells).astype(np.float64).reshape(runs, -1)
 
@@ -185,7 +185,7 @@ class _Extremes:
             if part.flag:
                 b[part.column.name] = np.nan
             elif part.column.is_category:
-                b[part.column.name] = float(len(part.column.levels) - 1)
+                b[part.column.name] = float(part.target.codes[-1])
         return a, b
 
     def _directions(self, numbers: Sequence[Column]) -> Floats:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.audit.channel import AdditiveChannel
+from discreet.audit.channel import AdditiveChannel, SampledChannel
 from discreet.audit.guess import Guess
 from discreet.audit.linear import linear_guesses
 from discreet.audit.targets import MOST_ROWS, Target, length, targets_of
 from discreet.errors import ParameterError
-from discreet.release.law import Additive, InvariantLaw
+from discreet.law import Additive, InvariantLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,7 +138,8 @@ def _shown(
 def _shares(target: Target, codes: AnyArray) -> Floats:
     """Undo randomized response for the whole population; what comes out below zero is none."""
     channel = target.response
-    seen = np.array([np.count_nonzero(codes == level) for level in range(channel.levels)]) / len(codes)
+    counts = np.array([np.count_nonzero(codes == level) for level in target.codes])
+    seen = counts / max(1, counts.sum())
     told = channel.keep - channel.other
     if told < 1e-6:
         return np.full(channel.levels, 1 / channel.levels)
@@ -156,6 +157,9 @@ def _inversion(target: Target, codes: AnyArray, shares: Mapping[str, Floats]) ->
     # For every answer the likeliest true level; what the population says is part of it.
     right = float((known[:, None] * law).max(axis=0).sum())
     without = 1 - float(known.max())
+    if isinstance(channel, SampledChannel):
+        # Where nothing is shown, the population is all there is to go by.
+        right = channel.share * right + (1 - channel.share) * (1 - without)
     return _shown(target, "response inversion", min(1 - right, without), without, len(codes), start)
 
 

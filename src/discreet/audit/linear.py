@@ -13,6 +13,7 @@ import numpy as np
 
 from discreet.audit.channel import ResponseChannel
 from discreet.audit.targets import Target, noise_covariance
+from discreet.law import JointResponseLaw, SampledLaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,6 +96,8 @@ def _groups(pieces: Iterator[_Piece], most: int) -> Iterator[list[_Piece]]:
 
 
 def _piece(target: Target, cells: AnyArray, shares: Floats | None) -> _Piece | None:
+    if isinstance(target.summary.law, SampledLaw | JointResponseLaw):
+        return None  # whether and how it is changed goes together with other columns
     if target.is_list:
         levels = np.arange(len(target.column.levels) - 1)
         marked = (cells[:, None] == levels).astype(np.float64)

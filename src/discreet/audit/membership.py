@@ -61,7 +61,7 @@ def membership(
     if each < _FEWEST or not targets:
         return None
     inside, outside, others = ({k: v[i * each : (i + 1) * each] for k, v in rows.items()} for i in range(3))
-    published = plan.draw(inside, stream)
+    published = plan.noise(inside, stream)
     # What a row is worth under the population: the same for everybody, so it cancels nobody out.
     usual = _mean_likelihood(_blocks(targets, others, published), axis=0)
     scores = [_statistics(targets, people, published, usual) for people in (inside, outside)]

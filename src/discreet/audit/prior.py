@@ -25,9 +25,9 @@ from discreet.audit.posterior import (
 from discreet.audit.result import AuditResult
 from discreet.audit.targets import Target, by_person, targets_of
 from discreet.errors import ParameterError
+from discreet.law import InvariantLaw
 from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.release.law import InvariantLaw
 from discreet.release.table import prior_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray, Ints
     from discreet.privacy import Promise
     from discreet.release import Plan
-    from discreet.schema import Column, Schema
 
     Progress = Callable[[int, int], None]
 
@@ -52,7 +51,9 @@ _MOST_OF_IT = 0.9
 """Of the failure probability; the rest is for noise that goes farther than its reach."""
 
 LAW = "the declared ranges and lists, the published law, and one person's published row{s}"
-ALSO_OTHERS = "true and published records of {n} other people, and one person's published row{s}; not the law"
+ALSO_OTHERS = (
+    "true and published records of {n:,} other people, and one person's published row{s}; not the law"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ def attack_prior(
     """Guess the cells of made-up people and compare the errors with the floors.
 
     Records are drawn from the prior that the floors name (every column uniform on what is declared, all of
-    them independent, half of the cells that may be missing missing) and go through ``plan.draw``.
+    them independent, half of the cells that may be missing missing) and go through ``plan.noise``.
     Numbers are guessed by the posterior mean under that prior and the published law, which no other guess
     beats if the law is true; whole numbers also by rounding; everything also by a guess that was learned
     from other such people and their published records.
@@ -105,7 +106,7 @@ def attack_prior(
     Parameters
     ----------
     plan : Plan
-        Of the release; nothing else of it is used than ``schema``, ``columns`` and ``draw``.
+        Of the release; nothing else of it is used than ``schema``, ``columns`` and ``noise``.
     n : int
         How many people are attacked; fewer where the table has many columns, see :data:`MOST_CELLS`.
     failure_probability : float
@@ -210,14 +211,15 @@ def _is_whole(target: Target) -> bool:
     return target.column.type in ("integer", "date")
 
 
-def prior_records(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
-    """Draw records from the floors' prior: all that is declared, equally likely and independent."""
-    return {column.name: _prior_cells(column, n, stream) for column in schema.released}
+def prior_records(plan: Plan, n: int, stream: Stream) -> dict[str, AnyArray]:
+    """Draw records from the floors' prior: all that can be published, equally likely and independent."""
+    return {target.name: _prior_cells(target, n, stream) for target in targets_of(plan)}
 
 
-def _prior_cells(column: Column, n: int, stream: Stream) -> AnyArray:
+def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
+    column = target.column
     if column.is_category:
-        return uniform_integers(len(column.levels), n, stream)
+        return target.codes[uniform_integers(target.codes.size, n, stream)]
     lower, upper = column.range
     values: AnyArray
     if column.type == "number":
@@ -255,10 +257,10 @@ class _Game:
         attacked = max(min(n, _FEWEST), min(n, fits * 2 // 3))
         learned_from = min(attacked, _LEARNED_FROM)
         total = attacked + learned_from
-        records = prior_records(schema, total, stream.derive("records from the prior"))
+        records = prior_records(plan, total, stream.derive("records from the prior"))
         copies = {name: np.repeat(values, rows) for name, values in records.items()}
         # One call for everybody, so that noise which rows have in common is there to be learned.
-        drawn = plan.draw(copies, stream.derive("noise on records from the prior"))
+        drawn = plan.noise(copies, stream.derive("noise on records from the prior"))
         published = by_person(drawn, rows)
         notes = []
         if attacked < n:
@@ -282,9 +284,8 @@ class _Game:
         knowledge = LAW.format(s="s" * (self.rows > 1))
         guess: AnyArray
         if target.is_list:
-            levels = len(target.column.levels)
             codes = self.published[target.name][self.unknown]
-            guess = likeliest_levels(target.response, codes, np.full(levels, 1 / levels))
+            guess = likeliest_levels(target.response, codes, target.blind)
             return [self._judged(target, "response inversion", guess, failure_probability, start, knowledge)]
         cells = self.published[target.name][self._with_value(target, self.unknown)]
         found = []
@@ -378,7 +379,7 @@ class _Game:
         without: float
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, failure_probability)
-            without = 1 - 1 / len(target.column.levels)
+            without = 1 - 1 / target.codes.size
         else:
             guess, largest = self._within_reach(target, guess, people)
             error, lower, upper = rms_interval(guess, truth, largest, _MOST_OF_IT * failure_probability)

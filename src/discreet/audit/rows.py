@@ -29,8 +29,10 @@ TOTAL_SECONDS = 60.0
 """After so long no further guess is learned; what was left out is said."""
 _FEWEST = 20
 
-POPULATION = "how the column is distributed among {n} other people, the published law, and the published row"
-RECORDS = "true and published records of {n} other people, and the published row"
+POPULATION = (
+    "how the column is distributed among {n:,} other people, the published law, and the published row"
+)
+RECORDS = "true and published records of {n:,} other people, and the published row"
 
 
 def attack_rows(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.audit.bounds import check_failure_probability
 from discreet.audit.density import LawPair, density
 from discreet.audit.distinguish import DEFAULT_EVENTS, DP_KINDS, try_events
+from discreet.audit.enumerated import EveryRow, enumerated
 from discreet.audit.position import position
 from discreet.audit.precision import low_bits
 from discreet.audit.prior import Planned, reconstruct
@@ -82,6 +83,12 @@ ATTACKS: dict[str, Attack] = {
         subject=LawPair,
         run=lambda subject, _p, _stream: density(subject),
     ),
+    "enumerate": Attack(
+        about="compares all rows of a small domain with the claim, without drawing",
+        kinds=frozenset({"pure-dp"}),
+        subject=EveryRow,
+        run=lambda subject, _p, _stream: enumerated(subject),
+    ),
     "position": Attack(
         about="looks for positions of a vector whose noise has another law",
         kinds=_EVERY_KIND,
@@ -114,7 +121,7 @@ def run_audit(
 
     Parameters
     ----------
-    subject : Trial, LawPair, Draws, SingleDraws, Planned or what another attack takes
+    subject : Trial, LawPair, EveryRow, Draws, SingleDraws, Planned or what another attack takes
         It has an attribute ``claim``, the promise under attack.
     attack : str, optional
         A name in :data:`ATTACKS`. Left out: every attack that fits the subject and its claim, the

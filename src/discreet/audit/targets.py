@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.audit.channel import ResponseChannel, channel_of
+from discreet.audit.channel import ResponseChannel, SampledChannel, channel_of
+from discreet.law import Additive, Clear, InvariantLaw
 from discreet.release.gaussian import GaussianNumbers
-from discreet.release.law import Additive, Clear, InvariantLaw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._typing import AnyArray, Floats, Ints
     from discreet.audit.channel import Channel
     from discreet.audit.guess import Statistic
     from discreet.release import ColumnSummary, Plan
@@ -72,6 +72,19 @@ class Target:
         """The channel of a list."""
         assert isinstance(self.channel, ResponseChannel)
         return self.channel
+
+    @property
+    def codes(self) -> Ints:
+        """The codes that a true cell of a list may have: "not published" is none of them."""
+        codes = np.arange(len(self.column.levels))
+        return codes[codes != self.channel.hidden] if isinstance(self.channel, SampledChannel) else codes
+
+    @property
+    def blind(self) -> Floats:
+        """For each code of a list, what it is worth to somebody who knows nothing."""
+        weights = np.zeros(len(self.column.levels))
+        weights[self.codes] = 1 / self.codes.size
+        return weights
 
     @property
     def noise_variance(self) -> float | None:

@@ -7,11 +7,13 @@ import typer
 
 from discreet.cli import words
 from discreet.cli.console import Console
+from discreet.cli.options import Typed, about_a_method
 from discreet.cli.release import print_rows
 
 Command = words.MethodCommand
 
 
+@about_a_method
 def audit(
     table: Annotated[
         str,
@@ -21,21 +23,7 @@ def audit(
             metavar="TABLE|FOLDER",
         ),
     ],
-    schema: words.SchemaFile = None,
-    target: words.Target = None,
-    protect: words.Protect = None,
-    epsilon: words.Epsilon = None,
-    delta: words.Delta = None,
-    method: words.Method = None,
-    scale: words.Scale = None,
-    regularization: words.Regularization = None,
-    support: words.Support = None,
-    in_range: words.InRange = False,
-    learner: words.Learner = None,
-    variance: words.Variance = None,
-    label: words.Label = None,
-    clamp: words.Clamp = False,
-    more: words.More = None,
+    typed: Typed,
     attack_records: words.AttackRecords = 20_000,
     json: words.Json = False,
 ) -> None:
@@ -50,28 +38,12 @@ def audit(
             return
         from discreet.job.rehearsing import rehearse
 
-        declared = words.declared(table, schema, target)
-        floors = words.protect_of(protect)
         done = rehearse(
             table,
-            schema=declared,
-            method=method,
-            privacy=words.promise_of(declared, floors, epsilon, delta),
-            protect=floors,
             attack_records=attack_records,
             say=console.stage,
             progress=console.progress,
-            **words.method_options(
-                scale=scale,
-                regularization=regularization,
-                support=support,
-                in_range=in_range,
-                learner=learner,
-                variance=variance,
-                label=label,
-                clamp=clamp,
-                more=more,
-            ),
+            **typed.read(table).request,
         )
         print_rows(console, done.rows)
         console.line()

@@ -11,7 +11,8 @@ from typing import Any
 
 import typer
 
-from discreet.cli import audit, demo, init, ledger, plan, release, report, verify
+from discreet.cli import audit, demo, init, learn, ledger, plan, query, release, report, verify
+from discreet.cli.console import write_out
 
 EXIT_OTHER, EXIT_SCHEMA, EXIT_BROKEN, EXIT_BUDGET = 1, 2, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
@@ -28,6 +29,8 @@ app.command()(init.init)
 app.command(cls=plan.Command)(plan.plan)
 app.command(cls=release.Command)(release.release)
 app.command(cls=audit.Command)(audit.audit)
+app.command()(query.query)
+app.command(cls=learn.Command)(learn.learn)
 app.command()(report.report)
 app.command()(verify.verify)
 app.add_typer(ledger.app, name="ledger")
@@ -39,7 +42,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     warnings.showwarning = _show_warning
     try:
-        app()
+        try:
+            app()
+        finally:
+            write_out("")  # finds out here, and not on the way out, that nobody reads any more
     except SystemExit as end:
         if end.code in (_INTERRUPTED, _TERMINATED):
             say("Stopped. A release is there whole or not at all; a charge that was made before stands.")
@@ -59,7 +65,7 @@ def _explained(problem: Exception) -> int:
     code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
     if "--json" in sys.argv:
         error = {"kind": type(problem).__name__, "message": sentence, "exit": code}
-        typer.echo(json.dumps({"error": error}, indent=2))
+        write_out(json.dumps({"error": error}, indent=2) + "\n")
     return code
 
 

@@ -1,6 +1,7 @@
 """What commands print: stages, tables and sentences for people, one JSON object for programs."""
 
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,24 @@ if TYPE_CHECKING:
     from discreet.report.findings import Stage
 
 _PIPED_WIDTH = 110  # of lines that no terminal wraps
+
+
+def stop_printing() -> None:
+    """Let what follows go nowhere: whoever read it has gone, and the work goes on without an audience."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    finally:
+        os.close(nowhere)
+
+
+def write_out(text: str) -> None:
+    """Write text as it is to standard output."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        stop_printing()
 
 
 class Console:
@@ -36,8 +55,13 @@ class Console:
         if self._rich is None:
             from rich.console import Console as RichConsole
 
+            class Lasting(RichConsole):
+                def on_broken_pipe(self) -> None:
+                    self.quiet = True
+                    stop_printing()
+
             narrow = {} if sys.stdout.isatty() else {"width": _PIPED_WIDTH}
-            self._rich = RichConsole(highlight=False, **narrow)  # type: ignore[arg-type]
+            self._rich = Lasting(highlight=False, **narrow)  # type: ignore[arg-type]
         return self._rich
 
     def stage(self, stage: "Stage") -> None:
@@ -109,7 +133,7 @@ class Console:
         """Print the JSON object, if that is what was asked for."""
         self._stop_bar()
         if self.as_json:
-            self.rich.file.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+            write_out(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Leave the terminal as it was."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.console import Console
+from discreet.cli.console import Console, write_out
 from discreet.cli.words import Json
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def check(
 
     console = Console(as_json=json)
     with _existing(ledger) as book:
-        book.check(None if receipt is None else Receipt.from_dict(_receipt_in(receipt)))
+        book.check()
+        for found in () if receipt is None else _receipts_in(receipt):
+            book.check(Receipt.from_dict(found))
         head = book.head
     console.json({"ledger": ledger, "intact": True, "rows": head[0], "head": head[1]})
     console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[1]}")
@@ -83,7 +85,7 @@ def export(
     with _existing(ledger) as book:
         lines = "".join(json.dumps(receipt.to_dict(), allow_nan=False) + "\n" for receipt in book.history())
     if out is None:
-        typer.echo(lines, nl=False)
+        write_out(lines)
         return
     try:
         with out.open("x", encoding="utf-8") as file:
@@ -121,7 +123,7 @@ def create(
     if "://" not in ledger and Path(ledger).exists():
         raise ParameterError(f"{ledger!r} exists already, and a limit is fixed when a ledger is made.")
     with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as book:
-        typer.echo(f"{ledger}: {book.guarantee()}. Give it to releases with --ledger.")
+        write_out(f"{ledger}: {book.guarantee()}. Give it to releases, models and questions with --ledger.\n")
 
 
 def _existing(place: str) -> "Ledger":
@@ -137,15 +139,16 @@ def _existing(place: str) -> "Ledger":
     return Ledger.open(place)
 
 
-def _receipt_in(path: Path) -> dict[str, Any]:
-    """Return the receipt in a statement, or a receipt by itself."""
+def _receipts_in(path: Path) -> list[dict[str, Any]]:
+    """Return the receipts in the statement of a release or a model, or a receipt by itself."""
     import json
 
     from discreet.errors import ParameterError
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        found: dict[str, Any] = content["composition"]["receipt"] if "composition" in content else content
+        if "passes" in content:
+            return [part["receipt"] for part in content["passes"] if part["receipt"] is not None]
+        return [content["composition"]["receipt"] if "composition" in content else content]
     except (OSError, ValueError, KeyError, TypeError):
         raise ParameterError(f"--receipt must be a statement.json, and {str(path)!r} is not one.") from None
-    return found

@@ -6,6 +6,7 @@ import typer
 
 from discreet.cli import words
 from discreet.cli.console import Console
+from discreet.cli.options import Typed, about_a_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,23 +18,10 @@ if TYPE_CHECKING:
 Command = words.MethodCommand
 
 
+@about_a_method
 def plan(
     table: words.Table,
-    schema: words.SchemaFile = None,
-    target: words.Target = None,
-    protect: words.Protect = None,
-    epsilon: words.Epsilon = None,
-    delta: words.Delta = None,
-    method: words.Method = None,
-    scale: words.Scale = None,
-    regularization: words.Regularization = None,
-    support: words.Support = None,
-    in_range: words.InRange = False,
-    learner: words.Learner = None,
-    variance: words.Variance = None,
-    label: words.Label = None,
-    clamp: words.Clamp = False,
-    more: words.More = None,
+    typed: Typed,
     rows: Annotated[
         int | None, typer.Option(help="How many rows, if the table is not to be opened at all.", min=1)
     ] = None,
@@ -48,6 +36,15 @@ def plan(
             "releases says that the noise was tuned on private rows.",
         ),
     ] = False,
+    explained: Annotated[
+        float,
+        typer.Option(
+            help="Which part of the target's variance the true columns are taken to explain, each by itself "
+            "and added up, for advice on rows and epsilon.",
+            min=0.0001,
+            max=1.0,
+        ),
+    ] = 0.25,
     ledger: words.LedgerPlace = None,
     json: words.Json = False,
 ) -> None:
@@ -55,43 +52,31 @@ def plan(
     from discreet.job.planning import plan_for
     from discreet.report.wording import visible
 
-    declared = words.declared(table, schema, target)
-    options = words.method_options(
-        scale=scale,
-        regularization=regularization,
-        support=support,
-        in_range=in_range,
-        learner=learner,
-        variance=variance,
-        label=label,
-        clamp=clamp,
-        more=more,
-    )
-    floors = words.protect_of(protect)
+    asked = typed.read(table)
     with Console(as_json=json) as console:
         found = plan_for(
             table,
-            schema=declared,
-            method=method,
-            privacy=words.promise_of(declared, floors, epsilon, delta),
-            protect=floors,
             n_rows=rows,
             public_sample=public_sample,
             on_private_rows=on_private_rows,
+            explained=explained,
             ledger=ledger,
             progress=console.progress,
-            **options,
+            **asked.request,
         )
         console.json(
             {
                 "measured_on": found.measured_on,
+                "advice": None if found.advice is None else found.advice.to_dict(),
                 "positions": [position.model_dump() for position in found.positions],
             }
         )
-        show(console, declared, floors, found.positions)
+        show(console, found.schema, asked.protect, found.positions)
         console.line()
-        if declared.target is not None:
+        if asked.schema.target is not None:
             console.paragraph(f"Accuracy: {visible(found.measured_on)}")
+        if found.advice is not None:
+            console.paragraph(visible(" ".join(found.advice.sentences)))
         console.paragraph(
             "Noise is the standard deviation in the column's unit, of a list how often a cell is changed; "
             "the floor is the least error of any guess by somebody who knows no more than what was declared."

@@ -12,13 +12,14 @@ from typer.main import get_command
 
 from discreet.cli.commands import app
 from discreet.job.options import DEFAULT, options_of
+from discreet.job.training import model_options, summary_of, trainable
 from discreet.release import METHODS
 
 HEAD = """\
 # The command line
 
 `discreet COMMAND --help` says the same. `discreet --install-completion` teaches the shell to complete
-commands, options and the names of methods.
+commands, options and the names of methods and models.
 
 | exit code | |
 |---|---|
@@ -39,6 +40,13 @@ What `--method` takes, and what each method can be told: by the option of the sa
 
 """
 
+MODELS = """
+## Models
+
+What `--model` of `discreet learn` takes, and what `--set NAME=VALUE` can tell each.
+
+"""
+
 
 def page() -> str:
     """Return the text of the page."""
@@ -50,6 +58,10 @@ def _lines() -> Iterator[str]:
     for name in sorted(METHODS):
         default = " (the default)" if name == DEFAULT else ""
         yield f"| `{name}`{default} | {', '.join(f'`{option}`' for option in options_of(name))} |"
+    yield MODELS + "| model | what it is | options |\n|---|---|---|"
+    for name in trainable():
+        told = ", ".join(f"`{option}`" for option in model_options(name))
+        yield f"| `{name}` | {_escaped(summary_of(name))} | {told} |"
     for path, command in _commands(get_command(app), "discreet"):
         yield from _section(path, command)
 

@@ -11,34 +11,21 @@ import typer
 
 from discreet.cli import words
 from discreet.cli.console import HEADINGS, Console, cells_of
+from discreet.cli.options import Asked, Typed, about_a_method
 
 if TYPE_CHECKING:
     from discreet.job.result import Published
-    from discreet.schema import Schema
 
 PASSPHRASE, SIGN_PASSWORD = "DISCREET_PASSPHRASE", "DISCREET_SIGN_PASSWORD"
 Command = words.MethodCommand
 _SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 
 
+@about_a_method
 def release(
     table: words.Table,
+    typed: Typed,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
-    schema: words.SchemaFile = None,
-    target: words.Target = None,
-    protect: words.Protect = None,
-    epsilon: words.Epsilon = None,
-    delta: words.Delta = None,
-    method: words.Method = None,
-    scale: words.Scale = None,
-    regularization: words.Regularization = None,
-    support: words.Support = None,
-    in_range: words.InRange = False,
-    learner: words.Learner = None,
-    variance: words.Variance = None,
-    label: words.Label = None,
-    clamp: words.Clamp = False,
-    more: words.More = None,
     attack_records: words.AttackRecords = 20_000,
     ledger: words.LedgerPlace = None,
     no_ledger: words.NoLedger = False,
@@ -76,40 +63,15 @@ def release(
     """Release a table with safe noise, attack it, and say what that promises."""
     from discreet.job.main import publish
 
-    declared = words.declared(table, schema, target)
-    options = words.method_options(
-        scale=scale,
-        regularization=regularization,
-        support=support,
-        in_range=in_range,
-        learner=learner,
-        variance=variance,
-        label=label,
-        clamp=clamp,
-        more=more,
-    )
-    floors = words.protect_of(protect)
+    asked = typed.read(table)
     place = words.ledger_place(ledger, no_ledger)
-    privacy = words.promise_of(declared, floors, epsilon, delta)
     with Console(as_json=json) as console:
         if dry_run:
-            rehearse(
-                console,
-                table,
-                declared,
-                method,
-                privacy,
-                floors,
-                options | {"attack_records": attack_records},
-            )
+            rehearse(console, table, asked, attack_records)
             return
         done = publish(
             table,
             out=out,
-            schema=declared,
-            method=method,
-            privacy=privacy,
-            protect=floors,
             ledger=place,
             about={
                 "curator": curator,
@@ -130,32 +92,21 @@ def release(
             attack_records=attack_records,
             say=console.stage,
             progress=console.progress,
-            **options,
+            **asked.request,
         )
         show(console, done)
 
 
-def rehearse(
-    console: Console,
-    table: str,
-    schema: "Schema",
-    method: str | None,
-    privacy: Any,
-    floors: dict[str, float],
-    options: dict[str, Any],
-) -> None:
+def rehearse(console: Console, table: str, asked: Asked, attack_records: int) -> None:
     """Do everything that needs no cell: names, plan, attacks on made-up records."""
     from discreet.job.rehearsing import rehearse as run
 
     done = run(
         table,
-        schema=schema,
-        method=method,
-        privacy=privacy,
-        protect=floors,
+        attack_records=attack_records,
         say=console.stage,
         progress=console.progress,
-        **options,
+        **asked.request,
     )
     print_rows(console, done.rows)
     print_promises(console, done.notes, done.sentences, done.open)

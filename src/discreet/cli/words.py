@@ -1,4 +1,4 @@
-"""The options that several commands share, and how they become a method."""
+"""The words that several commands share: what an option is called, and what its help says."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +33,13 @@ Epsilon = Annotated[
     float | None, typer.Option(help="Differential privacy for all sensitive columns together.")
 ]
 Delta = Annotated[float | None, typer.Option(help="Goes with --epsilon; well below 1 / rows.")]
+AnyEpsilon = Annotated[float | None, typer.Option("--epsilon", help="Differential privacy that is promised.")]
+AnyDelta = Annotated[
+    float | None,
+    typer.Option("--delta", help="Goes with --epsilon, well below 1 / rows: Gaussian noise. Without: pure."),
+]
+Mu = Annotated[float | None, typer.Option(help="Or else: Gaussian differential privacy.")]
+Rho = Annotated[float | None, typer.Option(help="Or else: zero-concentrated differential privacy.")]
 Scale = Annotated[
     str | None, typer.Option(help="Noise in each column's unit: one number, or COLUMN=NUMBER,COLUMN=NUMBER.")
 ]
@@ -57,11 +64,11 @@ LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
-        help="Where releases of the data set are added up: a file or postgresql://...#NAME. "
+        help="Where everything published about the data set is added up: a file or postgresql://...#NAME. "
         "[default: DATASET.ledger beside the table]",
     ),
 ]
-NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Count nothing; the statement says so.")]
+NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Count nothing; what is published says so.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -90,42 +97,6 @@ class MethodCommand(TyperCommand):
 
         with formatter.section("Methods, and what each can be told"):
             formatter.write_dl([(name, ", ".join(options_of(name))) for name in _method_names()])
-
-
-def method_options(
-    *,
-    scale: str | None,
-    regularization: float | None,
-    support: str | None,
-    in_range: bool,
-    learner: str | None,
-    variance: float | None,
-    label: str | None,
-    clamp: bool,
-    more: list[str] | None,
-) -> dict[str, Any]:
-    """Return the options that were given, as the constructor of a method takes them."""
-    from discreet.job.options import read_pairs, read_value
-
-    given: dict[str, Any] = {
-        "scale": None if scale is None else read_value(scale),
-        "regularization": regularization,
-        "support": None if support is None else read_value(support),
-        "in_range": in_range or None,
-        "learner": learner,
-        "variance": variance,
-        "label": label,
-        "clamp": clamp or None,
-        **read_pairs("--set", more or []),
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def protect_of(words: list[str] | None) -> dict[str, float]:
-    """Read the floors that were asked for."""
-    from discreet.job.options import read_pairs
-
-    return read_pairs("--protect", words or [])
 
 
 def ledger_place(place: str | None, no_ledger: bool) -> Any:
@@ -168,10 +139,27 @@ def _to_fill(lines: tuple[int, ...], most: int = 12) -> str:
     return f"Replace every ??? ({which}) by what you know from a codebook, a law or an instrument."
 
 
-def promise_of(
-    schema: "Schema", protect: dict[str, float], epsilon: float | None, delta: float | None
+def dp_promise_of(
+    schema: "Schema", *, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None
 ) -> Any:
-    """Return what was asked for, or None."""
-    from discreet.job.options import promise_for
+    """Return the differential privacy that was asked for, by one of its numbers, or None."""
+    from discreet.errors import ParameterError
+    from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 
-    return promise_for(schema, protect=protect, epsilon=epsilon, delta=delta)
+    given = [
+        name for name, value in (("--epsilon", epsilon), ("--mu", mu), ("--rho", rho)) if value is not None
+    ]
+    if len(given) > 1:
+        raise ParameterError(f"{' and '.join(given)} exclude each other. Give one of them.")
+    if delta is not None and epsilon is None:
+        raise ParameterError(
+            f"delta must come with an epsilon, and {delta:g} came alone. Give --epsilon too."
+        )
+    about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
+    if epsilon is not None:
+        if delta is not None:
+            return ApproxDP(epsilon=epsilon, delta=delta, **about)
+        return PureDP(epsilon=epsilon, **about)
+    if mu is not None:
+        return GaussianDP(mu=mu, **about)
+    return None if rho is None else ZCDP(rho=rho, **about)

@@ -1,11 +1,12 @@
-"""The stages of a release, from a table to two folders.
+"""The stages of a release or of a model, from a table to two folders; and one question about a table.
 
 Reading order: :mod:`~discreet.job.main` is the order of the stages and :mod:`~discreet.job.steps` what
 happens in them; ``declared`` and ``options`` turn a request into a schema, a ledger and a method;
 ``folders``, ``log`` and ``keeping`` look after what is written; ``sample``, ``comparing``, ``learning`` and
 ``what_if`` look at the result for the curator; ``rehearsing``, ``planning``, ``attacking`` and ``redraw`` are
-parts of the job that can be run by themselves. Names are loaded when they are first used: drafting a schema
-needs no learner.
+parts of the job that can be run by themselves. ``model`` trains one instead, with ``training`` to say which
+there are; ``asking`` answers a question that ``sentence`` reads. Names are loaded when they are first used:
+drafting a schema needs no learner.
 """
 
 from __future__ import annotations
@@ -15,11 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.job.main import publish
+    from discreet.job.model import PublishedModel, load_model, publish_model
     from discreet.job.result import Published, Row
 
-__all__ = ["Published", "Row", "publish"]
+__all__ = ["Published", "PublishedModel", "Row", "load_model", "publish", "publish_model"]
 
-_HOME = {"Published": "result", "Row": "result", "publish": "main"}
+_HOME = {
+    "Published": "result",
+    "PublishedModel": "model",
+    "Row": "result",
+    "load_model": "model",
+    "publish": "main",
+    "publish_model": "model",
+}
 
 
 def __getattr__(name: str) -> Any:

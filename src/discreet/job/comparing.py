@@ -19,13 +19,17 @@ MOST_BARS = 24
 MOST_CORRELATED = 40
 
 
-def compare_columns(totals: Iterable[ColumnTotals]) -> list[ColumnComparison]:
+def compare_columns(
+    totals: Iterable[ColumnTotals], unpublished: Mapping[str, str | int] | None = None
+) -> list[ColumnComparison]:
     """Compare every column before and after, the one that changed most first.
 
     Parameters
     ----------
     totals : iterable of ColumnTotals
         Of all rows, as ``Pairs.totals.values()``.
+    unpublished : mapping of str to level
+        Of columns that some rows do not show, what stands there: the cells that are shown are compared.
 
     Returns
     -------
@@ -37,7 +41,8 @@ def compare_columns(totals: Iterable[ColumnTotals]) -> list[ColumnComparison]:
     -------
     Computed from true rows, over all of them: for the curator alone.
     """
-    compared = [_number(t) if t.bins is not None else _list(t) for t in totals]
+    hidden = unpublished or {}
+    compared = [_number(t) if t.bins is not None else _list(t, hidden.get(t.column.name)) for t in totals]
     return sorted(compared, key=lambda one: -one.distance)
 
 
@@ -97,10 +102,12 @@ def _in_words(column: Column, value: float) -> str:
     return f"{value:.4g}"
 
 
-def _list(totals: ColumnTotals) -> ColumnComparison:
+def _list(totals: ColumnTotals, unpublished: str | int | None) -> ColumnComparison:
     column = totals.column
-    before, after = _shares(totals.original.counts), _shares(totals.release.counts)
-    labels = ["missing" if level is None else str(level) for level in column.levels]
+    there = np.array([unpublished is None or level != unpublished for level in column.levels])
+    before, after = (_shares(side.counts[there]) for side in (totals.original, totals.release))
+    levels = [level for level, stays in zip(column.levels, there, strict=True) if stays]
+    labels = ["missing" if level is None else str(level) for level in levels]
     missing = [float(side[-1]) if None in column.levels else 0.0 for side in (before, after)]
     distance = float(np.abs(before - after).sum()) / 2
     if len(labels) > MOST_BARS:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.job.aware import AwareModel, fit_aware
 from discreet.job.kept import measure_kept
 from discreet.job.masked import masked_meter
 from discreet.job.models import BOOSTING, fit_boosted, fit_majority
 from discreet.job.questions import Features, Question
 from discreet.job.scoring import Tested, Trained, score, worth
 from discreet.job.subgroups import by_subgroup
+from discreet.law import Clear, ResponseLaw
 from discreet.noise import permutation
+from discreet.release.coarse import CoarsePlan
 from discreet.release.invariant.plan import InvariantPlan
-from discreet.release.law import Clear, ResponseLaw
 from discreet.release.masked.plan import MaskedPlan
 from discreet.report.findings import Learning, Score
 
@@ -82,6 +84,11 @@ class Trial:
         known = self.question.known(answers)
         return self._features.matrix(some)[known], answers[known]
 
+    def tested(self, model: AwareModel, rows: Rows) -> Floats:
+        """Return what a noise-aware model says of the people to test on, as :meth:`part` has them."""
+        some = {name: values[self.test] for name, values in rows.items()}
+        return np.asarray(model.predict(some)[self.question.known(self.question.answers(some))])
+
     def fit(self, rows: Rows, places: Ints | None = None) -> Model:
         """Train on rows at some places, by default on all that are for training."""
         X, y = self.part(rows, self.train if places is None else places)
@@ -99,6 +106,9 @@ def measure_learning(
     progress: Callable[[float], None] | None = None,
 ) -> Learning | None:
     """Train the same model on true and on published rows, and test both on people whom neither has seen.
+
+    Beside them, where the noise law allows it, a learner that corrects for the noise is trained on the same
+    published rows.
 
     Parameters
     ----------
@@ -140,10 +150,21 @@ def measure_learning(
     tell(0.4)
     scores = _scores(trial, models, rows, published)
     X, y = trial.part(rows, trial.test)
+    aware = fit_aware(plan, published, trial.train, question)
+    corrected, said = None, ""
+    if isinstance(aware, str):
+        said = aware
+    else:
+        found = trial.tested(aware, rows)
+        corrected, said = worth(found, y, question), aware.note
+        chances = aware.chances
+        knows = score(found, y, question, trained_on="aware", tested_on="original", chances=chances)
+        scores.insert(2, knows)
     guesses = {name: model.predict(X) for name, model in models.items()}
     whole, released = (worth(guesses[name], y, question) for name in ("original", "release"))
     curve = _curve(trial, rows, whole, until, lambda done: tell(0.4 + 0.5 * done))
-    share, reason = _equal_share(curve, released, _doubt(question, whole, len(y)))
+    best = max((value for value in (released, corrected) if value is not None), default=None)
+    share, reason = _equal_share(curve, best, _doubt(question, whole, len(y)))
     known = question.known(question.answers({question.column.name: rows[question.column.name][trial.test]}))
     groups = by_subgroup(
         schema, {name: values[trial.test[known]] for name, values in rows.items()}, guesses, y, question
@@ -159,7 +180,7 @@ def measure_learning(
         equals_share=share,
         curve=curve,
         subgroups=groups,
-        note=" ".join(filter(None, (*_notes(trial, schema, rows, published, plan), reason))),
+        note=" ".join(filter(None, (*_notes(trial, schema, rows, published, plan), said, reason))),
     )
 
 
@@ -202,11 +223,15 @@ def accuracy_meter(
         if spent > seconds:
             return None
         start = time.monotonic()
-        if factor == 1 and published is not None:
-            model = trial.fit(published)
-        else:
-            model = trial.fit(plan.draw(some, stream.derive("what if")), everyone)
-        found = worth(model.predict(X), y, trial.question)
+        noised, places = published, trial.train
+        if factor != 1 or noised is None:
+            noised, places = plan.noise(some, stream.derive("what if")), everyone
+        found = worth(trial.fit(noised, places).predict(X), y, trial.question)
+        if isinstance(plan, CoarsePlan):
+            # Most cells are not shown: what is learned without the law says little about the release.
+            aware = fit_aware(plan, noised, places, trial.question)
+            if isinstance(aware, AwareModel):
+                found = worth(trial.tested(aware, rows), y, trial.question)
         spent += time.monotonic() - start
         return found
 

@@ -21,6 +21,7 @@ from discreet.job.stages import Stages
 from discreet.job.steps import ATTACK_RECORDS
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
+from discreet.report.classifier import write_classifier
 from discreet.report.drafting import make_statement
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder import (
@@ -164,7 +165,7 @@ def publish(
     check_publishable(declared, "a release")
     keeper = Keeper.of(keep_key, passphrase, recipient, release=folder)
     signer = None if sign_with is None else signing_key(read_bytes(Path(sign_with)), sign_password)
-    who = about if isinstance(about, About) else _about(about or {})
+    who = about_of(about)
     asked = floors_asked(declared, protect)
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
     book = ledger_of(source, declared, ledger)
@@ -172,7 +173,7 @@ def publish(
     log = Log(log_place(book))
     stages = Stages(log, say=say, progress=progress)
     table, label = table_of(source), label_of(source)
-    with _closing(book, ledger), _recorded(log), keeper, building(folder, replace=replace) as room:
+    with closing(book, ledger), recorded(log), keeper, building(folder, replace=replace) as room:
         log.begin(
             what="release",
             table=label,
@@ -198,6 +199,7 @@ def publish(
             publication = releasing.publish(
                 table, public / DATA, stream=keeper.stream(), watch=steps.watching(pairs, n_rows, tell)
             )
+            write_classifier(public, releasing, publication.schema)
             tell(f"{publication.n_rows:,} rows, {steps.charged(publication.receipt, book)}")
         log.write("charged", receipt=publication.receipt.to_dict(), commitment=publication.commitment)
         with stages.stage("learn") as tell:
@@ -268,7 +270,11 @@ def publish(
     )
 
 
-def _about(words: Mapping[str, str | None]) -> About:
+def about_of(about: About | Mapping[str, str | None] | None) -> About:
+    """Return what people say about a publication."""
+    if isinstance(about, About):
+        return about
+    words = about or {}
     known = tuple(About.model_fields)
     for name, text in words.items():
         if name not in known or not (text is None or isinstance(text, str)):
@@ -279,7 +285,7 @@ def _about(words: Mapping[str, str | None]) -> About:
 
 
 @contextmanager
-def _closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
+def closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
     """Close a ledger that was opened here."""
     try:
         yield
@@ -289,7 +295,7 @@ def _closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
 
 
 @contextmanager
-def _recorded(log: Log) -> Iterator[None]:
+def recorded(log: Log) -> Iterator[None]:
     """Write down why a run ended early."""
     try:
         yield

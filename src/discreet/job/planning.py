@@ -10,6 +10,7 @@ from discreet.job.learning import meter_for
 from discreet.job.log import TUNED, Log
 from discreet.job.made_up import RULE
 from discreet.job.options import DEFAULT, method_for, promise_for
+from discreet.job.prospects import EXPLAINED, advise
 from discreet.job.sample import Pairs
 from discreet.job.steps import usual_delta
 from discreet.job.what_if import plan_table, what_if
@@ -24,18 +25,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray
+    from discreet.job.prospects import Advice
     from discreet.privacy import Promise
-    from discreet.release import ReleaseMethod
+    from discreet.release import Plan
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Positions from the least noise to the most, and what their accuracy was measured on."""
+    """Positions from the least noise to the most, what their accuracy was measured on, and advice.
+
+    Attributes
+    ----------
+    positions : list of WhatIf
+    measured_on : str
+    schema : Schema
+        Of the table that would be published; of rows that are nobody's, what was declared.
+    advice : Advice or None
+        How many rows a learner needs, or which epsilon; None without a target, or where noise does not tell.
+    """
 
     positions: list[WhatIf]
     measured_on: str
+    schema: Schema
+    advice: Advice | None = None
 
 
 def plan_for(
@@ -48,6 +62,7 @@ def plan_for(
     n_rows: int | None = None,
     public_sample: Any = None,
     on_private_rows: bool = False,
+    explained: float = EXPLAINED,
     ledger: LedgerPlace = None,
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
@@ -64,6 +79,8 @@ def plan_for(
         A public table of the same columns, to measure accuracy on.
     on_private_rows : bool
         Measure it on the table itself: internal, logged beside the `ledger`, and held against later releases.
+    explained : float
+        Which part of the target's variance the true columns are taken to explain, for advice on rows.
     ledger : Ledger, path, URL, False or None
         As of :func:`discreet.publish`; nothing is charged.
     progress : callable, optional
@@ -81,6 +98,9 @@ def plan_for(
     if n_rows is None:
         with open_table(table_of(source)) as table:
             n_rows = max(1, table.count())
+    plan = releasing.plan(declared, n_rows)
+    shown = plan.schema if plan.of_people else declared
+    advice = advise(releasing, declared, n_rows, explained=explained)
     common: dict[str, Any] = {
         "delta": usual_delta(releasing),
         "progress": None if progress is None else lambda done: progress("plan", done),
@@ -90,7 +110,7 @@ def plan_for(
         measured = (
             RULE if public_sample is None else f"measured on the public table {label_of(public_sample)}."
         )
-        return Planned(positions=positions, measured_on=measured)
+        return Planned(positions=positions, measured_on=measured, schema=shown, advice=advice)
     book = ledger_of(source, declared, ledger)
     Log(log_place(book)).write(
         TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
@@ -98,24 +118,21 @@ def plan_for(
     if book is not None:
         book.close()
     stream = Stream()
-    rows = _sample(source, declared, releasing, n_rows, stream)
-    plan = releasing.plan(declared, n_rows)
+    rows = _sample(source, declared, plan, stream)
     meter = meter_for(plan, rows, stream=stream, seconds=60.0)
     return Planned(
         positions=what_if(releasing, declared, n_rows, accuracy=meter, **common),
         measured_on="measured on private rows: internal. The statement of every later release says so.",
+        schema=shown,
+        advice=advice,
     )
 
 
-def _sample(
-    source: Any, schema: Schema, method: ReleaseMethod, n_rows: int, stream: Stream
-) -> dict[str, AnyArray]:
+def _sample(source: Any, schema: Schema, plan: Plan, stream: Stream) -> dict[str, AnyArray]:
     """Return some true rows, encoded as the method publishes them."""
     pairs = Pairs(schema, stream.derive("sample"))
     with open_table(table_of(source)) as table:
         for batch in table.batches(schema):
             pairs(batch, batch)
     rows = pairs.rows
-    if isinstance(method.plan(schema, n_rows), InvariantPlan):
-        return dict(encoded_rows(schema, rows))
-    return rows
+    return dict(encoded_rows(schema, rows) if isinstance(plan, InvariantPlan) else plan.truth(rows))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.privacy.calibrate import gaussian_epsilon, response_epsilon
+from discreet.release.coarse import CoarsePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -178,12 +179,29 @@ def _split(plan: Plan, privacy: ApproxDP | PureDP) -> list[str]:
         if isinstance(promise, GaussianDP) and isinstance(privacy, ApproxDP):
             epsilon = gaussian_epsilon(promise.mu, privacy.delta)
             parts.append(f"{_some(promise.covers)} together {epsilon:.4g} (mu {promise.mu:.4g})")
+    if isinstance(plan, CoarsePlan):
+        return [*parts, *_answers(plan)]
     for done in plan.columns:
         if done.epsilon is not None:
             parts.append(f"{done.column} {done.epsilon:.4g}")
         elif done.law.missing_keep is not None:
             flag = response_epsilon(done.law.missing_keep, 2) * (plan.schema.max_rows_per_unit or 1)
             parts.append(f"whether {done.column} is missing {flag:.4g}")
+    return parts
+
+
+def _answers(plan: CoarsePlan) -> list[str]:
+    """Say what the answers of a row cost: those that it shows some of are alike."""
+    rows = plan.schema.max_rows_per_unit or 1
+    sampled = [cell for cell in plan.cells if cell.sampled]
+    parts = []
+    if sampled:
+        shown = f"{plan.picked} of {len(sampled)} columns, picked at random for each row,"
+        parts.append(f"{shown} {sampled[0].epsilon * rows:.4g} each")
+    for cell in plan.cells:
+        if not cell.sampled:
+            names = " and ".join(coding.name for coding in cell.codings)
+            parts.append(f"{names} {cell.epsilon * rows:.4g}")
     return parts
 
 

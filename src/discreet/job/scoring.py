@@ -19,7 +19,7 @@ FAILURE = 0.05
 """How often the interval of an accuracy misses it."""
 CALIBRATION_BINS = 10
 
-Trained = Literal["original", "release", "majority"]
+Trained = Literal["original", "release", "aware", "majority"]
 Tested = Literal["original", "release"]
 
 

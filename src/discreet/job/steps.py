@@ -16,6 +16,7 @@ from discreet.job.masked import measure_masked
 from discreet.job.options import check_floors
 from discreet.job.sample import Pairs
 from discreet.job.what_if import what_if
+from discreet.law import SampledLaw
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray
     from discreet.audit import AuditResult, Exposed, Guess
+    from discreet.job.scoring import Trained
     from discreet.job.stages import Told
     from discreet.privacy import Ledger, Receipt
     from discreet.release import Plan, ReleaseMethod
@@ -45,6 +47,8 @@ _KINDS = {
     "bounded": "with noise of bounded support",
     "in-range": "redrawn inside their range",
     "response": "by randomized response",
+    "joint-response": "by randomized response together",
+    "sampled": "by randomized response, in some of the rows",
     "invariant": "with noise that the learner does not notice",
     "spherical": "with spherical noise together",
     "masked": "of points that are nobody's",
@@ -189,11 +193,17 @@ def _learned(learning: Learning | None) -> str:
     if not found:
         return f"{learning.target}: {learning.note or 'nothing can be learned'}"
     parts = []
-    for side in ("original", "release", "majority"):
+    names: dict[Trained, str] = {
+        "original": "trained on the original",
+        "release": "trained on the release",
+        "aware": "knowing its noise law",
+        "majority": "by majority",
+    }
+    for side, said in names.items():
         score = found.get(side)
         if score is not None and (score.accuracy is not None or score.r2 is not None):
             worth = f"{score.accuracy:.1%}" if score.accuracy is not None else f"R2 {score.r2:.3f}"
-            parts.append(f"{worth} {'by majority' if side == 'majority' else 'trained on the ' + side}")
+            parts.append(f"{worth} {said}")
     equals = learning.equals_share
     share = "" if equals is None or equals >= 1 else f"; as good as {equals:.0%} of the rows"
     return f"{learning.target}: {', '.join(parts) or learning.note}{share}"
@@ -271,7 +281,10 @@ def looked_at(pairs: Pairs, plan: Plan) -> dict[str, Any]:
     if not plan.of_people:
         return {}
     return {
-        "columns": compare_columns(pairs.totals.values()),
+        "columns": compare_columns(
+            pairs.totals.values(),
+            {s.column: s.law.unpublished for s in plan.columns if isinstance(s.law, SampledLaw)},
+        ),
         "correlations": correlate(plan.schema, pairs.rows, pairs.published),
         "compared_rows": len(next(iter(pairs.rows.values()))),
     }

@@ -13,12 +13,12 @@ from discreet.errors import DiscreetError, DiscreetWarning, PromiseError
 from discreet.job.learning import meter_for
 from discreet.job.made_up import made_up_rows
 from discreet.job.sample import Pairs
+from discreet.law import Additive, InRangeLaw, InvariantLaw, JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.noise import InRange, Stream
 from discreet.privacy import Spending
 from discreet.release.gaussian import GaussianNumbers, GaussianRelease
 from discreet.release.invariant.encoding import encoded_rows
 from discreet.release.invariant.plan import InvariantPlan
-from discreet.release.law import Additive, InRangeLaw, InvariantLaw, ResponseLaw
 from discreet.release.table import TablePlan
 from discreet.report.findings import WhatIf
 from discreet.tables import open_table
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from discreet._typing import AnyArray
+    from discreet.law import Law
     from discreet.release import Plan, ReleaseMethod
-    from discreet.release.law import Law
     from discreet.schema import Schema
 
 FACTORS = tuple(2.0 ** (k / 2) for k in range(-6, 7))
@@ -138,7 +138,7 @@ def plan_table(
     plan = method.plan(schema, n_rows)
     if isinstance(plan, InvariantPlan):
         rows = encoded_rows(schema, rows)
-    meter = meter_for(plan, rows, stream=stream, seconds=60.0)
+    meter = meter_for(plan, plan.truth(rows), stream=stream, seconds=60.0)
     return what_if(method, schema, n_rows, delta=delta, accuracy=meter, factors=factors, progress=progress)
 
 
@@ -199,8 +199,10 @@ def _amount(law: Law) -> float | None:
     match law:
         case Additive():
             return math.sqrt(law.variance)
-        case ResponseLaw():
+        case ResponseLaw() | JointResponseLaw():
             return 1 - law.keep
+        case SampledLaw():
+            return _amount(law.law)
         case InvariantLaw():
             return None if law.variance is None else math.sqrt(law.variance)
         case InRangeLaw():

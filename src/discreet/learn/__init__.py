@@ -6,9 +6,11 @@ from discreet.learn.base import Learner
 from discreet.learn.closeness import Closeness, local_constant, measure_closeness
 from discreet.learn.id3 import PrivateID3Classifier
 from discreet.learn.kmeans import PrivateKMeans
+from discreet.learn.large_margin import LargeMarginGaussianClassifier
 from discreet.learn.logistic import PrivateLogisticRegression
 from discreet.learn.logistic_sums import PrivateGradientLogistic
 from discreet.learn.naive_bayes import PrivateNaiveBayes
+from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
 from discreet.learn.pca import PrivatePCA
 from discreet.learn.perceptron import PrivatePerceptron
 from discreet.learn.quantiles import Quantiles, private_quantiles
@@ -21,6 +23,7 @@ METHODS: dict[str, type[Learner]] = {
     for method in (
         RegularizedSVM,
         PrivateLogisticRegression,
+        LargeMarginGaussianClassifier,
         PrivateID3Classifier,
         PrivateNaiveBayes,
         PrivateRidge,
@@ -28,6 +31,8 @@ METHODS: dict[str, type[Learner]] = {
         PrivatePCA,
         PrivateKMeans,
         PrivatePerceptron,
+        NoiseAwareClassifier,
+        NoiseAwareRidge,
     )
 }
 
@@ -35,7 +40,10 @@ __all__ = [
     "METHODS",
     "Certificate",
     "Closeness",
+    "LargeMarginGaussianClassifier",
     "Learner",
+    "NoiseAwareClassifier",
+    "NoiseAwareRidge",
     "PrivateGradientLogistic",
     "PrivateID3Classifier",
     "PrivateKMeans",

@@ -144,6 +144,14 @@ class Cells:
             parts = [self._coded(batch) for batch in table.batches(self.layout.schema)]
         return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
 
+    def coordinates(self, X: Any) -> Floats:
+        """Return rows as coordinates of 0 and 1, one for each cell of each column."""
+        codes = self.codes(X)
+        made = np.zeros((len(codes), sum(self.sizes.values())))
+        starts = np.concatenate([[0], np.cumsum(list(self.sizes.values()))[:-1]])
+        np.put_along_axis(made, codes + starts, 1.0, axis=1)
+        return made
+
     def _coded(self, batch: Mapping[str, AnyArray]) -> Ints:
         integers = self._curation.encode(batch)
         made = []
@@ -193,9 +201,16 @@ class CellsClassifier(SumsClassifier):
         return self.cells_.codes(shown)
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
-        if name == "edges" and value is not None:
-            return {column: [float(edge) for edge in edges] for column, edges in value.items()}
+        if name == "edges":
+            return plain_edges(value)
         return super()._pack(name, value, arrays)
+
+
+def plain_edges(edges: Mapping[str, Sequence[float]] | None) -> dict[str, list[float]] | None:
+    """Return the parameter ``edges`` as plain JSON values."""
+    if edges is None:
+        return None
+    return {column: [float(edge) for edge in given] for column, given in edges.items()}
 
 
 def root_tables(target: str, cells: Cells) -> NodeTables:

@@ -11,6 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
+    from discreet.learn.cells import Cells
     from discreet.learn.layout import Layout
 
 
@@ -20,7 +21,8 @@ class Centered:
 
     A row has one level of each category, so its squared length is at most a quarter for each number and one
     for each category. Without categories a coordinate that is always 1 is added; with one it would
-    be the sum of its levels, and adds nothing.
+    be the sum of its levels, and adds nothing. Numbers can be read as public cells, which makes them
+    categories.
 
     Attributes
     ----------
@@ -28,6 +30,8 @@ class Centered:
         The columns.
     radius : float or None
         A shorter length to which rows are cut.
+    cells : Cells or None
+        Public cells of all numbers, if they are read as such.
 
     Privacy
     -------
@@ -40,15 +44,29 @@ class Centered:
 
     layout: Layout
     radius: float | None = None
+    cells: Cells | None = None
 
     @cached_property
     def center(self) -> tuple[float, ...]:
         """Of each coordinate, as a fraction of its range."""
-        return tuple(0.0 if self._categories[name] else 0.5 for name, _ in self.layout.coordinates)
+        return tuple(
+            0.0 if category else 0.5
+            for category, width in zip(self._categories.values(), self._widths, strict=True)
+            for _ in range(width)
+        )
 
     @cached_property
     def _categories(self) -> dict[str, bool]:
-        return {column.name: column.is_category for column in self.layout.schema.columns}
+        return {
+            column.name: column.is_category or self.cells is not None for column in self.layout.schema.columns
+        }
+
+    @cached_property
+    def _widths(self) -> tuple[int, ...]:
+        """How many coordinates each column has."""
+        if self.cells is not None:
+            return tuple(self.cells.sizes.values())
+        return tuple(len(c.levels) if c.is_category else 1 for c in self.layout.schema.columns)
 
     @property
     def intercept(self) -> bool:
@@ -68,22 +86,22 @@ class Centered:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Columns, center and radius as questions want them."""
+        """Columns, center, radius and edges as questions want them."""
         radius = self.radius if self.shortens else self.reach
-        return {"columns": self.layout.names, "center": self.center, "radius": radius}
+        edges = {} if self.cells is None else self.cells.among(self.layout.names)
+        return {"columns": self.layout.names, "center": self.center, "radius": radius, "edges": edges}
 
     @property
     def size(self) -> int:
         """How many coordinates there are."""
-        return self.layout.size + self.intercept
+        return sum(self._widths) + self.intercept
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
         """Where the levels of each category stand."""
         found, at = [], 0
-        for column in self.layout.schema.columns:
-            width = len(column.levels) if column.is_category else 1
-            if column.is_category:
+        for category, width in zip(self._categories.values(), self._widths, strict=True):
+            if category:
                 found.append(slice(at, at + width))
             at += width
         return tuple(found)
@@ -96,7 +114,7 @@ class Centered:
         return made
 
     def rows(self, coordinates: Floats) -> Floats:
-        """Return vectors of rows whose coordinates go from 0 to 1."""
+        """Return vectors of rows whose coordinates go from 0 to 1: those of the layout, or of the cells."""
         vectors = coordinates - np.array(self.center)
         if self.shortens:
             assert self.radius is not None
@@ -110,7 +128,10 @@ class Centered:
         """Return weights of vectors as coefficients in the columns' own units, and intercepts.
 
         Of several rows of weights each is taken for itself. For rows that are shortened they do not hold.
+        Cells have no unit: a coefficient is what being in one adds.
         """
+        if self.cells is not None:
+            return weights, np.zeros(weights.shape[:-1])
         slopes = weights[..., : self.layout.size] / self.layout.width
         shift = self.layout.lower + np.array(self.center) * self.layout.width
         constant = weights[..., -1] if self.intercept else np.zeros(weights.shape[:-1])

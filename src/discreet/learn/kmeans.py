@@ -13,7 +13,7 @@ from discreet.errors import ParameterError
 from discreet.learn.base import Domain
 from discreet.learn.noisy import SumsLearner
 from discreet.learn.passes import Passes
-from discreet.learn.region import LEAST, RADIUS, ask_place, ask_spread, shrunk
+from discreet.learn.region import LEAST, RADIUS, ask_place, shrunk
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import NoPromise
 from discreet.query import ClusterSums
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from discreet.query import Answer, NoisySums
     from discreet.schema import Schema
 
-_REGION = 0.05  # of the promise, for each of center and spread
+_MOST_CLUSTERS = 1024  # more would be thinner than their noise, and a batch of distances past memory
+_REGION = 0.1  # of the promise, for where the rows are and how far they spread
 _SCHEDULE = (1.0, 0.7, 0.6, 0.5)  # radius of each pass over the root mean square distance from the mean
 _SPARE = 6  # centers for each cluster in the first half of the passes, where noise permits
 _TOLERATED = 0.15  # noise on a center over the spread of the rows, for as many centers
@@ -63,7 +64,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         follow from public random points, the noisy mean and the noisy spread.
     radius : "auto", float or None
         Length from which clipping of displacements starts, as a fraction of the declared ranges. "auto" buys
-        it with a twentieth of the promise. None clips nothing.
+        it, with the noisy mean, for a tenth of the promise. None clips nothing.
     ledger : Ledger, optional
         Charged before anything is drawn.
     random_state : int, optional
@@ -123,9 +124,11 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "n_clusters": Domain(
-            "a whole number of at least 1",
-            lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(v >= 1),
-            (0, -1, 2.5, "2", True, None),
+            f"a whole number from 1 to {_MOST_CLUSTERS}",
+            lambda v: (
+                isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= _MOST_CLUSTERS)
+            ),
+            (0, -1, 2.5, "2", True, None, 10**9),
         ),
         "max_iter": Domain(
             "a whole number from 1 to 100",
@@ -169,15 +172,14 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
         located = learns or given is None
         shares = {
-            **({"center": _REGION} if located else {}),
-            **({"spread": _REGION} if located else {}),
-            **{f"pass {i + 1}": (1 - 2 * _REGION) / rounds for i in range(rounds)},
+            **({"region": _REGION} if located else {}),
+            **{f"pass {i + 1}": (1 - _REGION) / rounds for i in range(rounds)},
         }
         passes = Passes(sums, self.privacy, shares, owner=owner)
         spread = np.full(d, 1 / 12)
         if located:
-            place = ask_place(passes, "center", layout)
-            spread = ask_spread(passes, "spread", layout, place.mean, place)
+            place = ask_place(passes, "region", layout)
+            spread = place.spread(place.mean)
         whole = None if isinstance(self.radius, str) or self.radius is None else float(self.radius)
         if learns:
             whole = math.sqrt(float(spread.sum()))

@@ -106,7 +106,7 @@ class Layout:
             lower, width = self.lower, self.width
             return np.asarray((np.clip(X, lower, lower + width) - lower) / width)
         with open_table(self.named(X)) as table:
-            parts = [self._coordinates(batch) for batch in table.batches(self.schema)]
+            parts = [self.coordinates_of(batch) for batch in table.batches(self.schema)]
         return np.concatenate(parts) if parts else np.empty((0, self.size))
 
     def named(self, X: Any) -> Any:
@@ -120,7 +120,8 @@ class Layout:
             )
         return {name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(self.names)}
 
-    def _coordinates(self, batch: Mapping[str, AnyArray]) -> Floats:
+    def coordinates_of(self, batch: Mapping[str, AnyArray]) -> Floats:
+        """Return rows of a table that is being read, already encoded, as coordinates."""
         made: list[AnyArray] = []
         for column in self.schema.columns:
             cells = batch[column.name]

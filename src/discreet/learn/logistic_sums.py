@@ -9,13 +9,14 @@ import numpy as np
 from scipy import special
 
 from discreet.learn.base import POSITIVE, Domain, is_number
+from discreet.learn.cells import BINS, EDGES, Cells, plain_edges
 from discreet.learn.centered import Centered, spectral_edge
 from discreet.learn.noisy import SumsClassifier, SumsLearner
 from discreet.learn.passes import Passes
 from discreet.query import GradientSums, Gram
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._typing import AnyArray, Floats
     from discreet.learn.layout import Layout
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 GRAM_SHARE = 0.25
 """Part of the promise that the matrix of products gets."""
+FEWEST_BINS, MOST_BINS = 8, 16
+"""With fewer cells a number says more as it is; with more, rounds are too few to set all weights."""
+PER_ROOT = 0.4
+"""Cells of a number over the square root of rows per standard deviation of noise."""
 LARGEST_WEIGHT = 2.0**10
 """Beyond it a weight says nothing more, and would not fit the grid of the questions."""
 
@@ -49,6 +54,13 @@ class PrivateGradientLogistic(SumsClassifier):
     classes : sequence of labels, optional
         Declared list; the schema's target has it otherwise. Of more than two classes each is told from the
         rest.
+    edges : mapping of str to sequence of float, optional
+        Where the cells of a number begin, if numbers are read as cells.
+    n_bins : int, "auto" or None
+        Into how many public cells numbers are cut, see :func:`~discreet.learn.cells.public_edges`, each with
+        a weight of its own: a curve of steps in place of a line. "auto" is 8 to 16, by the public number of
+        rows and the noise: :func:`affordable_bins`. None leaves numbers as they are; with ``edges`` it is
+        "auto" for the other numbers.
     rounds : int
         How many gradients are asked for.
     regularization : float
@@ -65,13 +77,15 @@ class PrivateGradientLogistic(SumsClassifier):
     weights_ : array of shape (1, dimension) or (n_classes, dimension)
         Of the centered coordinates: the mean over the second half of the rounds.
     coef_ : array of shape (1, n_coordinates) or (n_classes, n_coordinates)
-        The same in the columns' own units: one for each number and one for each level of a category.
+        The same in the columns' own units: one for each number and one for each level of a category, or cell.
     intercept_ : array of shape (1,) or (n_classes,)
         Intercepts.
     classes_ : array
         The declared classes, sorted.
     layout_ : Layout
         The columns.
+    cells_ : Cells or None
+        The public cells of numbers, if they are read as cells.
     answers_ : dict of str to Answer
         The noisy matrix and gradients, with the standard deviations of their noise.
     promises_ : tuple of Promise
@@ -83,10 +97,10 @@ class PrivateGradientLogistic(SumsClassifier):
 
     Privacy
     -------
-    With ``B`` the length of a row (a quarter for each number and one for each category, squared), the
-    matrix moves by at most ``sqrt(2) B**2`` and a gradient by at most ``2 B`` under replace-one; by ``B**2``
-    and ``B`` under add-remove. How far a step goes follows from the noisy matrix and from the public
-    deviations of the noise; the number of rounds is fixed beforehand.
+    With ``B`` the length of a row (a quarter for each number and one for each category or number in cells,
+    squared), the matrix moves by at most ``sqrt(2) B**2`` and a gradient by at most ``2 B`` under
+    replace-one; by ``B**2`` and ``B`` under add-remove. How far a step goes follows from the noisy matrix and
+    from the public deviations of the noise; the number of rounds is fixed beforehand.
 
     Reference
     ---------
@@ -107,6 +121,12 @@ class PrivateGradientLogistic(SumsClassifier):
     name: ClassVar[str] = "gradient-logistic"
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
+        "edges": EDGES,
+        "n_bins": Domain(
+            f"None, 'auto' or {BINS.words}",
+            lambda v: v is None or (isinstance(v, str) and v == "auto") or BINS.contains(v),
+            (1, 0, 2.5, "some", True, 2000),
+        ),
         "rounds": Domain(
             "a whole number from 1 to 1000",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 1 <= int(v) <= 1000,
@@ -120,8 +140,14 @@ class PrivateGradientLogistic(SumsClassifier):
         ),
     }
     saved: ClassVar[tuple[str, ...]] = (
-        *SumsLearner.common_saved, "classes_", "weights_", "coef_", "intercept_",
+        *SumsLearner.common_saved, "classes_", "weights_", "coef_", "intercept_", "cells_",
     )  # fmt: skip
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsLearner.revived,
+        "cells_": lambda content: None if content is None else Cells.from_dict(content),
+    }
+
+    cells_: Cells | None
 
     def __init__(
         self,
@@ -130,6 +156,8 @@ class PrivateGradientLogistic(SumsClassifier):
         bounds: Any = None,
         schema: Schema | None = None,
         classes: Any = None,
+        edges: Mapping[str, Sequence[float]] | None = None,
+        n_bins: int | str | None = None,
         rounds: int = 6,
         regularization: float = 1.0,
         radius: float | None = None,
@@ -140,6 +168,8 @@ class PrivateGradientLogistic(SumsClassifier):
         self.bounds = bounds
         self.schema = schema
         self.classes = classes
+        self.edges = edges
+        self.n_bins = n_bins
         self.rounds = rounds
         self.regularization = regularization
         self.radius = radius
@@ -148,10 +178,11 @@ class PrivateGradientLogistic(SumsClassifier):
 
     def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
         assert target is not None
-        centered = Centered(layout, None if self.radius is None else float(self.radius))
         # Of two classes the second is told from the first; of more, each from the rest.
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
         passes = Passes(sums, self.privacy, self._shares(len(positives)), owner=owner)
+        self.cells_ = self._cells(layout, target, positives[0], passes)
+        centered = self._frame(layout)
         answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
         products = np.asarray(answer.value)
         if centered.intercept:
@@ -167,6 +198,24 @@ class PrivateGradientLogistic(SumsClassifier):
         )  # fmt: skip
         self.coef_, self.intercept_ = centered.coefficients(self.weights_)
         return passes
+
+    def _cells(self, layout: Layout, target: str, positive: Any, passes: Passes) -> Cells | None:
+        """Say into which cells numbers are cut, by public facts alone; None if they are not."""
+        if self.n_bins is None and self.edges is None:
+            return None
+        if isinstance(self.n_bins, int | np.integer):
+            return Cells.of(layout, self.edges, int(self.n_bins))
+        few = Cells.of(layout, self.edges, FEWEST_BINS)
+        if passes.sums.n_rows is None:
+            return few
+        # Neither the noise nor the length of rows depends on how many cells there are.
+        frame = Centered(layout, None if self.radius is None else float(self.radius), few)
+        question = _gradient(frame, target, positive, np.zeros(frame.size))
+        sd = float(np.max(passes.expected_sd(_pass(0, 0), question))) / math.sqrt(self.rounds)
+        return Cells.of(layout, self.edges, affordable_bins(passes.sums.n_rows, sd))
+
+    def _frame(self, layout: Layout) -> Centered:
+        return Centered(layout, None if self.radius is None else float(self.radius), self.cells_)
 
     def _shares(self, n_models: int) -> dict[str, float]:
         gradients = [_pass(i, r) for i in range(n_models) for r in range(self.rounds)]
@@ -187,14 +236,7 @@ class PrivateGradientLogistic(SumsClassifier):
         weights = np.zeros(centered.size)
         visited = []
         for r in range(self.rounds):
-            question = GradientSums(
-                **centered.asked,
-                target=target,
-                positive=positive,
-                weights=tuple(weights.tolist()),
-                intercept=centered.intercept,
-            )
-            answer = passes.ask(_pass(model, r), question)
+            answer = passes.ask(_pass(model, r), _gradient(centered, target, positive, weights))
             sd = float(np.max(answer.sd)) / math.sqrt(self.rounds)
             penalty = regularization + noise_penalty(curvature + regularization, sd)
             gradient = vectors.T @ np.asarray(answer.value) - penalty * (vectors.T @ weights)
@@ -205,9 +247,9 @@ class PrivateGradientLogistic(SumsClassifier):
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second of two classes, or of each of more classes, for each row."""
-        coordinates = self._coordinates(X, "decision_function")
-        radius = None if self.radius is None else float(self.radius)
-        scores = Centered(self.layout_, radius).rows(coordinates) @ self.weights_.T
+        shown = self._shown(X, "decision_function")
+        coordinates = self.layout_.rows(shown) if self.cells_ is None else self.cells_.coordinates(shown)
+        scores = self._frame(self.layout_).rows(coordinates) @ self.weights_.T
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> AnyArray:
@@ -223,6 +265,22 @@ class PrivateGradientLogistic(SumsClassifier):
             return np.column_stack([special.expit(-scores), special.expit(scores)])
         return np.asarray(special.softmax(special.log_expit(scores), axis=1))
 
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "edges":
+            return plain_edges(value)
+        return super()._pack(name, value, arrays)
+
+
+def affordable_bins(n_rows: int, sd: float) -> int:
+    """Return into how many cells to cut a number, for noise of deviation ``sd`` on the mean gradient.
+
+    With ``b`` cells a smooth effect is missed by about ``1 / b``, and the weight of a cell of ``n / b`` rows
+    is off by about ``sd b / n``. The sum of squares is least at a multiple of ``sqrt(n / sd)``.
+    """
+    if sd == 0:
+        return MOST_BINS
+    return min(max(int(PER_ROOT * math.sqrt(n_rows / sd)), FEWEST_BINS), MOST_BINS)
+
 
 def noise_penalty(curvature: Floats, sd: float) -> Floats:
     """Return the penalty with the least mean squared error along directions of these curvatures.
@@ -232,6 +290,16 @@ def noise_penalty(curvature: Floats, sd: float) -> Floats:
     least at ``p = sd**2 / c``.
     """
     return np.asarray(sd**2 / curvature)
+
+
+def _gradient(centered: Centered, target: str, positive: Any, weights: Floats) -> GradientSums:
+    return GradientSums(
+        **centered.asked,
+        target=target,
+        positive=positive,
+        weights=tuple(weights.tolist()),
+        intercept=centered.intercept,
+    )
 
 
 def _pass(model: int, r: int) -> str:

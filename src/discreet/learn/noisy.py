@@ -16,8 +16,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from discreet.errors import DataError, ParameterError
+from discreet.errors import ParameterError
 from discreet.learn.base import Domain, Learner, check_finite
+from discreet.learn.labels import declared_classes, label_codes
 from discreet.learn.layout import Layout, schema_of_bounds
 from discreet.learn.passes import ExactSums, Passes
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
@@ -278,13 +279,14 @@ class SumsClassifier(ClassifierMixin, SumsLearner):
         if schema.target is not None:
             self._take_levels(schema)
             return schema.column(schema.target), y
-        self.classes_ = self._declared_classes(y)
+        owner, promises = type(self).__name__, not isinstance(self.privacy, NoPromise)
+        self.classes_ = declared_classes(self.classes, y, owner=owner, promises=promises)
         # Classes may be of types that a column has not; the sums know them by their position.
         self._levels = tuple(range(len(self.classes_)))
         name = "y"
         while name in schema:
             name += "_"
-        return Column(name, values=self._levels, role="target"), self._codes(y)
+        return Column(name, values=self._levels, role="target"), label_codes(y, self.classes_, owner=owner)
 
     def _database_target(self, schema: Schema) -> str | None:
         self._take_levels(schema)
@@ -313,47 +315,6 @@ class SumsClassifier(ClassifierMixin, SumsLearner):
                 f"classes of {owner} must be the levels of the target or left out, were others. The "
                 "schema has them."
             )
-
-    def _declared_classes(self, y: AnyArray) -> AnyArray:
-        owner = type(self).__name__
-        if self.classes is None:
-            if not isinstance(self.privacy, NoPromise):
-                raise ParameterError(
-                    f"classes of {owner} must list the labels that a row may have, was None: which labels "
-                    "occur is not for free. Declare all of them, found in the rows or not."
-                )
-            classes = np.unique(y)
-            if len(classes) < 2:
-                raise DataError(
-                    f"y of {owner}.fit must hold two classes, held one class. There is nothing to tell "
-                    "apart; declare classes to train all the same."
-                )
-            return classes
-        declared = np.asarray(self.classes)
-        try:
-            classes = np.unique(declared)
-        except TypeError:
-            classes = np.zeros(0)
-        if declared.ndim != 1 or len(classes) < 2 or len(classes) != len(declared):
-            raise ParameterError(
-                f"classes of {owner} must be at least two different labels of one kind, was "
-                f"{self.classes!r}. List every label once."
-            )
-        return classes
-
-    def _codes(self, y: AnyArray) -> AnyArray:
-        """Return the position of each label in the list."""
-        classes = self.classes_
-        kinds = {"text" if kind in "OUS" else "number" for kind in (y.dtype.kind, classes.dtype.kind)}
-        known = np.isin(y, classes) if len(kinds) == 1 else np.zeros(len(y), bool)
-        if not known.all():
-            line = int(np.flatnonzero(~known)[0]) + 1
-            raise DataError(
-                f"y of {type(self).__name__}.fit must hold declared classes alone, and the label of row "
-                f"{line} is not one. Rows are counted from 1; add it to classes, as text or number as in y.",
-                line=line,
-            )
-        return np.asarray(np.searchsorted(classes, y))
 
 
 def _beside(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from discreet.errors import ParameterError, PromiseError
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.noise import gaussian, laplace
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.amounts import exact, float_down
@@ -17,7 +19,7 @@ from discreet.query import Answer, LocalSums
 from discreet.query.noising import Noise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
     from discreet.query import NoisySums, Question
@@ -51,6 +53,7 @@ class ExactSums(LocalSums):
         privacy: Any = None,
         variance: float | None = None,
         owner: str | None = None,
+        plan: Sequence[Promise] = (),
     ) -> Answer:
         """Answer exactly."""
         if not isinstance(privacy, NoPromise) or variance is not None:
@@ -103,7 +106,8 @@ class Passes:
     -------
     Gaussian passes of ``mu_1, mu_2, ...`` are together one of ``sqrt(mu_1**2 + mu_2**2 + ...)``, though each
     question depends on earlier answers; pure ones add up. The shares are rounded down in exact
-    arithmetic, so a ledger whose limit is the promise is never overdrawn.
+    arithmetic, so a ledger whose limit is the promise is never overdrawn. A pass is charged only if all that
+    are still to come fit what the ledger has left as well: nobody pays for half a model.
 
     Reference
     ---------
@@ -165,15 +169,72 @@ class Passes:
         return self._promise
 
     def ask(self, name: str, question: Question) -> Answer:
-        """Ask the question of one pass, once."""
+        """Ask the question of one pass, once.
+
+        Raises
+        ------
+        BudgetExceeded
+            This pass and those to come do not fit what the ledger has left. Says which were paid for.
+        """
         assert name not in self.answers
-        answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner)
-        self.answers[name] = answer
-        return answer
+        later = [self.privacy(other) for other in self._shares if other not in (*self.answers, name)]
+        try:
+            answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner, plan=later)
+        except BudgetExceeded as problem:
+            refused = self._refused(problem, 1 + len(later))
+        else:
+            self.answers[name] = answer
+            return answer
+        raise refused
+
+    def _refused(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
+        """Say what is left, what would fit, and what has been paid for."""
+        which = "its one pass" if passes == 1 else f"{passes} passes"
+        paid = ", ".join(self.answers)
+        if paid:
+            which += " that are still to come"
+            way = (
+                f"The passes before ({paid}) are paid for and kept: fit again with the same parameters once "
+                "there is room, and they are free."
+            )
+        else:
+            way = f"Nothing was charged. {self._fitting(problem)}"
+        return BudgetExceeded(
+            f"privacy of a learner must fit what its ledger has left, and does not: {which} ask for "
+            f"{problem.currency} {problem.asked:.6g}, and {problem.left:.6g} is left for {problem.scope!r}. "
+            f"{way}",
+            asked=problem.asked,
+            left=problem.left,
+            limit=problem.limit,
+            currency=problem.currency,
+            scope=problem.scope,
+        )
+
+    def _fitting(self, problem: BudgetExceeded) -> str:
+        """Name the largest promise, to four digits, that the ledger still has room for."""
+        share = problem.left / problem.asked if problem.asked else 0.0
+        if problem.currency == "rho" and isinstance(self._promise, GaussianDP):
+            mu = _four_digits(self._promise.mu * math.sqrt(share))
+            if mu > 0:
+                return f"GaussianDP(mu={mu!r}) would fit."
+        if problem.currency == "epsilon" and isinstance(self._promise, PureDP):
+            epsilon = _four_digits(self._promise.epsilon * share)
+            if epsilon > 0:
+                return f"PureDP(epsilon={epsilon!r}) would fit."
+        return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
 
     def expected_sd(self, name: str, question: Question) -> Floats:
         """Say how noisy the answer of a pass would be. Free."""
         return np.asarray(self.sums.expected_sd(question, privacy=self.privacy(name)), np.float64)
+
+
+def _four_digits(value: float) -> float:
+    """Round down to four digits: more would only be read off, and the last is lost to rounding anyway."""
+    if value <= 0:
+        return 0.0
+    with localcontext() as context:
+        context.prec, context.rounding = 4, ROUND_DOWN
+        return float(+Decimal(value))
 
 
 def _mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:

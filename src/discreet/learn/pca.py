@@ -12,7 +12,7 @@ from discreet.errors import ParameterError
 from discreet.learn.base import Domain
 from discreet.learn.noisy import FLAG, SumsLearner
 from discreet.learn.passes import Passes
-from discreet.learn.region import RADIUS, Place, ask_place, ask_spread
+from discreet.learn.region import RADIUS, ask_place
 from discreet.privacy import NoPromise
 from discreet.query import Gram
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from discreet.query import NoisySums
     from discreet.schema import Schema
 
-_SHARES = {"center": 0.2, "spread": 0.05, "gram": 0.75}
+_REGION = 0.2  # of the promise, for where the rows are and how far they spread
 _NOISE = 0.1  # of the average eigenvalue: above it rows are clipped shorter rather than noise accepted
 _SHORTEST, _LONGEST = 0.8, 3.0  # radius over the root mean square length of a row
 
@@ -54,7 +54,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
         Whether columns are counted in units of their declared ranges, and not in their own.
     radius : "auto", float or None
         Length to which rows are clipped, about the center, as a fraction of the declared ranges. "auto"
-        buys it with a twentieth of the promise. None clips nothing.
+        follows from the noisy mean and mean square, a fifth of the promise. None clips nothing.
     ledger : Ledger, optional
         Charged before anything is drawn.
     random_state : int, optional
@@ -165,34 +165,33 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
                 f"{kept}. Leave it out to keep all."
             )
         learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
-        # Uncentered, only a private number of rows has to be asked for.
-        located = self.centered or sums.n_rows is None
-        names = [*(["center"] if located else []), *(["spread"] if learns else []), "gram"]
-        passes = Passes(sums, self.privacy, {name: _SHARES[name] for name in names}, owner=owner)
-        if located:
-            place = ask_place(passes, "center", layout)
-        else:
-            assert sums.n_rows is not None
-            place = Place(float(max(sums.n_rows, 1)), np.full(d, 0.5), np.zeros(d))
+        # Uncentered and unclipped, only a private number of rows has to be asked for.
+        located = self.centered or learns or sums.n_rows is None
+        shares = {"region": _REGION, "gram": 1 - _REGION} if located else {"gram": 1.0}
+        passes = Passes(sums, self.privacy, shares, owner=owner)
         origin = np.clip(-layout.lower / layout.width, 0.0, 1.0)
-        center = place.mean if self.centered else origin
+        center, n_rows, drift = origin, float(max(sums.n_rows or 0, 1)), np.zeros(d)
+        radius = None if isinstance(self.radius, str) else self.radius
+        if located:
+            place = ask_place(passes, "region", layout)
+            n_rows = place.n_rows
+            if self.centered:
+                center, drift = place.mean, place.sd
         offset = np.zeros(d) if self.centered else layout.decode(origin)
         with_sums = bool(offset.any())
-        radius = None if isinstance(self.radius, str) else self.radius
         if learns:
-            spread = ask_spread(passes, "spread", layout, center, place)
-            radius = _radius(passes, layout, center, float(spread.sum()), place.n_rows, with_sums)
+            mean_square = float(place.spread(center).sum())
+            radius = _radius(passes, layout, center, mean_square, n_rows, with_sums)
         question = Gram(layout.names, tuple(center.tolist()), radius, with_sums)
         answer = passes.ask("gram", question)
         scale = np.ones(d) if self.range_units else layout.width
         unit = offset / layout.width if self.range_units else offset
-        gram, sd = _in_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, place.n_rows)
-        divisor = max(place.n_rows - 1, 1.0) if self.centered else place.n_rows
+        gram, sd = _in_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, n_rows)
+        divisor = max(n_rows - 1, 1.0) if self.centered else n_rows
         self._take(gram / divisor, kept, divisor)
-        drift = scale * place.sd if self.centered else np.zeros(d)
-        self.noise_floor_ = noise_floor(sd / divisor) + center_floor(drift)
+        self.noise_floor_ = noise_floor(sd / divisor) + center_floor(scale * drift)
         self.distinguishable_ = self.explained_variance_ > self.noise_floor_
-        self.mean_ = layout.decode(place.mean) if self.centered else np.zeros(d)
+        self.mean_ = layout.decode(center) if self.centered else np.zeros(d)
         self.radius_ = radius
         return passes
 

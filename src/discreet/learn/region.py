@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.learn.base import Domain, is_number
-from discreet.query import ClusterSums, Sums
-from discreet.query.expression.nodes import write_name
+from discreet.query import Moments
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._typing import Bools, Floats
     from discreet.learn.layout import Layout
     from discreet.learn.passes import Passes
 
@@ -34,7 +33,7 @@ RADIUS = Domain(
 
 @dataclass(frozen=True)
 class Place:
-    """A noisy mean of all rows, as fractions of the declared ranges.
+    """Noisy moments of all rows, as fractions of the declared ranges.
 
     Attributes
     ----------
@@ -44,66 +43,66 @@ class Place:
         Pulled towards the middle of the box as far as noise can have pushed it away.
     sd : array
         Standard deviation of the noise on it, before it was pulled.
+    square, square_sd : array
+        Mean square distance from the middle of each coordinate's range, and its noise; both are 0 and 0
+        beyond doubt for levels of a category, whose squares follow from their means.
+    levels : array of bool
+        Which coordinates are levels.
+    raw : array
+        The mean before it was pulled, from which squares about other points follow without bias.
     """
 
     n_rows: float
     mean: Floats
     sd: Floats
+    raw: Floats
+    square: Floats
+    square_sd: Floats
+    levels: Bools
+
+    def spread(self, center: Floats) -> Floats:
+        """Return the mean square of each coordinate about a center, at least as large as its noise."""
+        away = center - 0.5
+        # (x - c)^2 = (x - 1/2)^2 - 2 (c - 1/2) (x - 1/2) + (c - 1/2)^2; a level is 0 or 1.
+        squares = np.where(self.levels, 0.25, self.square)
+        mean_square = squares - 2 * away * (self.raw - 0.5) + away**2
+        noise = np.hypot(self.square_sd, 2 * away * self.sd)
+        largest = np.maximum(center, 1 - center) ** 2
+        sd = float(np.linalg.norm(noise))
+        total = min(max(float(mean_square.sum()), sd, 2.0**-20), float(largest.sum()))
+        # Coordinates differ as far as noise does not explain; what is left is shared out.
+        kept = np.clip(mean_square, 0.0, largest)
+        around = float(kept.var())
+        part = around / (around + float(np.mean(noise**2))) if around else 0.0
+        mixed = part * kept + (1 - part) * total / len(center)
+        return np.asarray(mixed * (total / max(float(mixed.sum()), 2.0**-40)))
 
 
 def ask_place(passes: Passes, name: str, layout: Layout) -> Place:
-    """Ask for the mean of all rows: one cluster, counted from the middle of the box.
+    """Ask where all rows are and how far they spread, in one pass.
 
     Privacy
     -------
-    The square of the sensitivity is the number of coordinates when a row is replaced.
+    One :class:`~discreet.query.Moments` question: the square of the sensitivity is 1 for each number and 2
+    for each category when a row is replaced.
 
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    middle = (0.5,) * layout.size
-    # No row is farther from the middle than half the diagonal; the rounding must not clip those in corners.
-    reach = math.nextafter(math.sqrt(layout.size) / 2, math.inf)
-    answer = passes.ask(name, ClusterSums(layout.names, [middle], reach))
-    (value,), (sd,) = np.asarray(answer.value), np.asarray(answer.sd)
+    answer = passes.ask(name, Moments(layout.names))
+    value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     public = passes.sums.n_rows
     n_rows = float(max(1.0, value[0], LEAST * sd[0])) if public is None else float(max(public, 1))
-    offset = shrunk(value[1:] / n_rows, sd[1:] / n_rows)
-    return Place(n_rows, np.clip(0.5 + offset, 0.0, 1.0), sd[1:] / n_rows)
-
-
-def ask_spread(passes: Passes, name: str, layout: Layout, center: Floats, place: Place) -> Floats:
-    """Ask for the mean square of each coordinate about a center; return it, at least as large as its noise.
-
-    Privacy
-    -------
-    A sum of squares for each number; what a category adds follows from its noisy mean.
-
-    Reference
-    ---------
-    docs/explanation/theorems/sulq-sensitivity.md.
-    """
-    largest = np.maximum(center, 1 - center) ** 2
-    levels = np.array([layout.schema.column(name).is_category for name, _ in layout.coordinates])
-    # (x - c)^2 of a coordinate that is 0 or 1 is linear in it.
-    mean_square = place.mean * (1 - 2 * center) + center**2
-    noise = np.zeros(layout.size)
-    numbers = np.flatnonzero(~levels)
-    if len(numbers):
-        texts = [_square(layout, int(i), float(center[i])) for i in numbers]
-        answer = passes.ask(name, Sums(texts))
-        unit = layout.width[numbers] ** 2 * place.n_rows
-        mean_square[numbers] = np.asarray(answer.value) / unit
-        noise[numbers] = np.asarray(answer.sd) / unit
-    sd = float(np.linalg.norm(noise))
-    total = min(max(float(mean_square.sum()), sd, 2.0**-20), float(largest.sum()))
-    # Coordinates differ as far as noise does not explain; what is left is shared out.
-    spread = np.clip(mean_square, 0.0, largest)
-    around = float(spread.var())
-    kept = around / (around + float(np.mean(noise**2))) if around else 0.0
-    mixed = kept * spread + (1 - kept) * total / layout.size
-    return np.asarray(mixed * (total / max(float(mixed.sum()), 2.0**-40)))
+    levels = np.array([layout.schema.column(name).is_category for name, _ in layout.coordinates], bool)
+    d = layout.size
+    # Numbers are counted from the middle of their range, levels from 0.
+    raw = value[1 : d + 1] / n_rows + np.where(levels, 0.0, 0.5)
+    noise = sd[1 : d + 1] / n_rows
+    square, square_sd = np.zeros(d), np.zeros(d)
+    square[~levels], square_sd[~levels] = value[d + 1 :] / n_rows, sd[d + 1 :] / n_rows
+    mean = np.clip(0.5 + shrunk(raw - 0.5, noise), 0.0, 1.0)
+    return Place(n_rows, mean, noise, raw, square, square_sd, levels)
 
 
 def shrunk(estimate: Floats, sd: Floats) -> Floats:
@@ -118,9 +117,3 @@ def shrunk(estimate: Floats, sd: Floats) -> Floats:
     noise = (sd**2).sum(axis=-1, keepdims=True)
     factor = np.maximum(0.0, 1 - noise / np.maximum(square, np.finfo(float).tiny))
     return np.asarray(estimate * np.where(noise > 0, factor, 1.0))
-
-
-def _square(layout: Layout, i: int, center: float) -> str:
-    raw = float(layout.lower[i] + center * layout.width[i])
-    number = np.format_float_positional(raw, trim="0")
-    return f"POWER({write_name(layout.coordinates[i][0])} - ({number}), 2)"

@@ -16,6 +16,7 @@ from discreet.noise.categorical import (
     randomized_response,
     response_threshold,
     subsample,
+    subsets,
     uniform_integers,
 )
 from discreet.noise.gaussian import rounded_gaussian
@@ -48,5 +49,6 @@ __all__ = [
     "standard_maxwell",
     "standard_normal",
     "subsample",
+    "subsets",
     "uniform_integers",
 ]

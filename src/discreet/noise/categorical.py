@@ -120,6 +120,42 @@ def subsample(n: int, size: int, stream: Stream | None = None) -> Ints:
     return np.sort(permutation(n, stream)[:size])
 
 
+def subsets(among: int, size: int, n: int, stream: Stream | None = None) -> Bools:
+    """Mark ``size`` of ``among`` places in each of ``n`` rows, every subset equally likely.
+
+    Parameters
+    ----------
+    among, size : int
+        How many places there are, and how many of them each row marks.
+    n : int
+        How many rows.
+    stream : Stream, optional
+        Where the random words come from.
+
+    Returns
+    -------
+    array of bool, shape (n, among)
+
+    Privacy
+    -------
+    Takes no row: what is marked cannot depend on what a row holds.
+
+    Reference
+    ---------
+    Floyd's sample, for all rows at once: place ``j`` is drawn from ``0 .. j``, or is ``j`` itself where that
+    is taken (Bentley and Floyd, 1987).
+    """
+    if not 0 <= size <= among:
+        raise ParameterError(f"size of subsets must be 0 to {among}, was {size}.")
+    stream = stream_or_fresh(stream)
+    marked = np.zeros((n, among), np.bool_)
+    rows = np.arange(n)
+    for j in range(among - size, among):
+        drawn = uniform_integers(j + 1, n, stream)
+        marked[rows, np.where(marked[rows, drawn], j, drawn)] = True
+    return marked
+
+
 def keep_per_unit(units: AnyArray, most: int, stream: Stream | None = None) -> Bools:
     """Mark at most ``most`` rows of each unit, chosen at random.
 

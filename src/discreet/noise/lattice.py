@@ -24,12 +24,14 @@ Rejected positions are redrawn in place, so that no position of the output diffe
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,6 +50,9 @@ BLOCK = 1 << 17
 """Positions drawn together: enough to hide call overhead, few enough for the cache."""
 _SLOT_BITS = 16
 _THRESHOLD_BITS = 128
+# Decimal digits of the tables' arithmetic. A weight is a product of up to 6,000 factors, so it is off by
+# less than 10**-75 of itself where a threshold needs 10**-39.
+_DIGITS = 80
 # exp of an argument in [-0.22, 0] and the arithmetic around it err by less than 2**-50; deciding only
 # outside 2**-44 leaves a factor of 64 for a careless libm.
 _MARGIN = 2.0**-44
@@ -114,31 +119,29 @@ class BucketTable(Table):
 
 
 def _build_table(
-    log_weight: list[Decimal], slope: list[Decimal], curvature: Decimal, *, mirror: bool
+    weight: list[Decimal], at_far_end: list[Decimal], slope: list[float], curvature: float, *, mirror: bool
 ) -> BucketTable:
-    """Tabulate the buckets from zero outward and, where asked, their mirror images."""
+    """Tabulate the buckets from zero outward and, where asked, their mirror images.
+
+    ``weight`` is the density at the near end of each bucket, ``at_far_end`` the acceptance probability at its
+    far end, which is its least.
+    """
     half = len(slope) if mirror else 0
-    if mirror:
-        log_weight, slope = log_weight[::-1] + log_weight, slope[::-1] + slope
     with localcontext() as context:
-        context.prec = 70
-        weight = [w.exp() for w in log_weight]
-        total = sum(weight)
-        thresholds, running = [], Decimal(0)
-        for w in weight:
-            running += w
-            thresholds.append(int((running / total * (1 << _THRESHOLD_BITS)).to_integral_value()))
-        # The far end of a bucket has its least acceptance probability.
-        at_far_end = {a: int((-(a + curvature)).exp() * (1 << _SLOT_BITS)) for a in set(slope)}
+        context.prec = _DIGITS
+        least = [int(acceptance * (1 << _SLOT_BITS)) for acceptance in at_far_end]
+        if mirror:
+            weight, least, slope = weight[::-1] + weight, least[::-1] + least, slope[::-1] + slope
+        unit = (1 << _THRESHOLD_BITS) / sum(weight, Decimal(0))
+        thresholds = [int((running * unit).to_integral_value()) for running in accumulate(weight)]
     thresholds[-1] = 1 << _THRESHOLD_BITS
     slots = np.zeros(1 << _SLOT_BITS, np.int32)
     shift = _THRESHOLD_BITS - _SLOT_BITS
-    place = 0
-    for slot in range(1 << _SLOT_BITS):
-        while thresholds[place] <= slot << shift:
-            place += 1
-        if thresholds[place] >= (slot + 1) << shift:
-            slots[slot] = (place - half) << _SLOT_BITS | at_far_end[slope[place]]
+    start = 0
+    for place, end in enumerate(thresholds):
+        # Slots from the first that begins at or after `start` to the last that ends at or before `end`.
+        slots[-(-start >> shift) : end >> shift] = (place - half) << _SLOT_BITS | least[place]
+        start = end
     inner = thresholds[:-1]
     largest = (1 << 64) - 1
     return BucketTable(
@@ -146,31 +149,44 @@ def _build_table(
         slots=slots,
         thresholds=tuple(inner),
         high=np.array([min(t >> 64, largest) for t in inner], np.uint64),
-        slope=np.array([float(a) for a in slope]),
-        curvature=float(curvature),
+        slope=np.array(slope),
+        curvature=curvature,
     )
+
+
+def _powers(base: Decimal, count: int) -> list[Decimal]:
+    """Return the powers of a number from the zeroth on; each multiplication rounds once."""
+    return list(accumulate(repeat(base, count - 1), operator.mul, initial=Decimal(1)))
 
 
 @cache
 def normal_table() -> BucketTable:
     """Tabulate the standard normal density, cut at 13.5 where 2**-135 of its mass remains."""
-    per_unit = Decimal(1 << LOG2_BUCKETS)
-    buckets = [Decimal(h) for h in range(27 << (LOG2_BUCKETS - 1))]
-    return _build_table(
-        [-((h / per_unit) ** 2) / 2 for h in buckets],
-        [h / per_unit**2 for h in buckets],
-        1 / per_unit**2 / 2,
-        mirror=True,
-    )
+    count = 27 << (LOG2_BUCKETS - 1)
+    per_unit = 1 << LOG2_BUCKETS
+    with localcontext() as context:
+        context.prec = _DIGITS
+        # Bucket h has weight exp(-(h/64)**2 / 2), which is that of the one before times exp(-(2h-1) / 8192).
+        half_step = (Decimal(-1) / (2 * per_unit**2)).exp()
+        falls = _powers(half_step * half_step, count)
+        ratios = [half_step * fall for fall in falls[:-1]]
+        weight = list(accumulate(ratios, operator.mul, initial=Decimal(1)))
+        # Slope h/4096 and curvature 1/8192: at the far end exp(-(2h+1) / 8192).
+        at_far_end = [half_step * fall for fall in falls]
+    slope = [h / per_unit**2 for h in range(count)]
+    return _build_table(weight, at_far_end, slope, 0.5 / per_unit**2, mirror=True)
 
 
 @cache
 def exponential_table() -> BucketTable:
     """Tabulate the standard exponential density, cut at 92 where 2**-132 of its mass remains."""
-    per_unit = Decimal(1 << LOG2_BUCKETS)
-    buckets = [Decimal(h) for h in range(92 << LOG2_BUCKETS)]
-    slope = [1 / per_unit] * len(buckets)
-    return _build_table([-h / per_unit for h in buckets], slope, Decimal(0), mirror=False)
+    count = 92 << LOG2_BUCKETS
+    per_unit = 1 << LOG2_BUCKETS
+    with localcontext() as context:
+        context.prec = _DIGITS
+        fall = (Decimal(-1) / per_unit).exp()
+        weight = _powers(fall, count)
+    return _build_table(weight, [fall] * count, [1 / per_unit] * count, 0.0, mirror=False)
 
 
 class Sampler:

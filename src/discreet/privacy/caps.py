@@ -159,8 +159,21 @@ class Caps:
             limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, gaussian_share=gaussian_share
         )
 
-    def admit(self, before: Spending, asked: Spending, *, scope: str) -> Spending:
+    def admit(
+        self, before: Spending, asked: Spending, *, scope: str, later: Spending | None = None
+    ) -> Spending:
         """Return the books after the charge `asked`, or refuse it.
+
+        Parameters
+        ----------
+        before : Spending
+            The books so far.
+        asked : Spending
+            The charge.
+        scope : str
+            Whose books they are, for the message.
+        later : Spending, optional
+            What is going to be charged afterwards: it must fit too, and is not in what is returned.
 
         Raises
         ------
@@ -169,6 +182,18 @@ class Caps:
         BudgetExceeded
             A cap would be passed.
         """
+        after = self._after(before, asked, scope)
+        if later is not None:
+            try:
+                self._after(after, later, scope)
+            except BudgetExceeded as problem:
+                currency = problem.currency
+            else:
+                return after
+            raise self._exceeded(before, asked + later, currency, scope, "the charge and those after it")
+        return after
+
+    def _after(self, before: Spending, asked: Spending, scope: str) -> Spending:
         self._check_same_people(asked)
         after = before + asked
         if isinstance(self.limit, ErrorFloor):
@@ -188,20 +213,26 @@ class Caps:
                     f"up, got a {words} event. Open the ledger with {way}."
                 )
         for currency, cap in self.amounts:
-            spent, total = self._spent(before, currency), self._spent(after, currency)
-            if total > cap:
-                asked_for, left = float(self._spent(asked, currency)), cap.less(spent)
-                raise BudgetExceeded(
-                    f"{currency} of the charge must stay within what is left of the limit for "
-                    f"{scope!r}: asked {asked_for:.6g}, left {float_down(left.exact):.6g} of "
-                    f"{float_down(cap.exact):.6g}. Nothing was charged; ask for less, or stop here.",
-                    asked=asked_for,
-                    left=float_down(left.exact),
-                    limit=float_down(cap.exact),
-                    currency=currency,
-                    scope=scope,
-                )
+            if self._spent(after, currency) > cap:
+                raise self._exceeded(before, asked, currency, scope, "the charge")
         return after
+
+    def _exceeded(
+        self, before: Spending, asked: Spending, currency: str, scope: str, what: str
+    ) -> BudgetExceeded:
+        cap = dict(self.amounts)[currency]
+        asked_for = float(self._spent(asked, currency))
+        left = float_down(cap.less(self._spent(before, currency)).exact)
+        return BudgetExceeded(
+            f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
+            f"{asked_for:.6g}, left {left:.6g} of {float_down(cap.exact):.6g}. Nothing was charged; ask for "
+            "less, or stop here.",
+            asked=asked_for,
+            left=left,
+            limit=float_down(cap.exact),
+            currency=currency,
+            scope=scope,
+        )
 
     def left(self, spent: Spending) -> dict[str, float]:
         """Return what is left in each currency, rounded down; nothing once any cap is passed."""

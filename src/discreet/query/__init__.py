@@ -4,11 +4,13 @@ Reading order: ``curation`` says what private rows look like to an engine; ``eng
 ``expression`` is what analysts may write; ``questions`` know how far one row can move their sums,
 ``passes`` how batches of rows become sums; ``noising`` turns a promise into noise on integers; ``sums`` is
 the protocol that learners ask and the answer they get; ``local`` and ``database`` are who answers;
-``paper`` has the theorems.
+``paper`` has the theorems. ``vertical`` asks several databases that have columns of the same people, with
+``signs`` for everybody, ``cross`` products from sketches, and the ``blocks`` of a matrix.
 """
 
 from __future__ import annotations
 
+from discreet.query.cross import cross_products
 from discreet.query.database import Database
 from discreet.query.local import LocalSums
 from discreet.query.paper import PosteriorOdds
@@ -18,13 +20,16 @@ from discreet.query.questions import (
     Gram,
     HalfspaceSums,
     Histogram,
+    Moments,
     Node,
     NodeTables,
     Question,
+    SignSketches,
     Sums,
     question_from_dict,
 )
 from discreet.query.sums import Answer, NoisySums
+from discreet.query.vertical import VerticalDatabases
 
 __all__ = [
     "Answer",
@@ -35,11 +40,15 @@ __all__ = [
     "HalfspaceSums",
     "Histogram",
     "LocalSums",
+    "Moments",
     "Node",
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
     "Question",
+    "SignSketches",
     "Sums",
+    "VerticalDatabases",
+    "cross_products",
     "question_from_dict",
 ]

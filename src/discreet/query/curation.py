@@ -8,7 +8,8 @@ Every column that leaves becomes one column of small integers, never NULL:
 - a number that may be missing holds its declared fill then, and has a column of 0 and 1 beside it.
 
 So no sum over it can overflow, divide by zero, meet a NULL or depend on the order of rows, on any engine.
-Columns are called ``c0``, ``c1``, ... and flags ``m0``, ``m1``, ...: names never enter the SQL.
+Columns are called ``c0``, ``c1``, ... and flags ``m0``, ``m1``, ...: names never enter the SQL. Where people
+shall be found again in another database, 60 bits of a fingerprint of their id are in ``i0``, ``i1``, ``i2``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError, SchemaError
+from discreet.query.signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.dialect import nearest
 
 if TYPE_CHECKING:
@@ -30,15 +32,18 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray
+    from discreet._typing import AnyArray, Words
     from discreet.schema import Column, Schema
     from discreet.schema.column import Level
 
 BITS = 20
 """Grid of a number: n rows sum to less than 2**63 up to n = 8.8e12."""
+LARGEST_VALUE = 1e100
+"""How large a number may be, declared or computed: sums of such numbers stay far from the end of floats."""
 TABLE = "curated"
 _PRIME = 2**31 - 1
 _LANES = 2
+_IDS = tuple(f"i{i}" for i in range(ID_BITS // LANE_BITS))
 _MOST_COLUMNS = 2048  # a row's checksum then stays below 2**63 in every engine
 
 
@@ -139,6 +144,8 @@ class Curation:
         What was declared.
     columns : tuple of Curated
         One for each column that leaves.
+    ids : bool
+        Whether fingerprints of ids are kept, for sums that other databases have about the same people.
 
     Privacy
     -------
@@ -159,17 +166,24 @@ class Curation:
 
     schema: Schema
     columns: tuple[Curated, ...]
+    ids: bool = False
 
     @classmethod
-    def of(cls, schema: Schema) -> Curation:
-        """Lay out the columns of a schema that leave."""
+    def of(cls, schema: Schema, *, ids: bool = False) -> Curation:
+        """Lay out the columns of a schema that leave, and their ids if asked for."""
         released = schema.released
+        if ids and (schema.id_column is None or schema.max_rows_per_unit != 1):
+            raise SchemaError(
+                "id_column of a schema must be given, with max_rows_per_unit=1, where ids are kept, and "
+                f"{'was left out' if schema.id_column is None else 'allows more rows'}. People of another "
+                "database are found by it: declare a column of role id that has each of them once."
+            )
         if not 0 < len(released) <= _MOST_COLUMNS:
             raise SchemaError(
                 f"columns of a private database must be 1 to {_MOST_COLUMNS} that leave, and the schema has "
                 f"{len(released)}. Give a column another role."
             )
-        return cls(schema, tuple(_layout(i, column) for i, column in enumerate(released)))
+        return cls(schema, _layouts(_Same(schema)), ids)
 
     @cached_property
     def _index(self) -> dict[str, Curated]:
@@ -185,10 +199,22 @@ class Curation:
 
     def identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of all columns of the curated table, in order."""
-        return tuple(name for column in self.columns for name in (column.sql, column.flag) if name)
+        cells = tuple(name for column in self.columns for name in (column.sql, column.flag) if name)
+        return cells + (_IDS if self.ids else ())
+
+    def id_identifiers(self) -> tuple[str, ...]:
+        """Return the SQL names of the columns that hold fingerprints of ids."""
+        if not self.ids:
+            raise ParameterError(
+                "A question about signs of ids must be asked of a table that was registered with its ids, "
+                "and this one was not. Register it with Database(..., keep_ids=True)."
+            )
+        return _IDS
 
     def small(self, identifier: str) -> bool:
         """Say whether a SQL column fits SMALLINT."""
+        if identifier in _IDS:
+            return False
         return identifier.startswith("m") or self.columns[int(identifier[1:])].top < 2**15
 
     def sql_column(self, name: str) -> Tree:
@@ -210,6 +236,10 @@ class Curation:
                 made[column.flag] = np.isnan(values).astype(np.int32)
         return made
 
+    def encode_ids(self, fingerprints: Words) -> dict[str, AnyArray]:
+        """Turn fingerprints of ids into the integers of the curated table, int32 arrays by SQL name."""
+        return dict(zip(_IDS, id_lanes(fingerprints), strict=True))
+
     def named(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
         """Give curated arrays by SQL name the names that expressions use: columns and their flags."""
         made: dict[str, AnyArray] = {}
@@ -224,10 +254,10 @@ class Curation:
     def _weights(self) -> list[list[int]]:
         """For each lane a public multiplier per SQL column and a last one, fixed by the schema."""
         names = (*self.identifiers(), "")
+        schema = self.schema.digest
         return [
             [
-                int.from_bytes(hashlib.sha256(f"{lane}:{name}:{self.schema.digest}".encode()).digest()[:8])
-                % (_PRIME - 1)
+                int.from_bytes(hashlib.sha256(f"{lane}:{name}:{schema}".encode()).digest()[:8]) % (_PRIME - 1)
                 + 1
                 for name in names
             ]
@@ -267,6 +297,27 @@ class Curation:
         return iter(self.columns)
 
 
+class _Same:
+    """A schema by identity: equal ones may list levels of other types, such as 1 and True."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.schema is self.schema
+
+
+@lru_cache(maxsize=16)
+def _layouts(same: _Same) -> tuple[Curated, ...]:
+    # Kept, because every text of a question is parsed against a layout of all columns.
+    return tuple(_layout(i, column) for i, column in enumerate(same.schema.released))
+
+
 def bigint(expression: Tree) -> Tree:
     """Cast to 64 bits."""
     return exp.Cast(this=expression, to=exp.DataType.build("BIGINT"))
@@ -290,6 +341,11 @@ def _layout(i: int, column: Column) -> Curated:
         return Curated(column.name, sql, None, len(levels) - 1, 0.0, 1.0, levels, 0, True)
     lower, upper = column.range
     width = upper - lower
+    if max(abs(lower), abs(upper)) > LARGEST_VALUE:
+        raise SchemaError(
+            f"Column {column.name!r} must have bounds of at most {LARGEST_VALUE:g} in size to be summed, and "
+            f"has {lower!r} and {upper!r}. Declare bounds that it can really take, or count in a larger unit."
+        )
     if not math.isfinite(width) or width < 2.0**-900:
         raise SchemaError(
             f"Column {column.name!r} must have bounds whose distance is an ordinary number to be summed, was "

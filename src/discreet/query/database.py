@@ -44,6 +44,13 @@ class Database(EngineSums):
     version : str, optional
         A public name for this state of the rows, such as a date. By default a secret fingerprint of the
         rows tells the ledger whether it has seen them, as long as the ledger's key is there.
+    keep_ids : bool
+        Whether fingerprints of ``schema.id_column`` are kept beside the rows, for
+        :class:`~discreet.query.vertical.VerticalDatabases`. Every id must then occur once.
+    slots : float or mapping of str to float, optional
+        Seconds, the same or one for each kind of question: an answer, or the failure of an engine, leaves a
+        whole number of them after the engine was asked. None is for a curator who asks about her own table;
+        whoever lets others ask gives about four times what a question usually takes, such as 1.
 
     Attributes
     ----------
@@ -58,7 +65,7 @@ class Database(EngineSums):
     exact, and no question can fail or overflow because of a row. A question is charged the exact cost of
     its noise, for the largest change that one person can cause in its whole vector of sums. Protected is
     one ``unit`` of the schema; under replace-one, with as many rows. Open: the schema, the questions, the
-    time an answer takes, and under replace-one the number of rows.
+    time an answer takes (with ``slots`` only how many of them), and under replace-one the number of rows.
 
     Reference
     ---------
@@ -83,12 +90,16 @@ class Database(EngineSums):
         engine: Engine | None = None,
         random_state: int | None = None,
         version: str | None = None,
+        keep_ids: bool = False,
+        slots: float | Mapping[str, float] | None = None,
     ) -> None:
-        curation = Curation.of(schema)
+        curation = Curation.of(schema, ids=keep_ids)
         chosen = engine_for(source) if engine is None else engine
         try:
             chosen.register(source, curation)
-            super().__init__(chosen, curation, ledger=ledger, random_state=random_state, version=version)
+            super().__init__(
+                chosen, curation, ledger=ledger, random_state=random_state, version=version, slots=slots
+            )
         except BaseException:
             chosen.close()
             raise

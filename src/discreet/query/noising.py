@@ -182,10 +182,11 @@ def _sd(
     if isinstance(privacy, PosteriorOdds):
         # The paper's R is for a distance of 1.
         return round_up(Fraction(distance) * Fraction(sqrt_up(Fraction(privacy.variance))))
-    return sd_for_mu(_mu(privacy, variation), distance)
+    return sd_for_mu(mu_of(privacy, variation), distance)
 
 
-def _mu(privacy: Promise | None, variation: float) -> float:
+def mu_of(privacy: Promise | None, variation: float) -> float:
+    """Return the largest mu that keeps a promise, for samplers that err by a total variation."""
     if isinstance(privacy, GaussianDP):
         return privacy.mu
     if isinstance(privacy, ZCDP):

@@ -17,7 +17,7 @@ import numpy as np
 from discreet.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet._typing import AnyArray, Floats, Ints
     from discreet.query.curation import Curation
@@ -51,6 +51,35 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    """A number that is read as the position of its cell among public ones, like a category.
+
+    Attributes
+    ----------
+    place : int
+        Which of the columns that are read.
+    starts : tuple of int
+        Integers at which the second and later cells begin.
+    flag : int or None
+        Which of the columns that are read says that the number is missing, which is a cell of its own.
+    """
+
+    place: int
+    starts: tuple[int, ...]
+    flag: int | None
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return len(self.starts) + 1 + (self.flag is not None)
+
+    def codes(self, arrays: Sequence[AnyArray]) -> AnyArray:
+        """Return the position of each row's cell."""
+        found = np.searchsorted(np.array(self.starts), arrays[self.place], side="right")
+        return found if self.flag is None else np.where(arrays[self.flag] == 1, self.size - 1, found)
+
+
+@dataclass(frozen=True, slots=True)
 class Features:
     """Rows as vectors of whole numbers in units of 2**-16, centered and clipped to a ball.
 
@@ -68,6 +97,8 @@ class Features:
         Whether a row of the declared box can be longer, so that rows must be looked at.
     intercept : bool
         Whether a last coordinate that is 1 for every row is added after clipping.
+    bands : tuple of Band
+        Columns that are read as cells.
     """
 
     columns: tuple[str, ...]
@@ -76,6 +107,7 @@ class Features:
     square: int
     clips: bool
     intercept: bool = False
+    bands: tuple[Band, ...] = ()
 
     @classmethod
     def of(
@@ -86,28 +118,48 @@ class Features:
         center: Sequence[float] | None,
         radius: float | None,
         intercept: bool = False,
+        starts: Mapping[str, tuple[int, ...]] | None = None,
     ) -> Features:
-        """Lay out coordinates: one for each number, one for each level of a category."""
+        """Lay out coordinates: one for each number, one for each level of a category or cell of a number.
+
+        ``starts`` has for numbers that are read as cells where those begin.
+        """
         if not columns or len(set(columns)) != len(columns):
             raise ParameterError(
                 f"columns of a question must be at least one, each once, was {list(columns)}."
             )
         picks: list[Pick] = []
         read: list[str] = []
+        bands: list[Band] = []
+        blocks: list[range] = []  # of coordinates of which a row has one that is 1
         for name in columns:
             column = curation.column(name)
-            codes = range(len(column.levels)) if column.is_category else (None,)
-            picks.extend(Pick(len(read), column.top, code) for code in codes)
+            place = len(read)
             read.append(column.sql)
+            codes: Sequence[int | None] = range(len(column.levels)) if column.is_category else (None,)
+            if starts is not None and name in starts:
+                flag = None if column.flag is None else len(read)
+                read.extend([] if column.flag is None else [column.flag])
+                bands.append(Band(place, starts[name], flag))
+                codes = range(bands[-1].size)
+            if codes[0] is not None:
+                blocks.append(range(len(picks), len(picks) + len(codes)))
+            picks.extend(Pick(place, column.top, code) for code in codes)
         if len(picks) > MOST_FEATURES:
             raise ParameterError(
                 f"columns of a question must come to at most {MOST_FEATURES} coordinates, and come to "
                 f"{len(picks)}. Leave out categories with many levels."
             )
         middle = center_of(center, len(picks))
-        reach = sum(max(c, ONE - c) ** 2 for c in middle)
+        reach = sum(max(c, ONE - c) ** 2 for c, pick in zip(middle, picks, strict=True) if pick.code is None)
+        for block in blocks:
+            inside = [middle[i] for i in block]
+            # |e_j - c|^2 = |c|^2 + 1 - 2 c_j is largest at the level whose center is least.
+            reach += sum(c * c for c in inside) + ONE * (ONE - 2 * min(inside))
         square = reach if radius is None else square_of("radius", radius)
-        return cls(tuple(read), tuple(picks), middle, min(square, reach), square < reach, intercept)
+        return cls(
+            tuple(read), tuple(picks), middle, min(square, reach), square < reach, intercept, tuple(bands)
+        )
 
     @property
     def size(self) -> int:
@@ -122,8 +174,11 @@ class Features:
     def rows(self, arrays: Sequence[AnyArray]) -> Floats:
         """Return the vectors of some rows, one column each, as whole numbers in floats."""
         made = np.empty((self.size, len(arrays[0])))
+        if self.bands:
+            coded = {band.place: band.codes(arrays) for band in self.bands}
+            arrays = [coded.get(place, array) for place, array in enumerate(arrays)]
         for row, pick, middle in zip(made, self.picks, self.center, strict=False):
-            np.subtract(_fraction(arrays[pick.place], pick), middle, out=row)
+            row[:] = _moved(arrays[pick.place], pick, middle)
         if self.clips:
             clip(made[: len(self.picks)], self.square)
         if self.intercept:
@@ -156,17 +211,19 @@ def square_of(name: str, radius: float) -> int:
     return int(scaled * scaled // 1)
 
 
-def _fraction(values: AnyArray, pick: Pick) -> AnyArray:
-    """Return the cells as whole numbers from 0 to 2**16."""
+def _moved(values: AnyArray, pick: Pick, middle: int) -> AnyArray:
+    """Return the cells as whole numbers from 0 to 2**16, less the middle."""
     if pick.code is not None:
-        flags: AnyArray = (values == pick.code).astype(np.int32) << PRODUCT_BITS
+        flags: AnyArray = ((values == pick.code).astype(np.int32) << PRODUCT_BITS) - middle
         return flags
     if pick.top == 2**WEIGHT_BITS:
-        return (values + 8) >> 4
+        # floor((x + 8) / 16) - middle, in one array.
+        shifted = np.add(values, 8 - 16 * middle, dtype=np.int32)
+        return np.right_shift(shifted, 4, out=shifted)
     # floor(x * 2**16 / top + 1/2) in whole numbers.
     wide = values.astype(np.int64)
     scaled: AnyArray = ((wide << (PRODUCT_BITS + 1)) + pick.top) // (2 * pick.top)
-    return scaled
+    return scaled - middle
 
 
 def clip(rows: Floats, square: int) -> None:
@@ -181,10 +238,12 @@ def clip(rows: Floats, square: int) -> None:
         every = np.ones(len(lengths))
         every[over] = factor
         np.trunc(np.multiply(rows, every, out=rows), out=rows)
+        rows[:, np.einsum("ij,ij->j", rows, rows) > square] = 0.0
     else:
-        rows[:, over] = np.trunc(rows[:, over] * factor)
-    # Cannot happen by the margin above; were it to, the row would count as zero and the bound still hold.
-    rows[:, np.einsum("ij,ij->j", rows, rows) > square] = 0.0
+        short = np.trunc(rows[:, over] * factor)
+        # Cannot happen by the margin above; were it to, the row would count as zero and the bound still hold.
+        short[:, np.einsum("ij,ij->j", short, short) > square] = 0.0
+        rows[:, over] = short
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +296,10 @@ class ClusterPass:
         """Return the sums over some rows."""
         rows = self.features.rows(arrays)
         centers = np.array(self.centers, np.float64)
+        if len(centers) == 1:
+            rows -= centers.T
+            clip(rows, self.square)
+            return np.concatenate([[rows.shape[1]], rows.sum(axis=1)]).astype(np.int64)
         # |x - c|^2 without |x|^2, which is the same for every center; ties go to the first.
         scores = np.einsum("ij,ij->i", centers, centers)[:, None] - 2 * (centers @ rows)
         nearest = scores.argmin(axis=0)

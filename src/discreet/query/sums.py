@@ -18,10 +18,10 @@ from discreet.privacy import Ledger, Promise, Receipt
 from discreet.privacy.receipt import canonical
 from discreet.query.noising import Asked, Draws, Law, Noise, SeededDraws
 from discreet.query.paper import PosteriorOdds
-from discreet.query.versions import version_key
+from discreet.query.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
     from discreet.query.curation import Curation
@@ -133,8 +133,9 @@ class NoisySums(Protocol):
         privacy: Asked | None = None,
         variance: float | None = None,
         owner: str | None = None,
+        plan: Sequence[Promise] = (),
     ) -> Answer:
-        """Charge, answer, keep the answer."""
+        """Charge, answer, keep the answer; refuse if the plan of what will be asked next does not fit."""
 
     def cost(
         self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
@@ -160,12 +161,17 @@ class EngineSums:
         What is charged; one in memory, without a limit, if left out.
     random_state : int, optional
         A seed, which makes the noise public: for tests, and marked on every receipt.
+    version : str, optional
+        A public name for these rows; a secret fingerprint of them if left out.
+    slots : float or mapping of str to float, optional
+        Seconds by which answers are seen to take: see :class:`~discreet.query.slots.Slots`.
 
     Privacy
     -------
     The charge is on disk before the first random number. The exact answer stays in this process; the noisy
     one is stored in the ledger before it leaves, so that a repeat is free and the same, bit for bit. One
-    question is answered at a time. A failure is not refunded; asking again is free.
+    question is answered at a time. A failure is not refunded; asking again is free. With ``slots`` an answer
+    or a failure leaves, and is entered in the ledger, at the end of a slot; without, its time is open.
 
     Reference
     ---------
@@ -180,15 +186,18 @@ class EngineSums:
         ledger: Ledger | None = None,
         random_state: int | None = None,
         version: str | None = None,
+        slots: float | Mapping[str, float] | None = None,
     ) -> None:
         assert engine.version is not None
+        self._slots = Slots(slots)
         self.ledger = Ledger.open(":memory:") if ledger is None else ledger
         self._engine = engine
         self._curation = curation
         self._seeded = random_state is not None
         self._draws: Draws = Pool() if random_state is None else SeededDraws(Stream.from_seed(random_state))
         # A fingerprint of private rows must not be written down as it is: see Version.
-        self._version = version or engine.version.digest(version_key(self.ledger))
+        self._version = version or engine.version.digest(self.ledger.secret())
+        self._schema_digest = curation.schema.digest
         self._lock = threading.Lock()
 
     @property
@@ -233,6 +242,7 @@ class EngineSums:
         privacy: Asked | None = None,
         variance: float | None = None,
         owner: str | None = None,
+        plan: Sequence[Promise] = (),
     ) -> Answer:
         """Charge a question, answer it, and keep the answer.
 
@@ -247,6 +257,9 @@ class EngineSums:
             Instead of a promise: of the noise, in the answer's unit squared.
         owner : str, optional
             Who asks: charged beside the total.
+        plan : sequence of Promise
+            What will be asked after this: the question is refused unless all of it fits what the ledger has
+            left. It is not charged now.
 
         Raises
         ------
@@ -266,12 +279,15 @@ class EngineSums:
                 owner=owner,
                 what=question.kind,
                 question=digest,
-                schema=self.schema.digest,
+                schema=self._schema_digest,
                 seeded=self._seeded,
+                plan=plan,
             )
             stored, cached = receipt.answer, receipt.answer is not None
             if stored is None:
-                noisy = noise.added(bound.exact(self._engine), self._draws)
+                with self._slots.slot(question.kind):
+                    noisy = noise.added(bound.exact(self._engine), self._draws)
+                # After the slot: the record shows when an answer was stored.
                 stored = self.ledger.store(receipt, json.dumps(noisy).encode("ascii"))
         return self._answer(bound, noise, json.loads(stored), receipt, cached, comparison)
 
@@ -290,15 +306,15 @@ class EngineSums:
                 "A question must depend on a column where the number of rows is not public, and this one "
                 "does not. Ask for the number of rows under add-remove neighbors."
             )
-        receipt = Receipt.unrecorded((), what=question.kind, schema=self.schema.digest, seeded=self._seeded)
-        with self._lock:
+        receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
+        with self._lock, self._slots.slot(question.kind):
             exact = bound.exact(self._engine)
         return self._answer(bound, noise, exact, receipt, False, comparison)
 
     def _digest(self, bound: Bound, noise: Noise) -> str:
         assert noise.promise is not None
         noised = [noise.canonical(), noise.promise.to_dict()]
-        fixed = [self._version, self.schema.digest, bound.canonical, noised]
+        fixed = [self._version, self._schema_digest, bound.canonical, noised]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
     def _answer(

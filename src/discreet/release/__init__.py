@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import ParameterError
 from discreet.release.base import ColumnSummary, Plan, Publication, Release, ReleaseMethod
 from discreet.release.bounded import BoundedRelease
+from discreet.release.coarse import CoarseRelease
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
 from discreet.release.laplace import LaplaceRelease
@@ -21,6 +22,7 @@ METHODS: dict[str, type[ReleaseMethod]] = {
     method.name: method
     for method in (
         BoundedRelease,
+        CoarseRelease,
         GaussianRelease,
         InputPerturbation,
         InvariantRelease,
@@ -55,6 +57,7 @@ def method_from_dict(values: Mapping[str, Any], **common: Any) -> ReleaseMethod:
 __all__ = [
     "METHODS",
     "BoundedRelease",
+    "CoarseRelease",
     "ColumnSummary",
     "GaussianRelease",
     "InputPerturbation",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, SchemaError
+from discreet.law import NoiseLaw
 from discreet.noise import Stream, keep_per_unit, permutation
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.release.parameters import parameter_names, parameters_of
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import AnyArray, Bools, Floats, Ints
+    from discreet.law import Law
     from discreet.privacy import ColumnFloor, Ledger, Promise
-    from discreet.release.law import Law
     from discreet.tables import Field, Table
 
     Encoded = Mapping[str, AnyArray]
@@ -151,6 +152,10 @@ class Release:
         """How the columns look in a file: noised integers and dates are plain numbers."""
         return tuple(f for f in published_fields(self.schema) if f.name in self.columns)
 
+    def noise_law(self) -> NoiseLaw:
+        """Return how every published cell follows from the true one, for learners that correct for it."""
+        return NoiseLaw.of((self.schema.column(s.column), s.law) for s in self.summary)
+
     def write(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the table as Parquet or CSV, whole or not at all, its rows in the order they came in."""
         write_table(path, self.fields, [self.columns], replace=replace)
@@ -178,6 +183,17 @@ class Plan(ABC):
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Return the published columns of some rows."""
+
+    def truth(self, rows: Encoded) -> Encoded:
+        """Return declared rows in the values of the published table, without noise: what there is to guess.
+
+        The same rows, unless a release publishes bins or groups.
+        """
+        return rows
+
+    def noise(self, truth: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Return the published columns of rows that :meth:`truth` has made."""
+        return self.draw(truth, stream)
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
         """Name the columns with published cells that this plan cannot have drawn, and say why.
@@ -356,9 +372,9 @@ class ReleaseMethod(ABC):
             Where randomness comes from, for a curator who keeps the key or an auditor who replays it. A key
             must never serve two releases. By default a fresh one, forgotten when the release is done.
         watch : callable, optional
-            Shown the true rows of every batch and the published ones, row by row in the same order, in a
-            thread of its own. What it sees is for the curator alone. Not called where published rows are
-            nobody's (``Plan.of_people``).
+            Shown the true rows of every batch, in the values of the published table, and the published ones,
+            row by row in the same order, in a thread of its own. What it sees is for the curator alone. Not
+            called where published rows are nobody's (``Plan.of_people``).
 
         Returns
         -------
@@ -426,7 +442,7 @@ class ReleaseMethod(ABC):
                 rows = {name: values[mask] for name, values in batch.items()}
             columns = plan.draw(rows, noise)
             if watch is not None:
-                watch(rows, columns)
+                watch(plan.truth(rows), columns)
             yield columns
 
     def _declared(self) -> Schema:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import BoundedLaw, InRangeLaw
 from discreet.noise import BoundedDensity
 from discreet.noise.in_range import INPUTS
 from discreet.noise.whiten import on_lattice
@@ -17,7 +18,6 @@ from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promi
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
-from discreet.release.law import BoundedLaw, InRangeLaw
 from discreet.release.table import (
     Label,
     NumberMechanism,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import CorrelatedGaussianLaw, GaussianLaw
 from discreet.noise import Whitening, gaussian
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Promise, floors
+from discreet.privacy.amounts import exact
 from discreet.privacy.box import linear_box_diameter
-from discreet.privacy.calibrate import gaussian_mu, rho_mu
+from discreet.privacy.calibrate import gaussian_mu
 from discreet.privacy.floors import GaussianNoise
-from discreet.release.law import GaussianLaw
+from discreet.privacy.reading import root_down
 from discreet.release.table import (
     Label,
     NumberMechanism,
@@ -85,10 +87,15 @@ class GaussianNumbers(NumberMechanism):
         return GaussianNoise(float(1 / math.sqrt(self.information[self.place(column)])))
 
     def law(self, column: Column) -> GaussianLaw:
-        """Return the marginal law of one column."""
+        """Return the law of one column, and how its noise goes together with that of others."""
         j = self.place(column)
-        variances = self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
-        return GaussianLaw(variance=float(variances[j]))
+        if self.covariance.ndim == 1:
+            return GaussianLaw(variance=float(self.covariance[j]))
+        return CorrelatedGaussianLaw(
+            variance=float(self.covariance[j, j]),
+            columns=tuple(c.name for c in self.columns),
+            covariances=tuple(float(v) for v in self.covariance[j]),
+        )
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
         """One Gaussian promise for all numbers together."""
@@ -238,7 +245,8 @@ class GaussianRelease(TableRelease):
         if isinstance(self.privacy, GaussianDP):
             return self._for_mu(columns, self.privacy.mu, rows)
         if isinstance(self.privacy, ZCDP):
-            return self._for_mu(columns, rho_mu(self.privacy.rho), rows)
+            # Down: noise for a larger mu would cost more than was asked for.
+            return self._for_mu(columns, root_down(2 * exact(self.privacy.rho)), rows)
         if self.regularization is not None:
             return GaussianNumbers(columns, self.shape(columns) / math.sqrt(self.regularization))
         assert self.scale is not None

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import LaplaceLaw
 from discreet.noise import laplace, rounded_laplace
 from discreet.noise.whiten import on_lattice
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
 from discreet.release.gaussian import GaussianRelease
-from discreet.release.law import LaplaceLaw
 from discreet.release.parameters import parameters_of
 from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, exactly_one, prior_of
 

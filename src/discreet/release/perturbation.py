@@ -11,12 +11,12 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import SphericalLaw
 from discreet.noise import SphericalLaplace, laplace
 from discreet.noise.whiten import on_lattice
 from discreet.privacy import ApproxDP, Promise, PureDP
 from discreet.privacy.calibrate import group_delta, group_epsilon
 from discreet.privacy.floors import GaussianNoise, LaplaceNoise
-from discreet.release.law import SphericalLaw
 from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor
 
 if TYPE_CHECKING:

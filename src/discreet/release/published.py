@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from discreet.schema import Column, Schema
 from discreet.tables import Field
 
 if TYPE_CHECKING:
+    from discreet._typing import AnyArray
     from discreet.schema import Level
 
 _ANYWHERE = 1e300  # noise leaves the declared range, and reading must not clip it back
@@ -40,3 +43,15 @@ def _as_published(column: Column) -> Column:
         )
     plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
     return dataclasses.replace(column, values=plain, closed=True)
+
+
+def in_words(column: Column, values: AnyArray) -> AnyArray:
+    """Return encoded cells as they stand in a published file."""
+    if column.is_category:
+        levels = np.empty(len(column.levels), object)
+        levels[:] = column.levels
+        words = levels[values]
+        return words if None in column.levels else words.astype(np.array(column.levels).dtype)
+    if column.type == "date" and column.role == "public":
+        return column.dates(values)
+    return values

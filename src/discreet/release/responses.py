@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.law import ResponseLaw
 from discreet.noise import Stream, randomized_response, response_threshold
 from discreet.privacy import ColumnFloor, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon, keep_probability, response_epsilon
-from discreet.release.law import ResponseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ import numpy as np
 from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.law import Additive, Clear
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
-from discreet.release.law import Additive, Clear
 from discreet.release.parameters import parameter_names
 from discreet.release.responses import Listed, Response, listed_in, response_promise
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import AnyArray, Bools, Floats
+    from discreet.law import Law
     from discreet.noise import Stream
     from discreet.privacy import Ledger, Promise
     from discreet.privacy.floors import Noise
     from discreet.release.base import Encoded
-    from discreet.release.law import Law
     from discreet.schema import Column, Schema
 
     Calibrated = tuple["NumberMechanism | None", tuple[Response, ...]]

@@ -1,8 +1,8 @@
 """Tells what happened: the statement and its folder, the pages people read, and a check of it all for others.
 
-``statement`` is the record that is published, ``drafting`` fills it in, ``folder`` writes what goes with it
-and ``verify`` re-checks it; ``findings`` and ``pages`` are what the curator reads; ``keys`` keeps a key for
-an auditor. Names are loaded when they are first used.
+``statement`` is the record that is published, ``drafting`` fills it in, ``folder`` writes what goes with it,
+``models`` does the same for a model, and ``verify`` re-checks either; ``findings`` and ``pages`` are what the
+curator reads; ``keys`` keeps a key for an auditor. Names are loaded when they are first used.
 """
 
 from __future__ import annotations

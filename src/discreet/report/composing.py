@@ -53,7 +53,13 @@ def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | Non
         guarantee = ledger.guarantee()
         limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
     past = [list(charge.promises) for charge in earlier]
-    total, following = composed(past, list(receipt.promises), counted=receipt.recorded, limit=limit)
+    total, following = composed(
+        past,
+        list(receipt.promises),
+        counted=receipt.recorded,
+        limit=limit,
+        steered=answered_questions([charge.what for charge in earlier]),
+    )
     return Composition(
         counted=receipt.recorded,
         ledger=receipt.ledger,
@@ -76,10 +82,28 @@ def _before(past: Receipt, receipt: Receipt) -> bool:
     return past.seq < receipt.seq
 
 
+def answered_questions(what: Sequence[str]) -> bool:
+    """Say whether charges, by what they were for, include answers after which somebody could choose."""
+    if not what:
+        return False
+    from discreet.query.questions import QUESTIONS  # with the engines' packages, which few reports need
+
+    return not QUESTIONS.keys().isdisjoint(what)
+
+
 def composed(
-    earlier: Sequence[Sequence[Promise]], current: Sequence[Promise], *, counted: bool, limit: str | None
+    earlier: Sequence[Sequence[Promise]],
+    current: Sequence[Promise],
+    *,
+    counted: bool,
+    limit: str | None,
+    steered: bool = False,
 ) -> tuple[str, str]:
-    """Say in words what all charges come to, and what a further release like this one would do."""
+    """Say in words what all charges come to, and what a further release like this one would do.
+
+    Where earlier answers may have ``steered`` what was charged later, their sum is no guarantee
+    (``docs/explanation/theorems/composition.md``): the ledger's limit is.
+    """
     charges_made = [Spending.of(promises) for promises in (*earlier, current)]
     try:
         total = sum(charges_made, Spending())
@@ -87,6 +111,12 @@ def composed(
     except PromiseError as problem:
         return f"The charges cannot be added up: {problem}", _UNKNOWN
     charges = "This release alone" if total.charges == 1 else f"{total.charges} charges, this one included"
+    if steered and limit is not None:
+        return (
+            f"{charges}, some of them answers after which more was asked: guaranteed is the limit of the "
+            f"ledger, {limit}.",
+            f"One more release like this one is made only if it stays within the same limit: {limit}.",
+        )
     known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
     apart = _covered_by_some(charges_made)
     floored = _floored_by_all(charges_made)
@@ -99,6 +129,11 @@ def composed(
         following += " The ledger counts, and has no limit."
     else:
         following += " No ledger would notice."
+    if steered:
+        known += (
+            " Some were answers after which more was asked, and the ledger has no limit, so this sum is no "
+            "guarantee."
+        )
     return f"{charges}: {_in_words(total, apart, floored)}.{known}", following
 
 

@@ -33,7 +33,8 @@ def dictionary(statement: Statement) -> str:
 
 
 def _line(column: ColumnNumbers) -> dict[str, Any]:
-    law, floor = column.law, column.floor or {}
+    # Of a column that only some rows show, the numbers are those of the cells that are shown.
+    law, floor = column.law.get("law", column.law), column.floor or {}
     return {
         "name": column.column,
         **column.model_dump(include={"role", "type", "holds", "measure", "origin", "without", "epsilon"}),
@@ -42,7 +43,7 @@ def _line(column: ColumnNumbers) -> dict[str, Any]:
         "levels": None if column.levels is None else _json(column.levels),
         "missing": "yes" if column.missing else "no",
         "law": column.law_in_words,
-        "law_json": _json(law),
+        "law_json": _json(column.law),
         "mean": law.get("mean"),
         "variance": law.get("variance"),
         "keep": law.get("keep"),

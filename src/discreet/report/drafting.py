@@ -15,11 +15,10 @@ from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, Ledger, NoPromise, Receipt
 from discreet.privacy.receipt import now, product_version
 from discreet.release.published import published_fields
-from discreet.release.responses import Listed
 from discreet.release.table import prior_of
 from discreet.report.composing import LARGEST_DELTA, draft_composition, total_cost
 from discreet.report.mechanics import DEPLOYMENT, LATTICES, SAMPLERS, THEOREMS, TIMING
-from discreet.report.sentences import column_sentence, floors_sentence, total_sentence
+from discreet.report.sentences import column_sentence, floors_sentence, published_levels, total_sentence
 from discreet.report.statement import (
     About,
     ColumnNumbers,
@@ -192,7 +191,7 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
     as_days = column.type == "date" and field.type == "number"
     without: float | None = None
     if summary.floor is not None:
-        without = prior_of(column).largest if numeric else Listed(column).largest_error
+        without = prior_of(column).largest if numeric else 1 - 1 / published_levels(column, summary.law)
     return ColumnNumbers(
         column=column.name,
         role=column.role,
@@ -285,7 +284,7 @@ def draft_implementation(
         total_variation=sum(promise.total_variation for promise in planned.promises),
         post_processing=done,
         timing=TIMING,
-        versions=_versions(),
+        versions=installed_versions(),
     )
 
 
@@ -324,7 +323,8 @@ def _plain(bound: float | int | datetime.date | None) -> float | str | None:
     return bound.isoformat() if isinstance(bound, datetime.date) else bound
 
 
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """Return the versions of everything that decides about noise."""
     return {
         "discreet": product_version(),
         "python": platform.python_version(),

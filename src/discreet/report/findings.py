@@ -27,7 +27,8 @@ class Score(Record):
     Attributes
     ----------
     trained_on : str
-        "original", "release" or "majority" (the best guess without looking at a row).
+        "original", "release", "aware" (on the release too, by a learner that corrects for its published noise
+        law) or "majority" (the best guess without looking at a row).
     tested_on : str
         "original" rows or "release"d ones; the same people either way, none of whom was trained on (an
         invariant release keeps its model on the whole table alone, so there everybody was, and
@@ -42,7 +43,7 @@ class Score(Record):
         For the last class; empty where there is none.
     """
 
-    trained_on: Literal["original", "release", "majority"]
+    trained_on: Literal["original", "release", "aware", "majority"]
     tested_on: Literal["original", "release"]
     accuracy: float | None = None
     lower: float | None = None
@@ -69,9 +70,9 @@ class Learning(Record):
     Attributes
     ----------
     equals_share : float or None
-        The model trained on the release is as good as one trained on this share of the original training
-        rows; 1 where it is as good as all of them, None where even the smallest share tried is better or
-        more rows hardly help.
+        The better model trained on the release is as good as one trained on this share of the original
+        training rows; 1 where it is as good as all of them, None where even the smallest share tried is
+        better or more rows hardly help.
     curve : list of (share, accuracy or R2)
         The learning curve that this was read off.
     note : str

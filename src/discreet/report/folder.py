@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 DATA, CSV = "data.parquet", "data.csv.gz"
 DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.html"
 CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
+CLASSIFIER = "classifier.json"
+"""Of a masked release."""
 
 REQUIRED = (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS)
-OPTIONAL = (CSV, SIGNATURE)
+OPTIONAL = (CSV, SIGNATURE, CLASSIFIER)
 LARGEST_CSV = 1_000_000
 """A table with at least as many rows gets no ``data.csv.gz`` unless it is asked for."""
 LARGEST_TEXT = 1 << 26

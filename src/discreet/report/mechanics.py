@@ -22,6 +22,8 @@ DEPLOYMENT = {
     "bounded": _LOCAL,
     "in-range": _LOCAL,
     "response": _LOCAL,
+    "sampled": _LOCAL,
+    "joint-response": _LOCAL,
     "spherical": _LOCAL,
     "masked": _MASKED,
     "masked-label": _MASKED,
@@ -46,6 +48,14 @@ SAMPLERS = {
     ),
     "in-range": "Output cells drawn from a table of integers that is the law itself: exact.",
     "response": "Randomized response by comparing 64-bit words with an integer threshold: exact.",
+    "joint-response": (
+        "Randomized response on combinations of columns by comparing 64-bit words with an integer threshold: "
+        "exact."
+    ),
+    "sampled": (
+        "Randomized response by comparing 64-bit words with an integer threshold, and the columns of a row "
+        "by uniform integers drawn without looking at it: exact."
+    ),
     "spherical": (
         "Rounded Gaussian integers whose scale is the norm of normals, which together have the density of "
         "spherical noise; what computing the norm costs is in the promise."
@@ -108,6 +118,11 @@ THEOREMS: dict[str, dict[str, str]] = {
     "bounded": {"fisher-bounded": "the least informative noise on a bounded support, and what it excludes"},
     "in-range": {"fisher-in-range": "the pure epsilon of outputs that stay in the declared range"},
     "response": {"composition": "that the epsilons of the columns of one row add up"},
+    "joint-response": {"coarse-response": "what one answer for several columns promises about each"},
+    "sampled": {
+        "coarse-response": "that the cells of a row add up, and that which ones it shows says nothing",
+        "noise-aware": "how sums over published cells are corrected for their law",
+    },
     "spherical": {
         "masked-input": "what noise without a direction promises about one row, and what it does to a model",
         "spherical-laplace": "that the sampler follows its law, and what that costs",

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from discreet.errors import ParameterError
-from discreet.report._json import read_json, write_json
-from discreet.report._model import Record
+from discreet.report._json import write_json
+from discreet.report._model import Document, Record
 
 PRODUCT = "discreet"
 STATEMENT_SCHEMA = "statement.schema.json"
@@ -192,7 +191,7 @@ class Implementation(Record):
     versions: dict[str, str]
 
 
-class Statement(Record):
+class Statement(Document):
     """A privacy statement.
 
     Attributes
@@ -226,32 +225,6 @@ class Statement(Record):
     implementation: Implementation
     attacks: list[dict[str, Any]]
     files: dict[str, str]
-
-    def to_json(self) -> str:
-        """Return the content of ``statement.json``: sorted, indented, the same for equal statements."""
-        return write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def from_json(cls, content: bytes) -> Statement:
-        """Read the content of a ``statement.json`` that somebody else may have written.
-
-        Raises
-        ------
-        ParameterError
-            Names the first thing that is not as the JSON Schema says.
-        """
-        value = read_json(content, "statement.json")
-        try:
-            return cls.model_validate(value)
-        except (ValidationError, RecursionError) as problem:
-            first = "nested too deeply"
-            if isinstance(problem, ValidationError):
-                wrong = problem.errors(include_url=False, include_input=False)[0]
-                first = f"{'.'.join(str(part) for part in wrong['loc'])}: {wrong['msg']}"
-            raise ParameterError(
-                f"statement.json must be a statement of this version, and is not ({first[:200]}). It may "
-                "have been changed, or written by a newer version."
-            ) from None
 
 
 def statement_schema() -> str:

@@ -95,6 +95,7 @@ class Schema:
     description: str | None = None
     dialect: InitVar[Dialect] = PYTHON
     _index: dict[str, Column] = field(init=False, repr=False, compare=False)
+    _digest: str | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self, dialect: Dialect) -> None:
         for name in ("columns", "missing_values", "primary_key"):
@@ -230,8 +231,11 @@ class Schema:
     @property
     def digest(self) -> str:
         """SHA-256 of the schema in canonical JSON: the same however the file was laid out."""
-        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+        if self._digest is None:
+            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+            object.__setattr__(self, "_digest", hashlib.sha256(canonical.encode("ascii")).hexdigest())
+        assert self._digest is not None
+        return self._digest
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a schema file, of plain JSON values."""

@@ -103,6 +103,8 @@ def _scannable(name: object, values: Any) -> AnyArray:
             f"open_table: column {name!r} must be one-dimensional, had shape {array.shape}. Give "
             "each column of a matrix a name of its own."
         )
+    if array.strides[0] <= 0:
+        array = array.copy()  # DuckDB walks through memory upward
     kind = array.dtype.kind
     if kind in "bui":
         return np.asanyarray(array, array.dtype.newbyteorder("="))

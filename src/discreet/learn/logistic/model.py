@@ -6,40 +6,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
-from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from discreet.errors import DataError, ParameterError, PromiseError
-from discreet.learn.base import POSITIVE, Domain, Learner, check_finite, is_number
+from discreet.learn.base import Domain, is_number
 from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
-from discreet.learn.logistic.embedding import Embedding
 from discreet.learn.logistic.plan import Facts
 from discreet.learn.logistic.problem import problem_for
-from discreet.noise import Stream
-from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt, promise_from_dict
+from discreet.learn.perturbed.classifier import PerturbedClassifier, choice
+from discreet.learn.perturbed.embedding import Embedding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._typing import AnyArray, Floats
     from discreet.learn.logistic.plan import Plan
-    from discreet.privacy import Ledger
-
-_POSITIVE_OR_NONE = Domain(
-    "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
-)
+    from discreet.noise import Stream
+    from discreet.privacy import ApproxDP, Ledger, NoPromise, Promise, PureDP, Receipt
 
 
-def _choice(*words: str) -> Domain:
-    return Domain(
-        "one of " + ", ".join(map(repr, words)),
-        lambda v: isinstance(v, str) and v in words,
-        ("other", None, 1),
-    )
-
-
-class PrivateLogisticRegression(ClassifierMixin, Learner):
+class PrivateLogisticRegression(PerturbedClassifier):
     """Logistic regression for two classes or more, with a promise to everybody whose row it is trained on.
 
     It minimizes the mean logistic loss plus ``regularization / 2`` times the squared norm of all weights, the
@@ -131,39 +115,19 @@ class PrivateLogisticRegression(ClassifierMixin, Learner):
 
     name: ClassVar[str] = "logistic"
     domains: ClassVar[Mapping[str, Domain]] = {
-        "privacy": Domain(
-            "a PureDP, an ApproxDP or a NoPromise",
-            lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),
-            (None, 1.0, "pure"),
-        ),
-        "norm_bound": _POSITIVE_OR_NONE,
-        "regularization": _POSITIVE_OR_NONE,
-        "mechanism": _choice("auto", "output", "objective"),
-        "sensitivity": _choice("tight", "worst-case"),
+        **PerturbedClassifier.common_domains,
+        "mechanism": choice("auto", "output", "objective"),
+        "sensitivity": choice("tight", "worst-case"),
         "fit_intercept": Domain("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),
         "intercept_scale": Domain(
             "None or a number above 0 and below 1",
             lambda v: v is None or (is_number(v) and 0 < v < 1),
             (0, 1, -0.5, "1", True),
         ),
-        "tolerance": _POSITIVE_OR_NONE,
-        "random_state": Domain(
-            "None or a whole number",
-            lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
-            (1.5, "1", True),
-        ),
     }
     saved: ClassVar[tuple[str, ...]] = (
-        "classes_", "coef_", "intercept_", "weights_", "embedding_", "regularization_", "mechanism_",
-        "promises_", "receipt_",
+        *PerturbedClassifier.common_saved, "coef_", "intercept_", "weights_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "privacy": promise_from_dict,
-        "bounds": lambda sides: None if sides is None else tuple(sides),
-        "embedding_": Embedding.from_dict,
-        "promises_": lambda promises: tuple(map(promise_from_dict, promises)),
-        "receipt_": Receipt.from_dict,
-    }
 
     def __init__(
         self,
@@ -197,18 +161,7 @@ class PrivateLogisticRegression(ClassifierMixin, Learner):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
         self.check_parameters()
-        if self.privacy.neighbors != "replace-one":
-            raise PromiseError(
-                f"neighbors of the privacy of PrivateLogisticRegression must be 'replace-one', was "
-                f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
-            )
-        labels = np.asarray(y)
-        if labels.dtype.kind == "f" and labels.ndim == 1:
-            check_finite(labels, "y of PrivateLogisticRegression.fit")
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
-        check_finite(X, "X of PrivateLogisticRegression.fit", getattr(self, "feature_names_in_", None))
-        classes = self._declared_classes(y)
-        codes = self._codes(y, classes)
+        X, codes, classes = self._read(X, y)
         embedding = Embedding.declare(
             X.shape[1],
             bounds=self.bounds,
@@ -216,19 +169,16 @@ class PrivateLogisticRegression(ClassifierMixin, Learner):
             constant=self.intercept_scale if self.fit_intercept else 0.0,
             owner=type(self).__name__,
         )
-        facts = Facts(
-            n_rows=len(X),
-            n_classes=len(classes),
-            dimension=embedding.dimension,
-            tolerance=None if self.tolerance is None else float(self.tolerance),
-        )
-        plan = self.plan(facts)
+        plan = self.plan(self._facts(len(X), len(classes), embedding))
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
         receipts: list[Receipt] = []
 
         def pay() -> Stream:
-            receipts.append(self._charge(plan))
-            return Stream() if self.random_state is None else Stream.from_seed(int(self.random_state))
+            what = "logistic regression"
+            if plan.name != "exact":
+                what += f" by {plan.name} perturbation"
+            receipts.append(self._charge(plan.promises, what))
+            return self._stream()
 
         released = plan.train(problem, pay)
         self.classes_ = classes
@@ -240,6 +190,18 @@ class PrivateLogisticRegression(ClassifierMixin, Learner):
         self.promises_ = plan.promises
         (self.receipt_,) = receipts
         return self
+
+    def _facts(self, n_rows: int, n_classes: int, embedding: Embedding) -> Facts:
+        return Facts(
+            n_rows=n_rows,
+            n_classes=n_classes,
+            dimension=embedding.dimension,
+            tolerance=None if self.tolerance is None else float(self.tolerance),
+        )
+
+    def replanned(self, n_rows: int) -> tuple[Promise, ...]:
+        """Make the promises of a fitted model again, from the number of rows and what it was told."""
+        return tuple(self.plan(self._facts(n_rows, len(self.classes_), self.embedding_)).promises)
 
     def plan(self, facts: Facts) -> Plan:
         """Return the mechanism that a table with these public facts will be trained by."""
@@ -256,11 +218,7 @@ class PrivateLogisticRegression(ClassifierMixin, Learner):
 
         Rows outside the declared bounds or norm are clipped as those of the training were.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        where = "X of PrivateLogisticRegression.decision_function"
-        check_finite(X, where, getattr(self, "feature_names_in_", None))
-        scores = np.asarray(self.embedding_.rows(X) @ self.weights_.T)
+        scores = np.asarray(self._embedded(X, "decision_function") @ self.weights_.T)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> AnyArray:
@@ -275,64 +233,3 @@ class PrivateLogisticRegression(ClassifierMixin, Learner):
         if scores.ndim == 1:
             return np.column_stack([special.expit(-scores), special.expit(scores)])
         return np.asarray(special.softmax(scores, axis=1))
-
-    def _declared_classes(self, y: AnyArray) -> AnyArray:
-        check_classification_targets(y)
-        if self.classes is None:
-            if not isinstance(self.privacy, NoPromise):
-                raise ParameterError(
-                    "classes of PrivateLogisticRegression must list the labels that a row may have, was "
-                    "None: which labels occur is not for free. Declare all of them, found in the rows or not."
-                )
-            classes = np.unique(y)
-            if len(classes) < 2:
-                raise DataError(
-                    "y of PrivateLogisticRegression.fit must hold two classes, held one class. There is "
-                    "nothing to tell apart; declare classes to train all the same."
-                )
-            return classes
-        declared = np.asarray(self.classes)
-        try:
-            classes = np.unique(declared)
-        except TypeError:
-            classes = np.zeros(0)
-        if declared.ndim != 1 or len(classes) < 2 or len(classes) != len(declared):
-            raise ParameterError(
-                "classes of PrivateLogisticRegression must be at least two different labels of one kind, was "
-                f"{self.classes!r}. List every label once."
-            )
-        return classes
-
-    @staticmethod
-    def _codes(y: AnyArray, classes: AnyArray) -> Ints:
-        """Return the position of each label in the list."""
-        kinds = {"text" if kind in "OUS" else "number" for kind in (y.dtype.kind, classes.dtype.kind)}
-        known = np.isin(y, classes) if len(kinds) == 1 else np.zeros(len(y), bool)
-        if not known.all():
-            line = int(np.flatnonzero(~known)[0]) + 1
-            raise DataError(
-                "y of PrivateLogisticRegression.fit must hold declared classes alone, and the label of row "
-                f"{line} is not one. Rows are counted from 1; add it to classes, as text or number as in y.",
-                line=line,
-            )
-        return np.searchsorted(classes, y)
-
-    def _charge(self, plan: Plan) -> Receipt:
-        what = (
-            f"logistic regression by {plan.name} perturbation"
-            if plan.name != "exact"
-            else "logistic regression"
-        )
-        seeded = self.random_state is not None
-        if self.ledger is None:
-            return Receipt.unrecorded(plan.promises, what=what, seeded=seeded)
-        return self.ledger.charge(plan.promises, what=what, seeded=seeded)
-
-    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
-        if name == "ledger":
-            return None  # A model that is loaded elsewhere has been paid for.
-        if name == "promises_":
-            return [promise.to_dict() for promise in value]
-        if name in ("bounds", "classes") and isinstance(value, list | tuple):
-            return [np.asarray(part).tolist() for part in value]
-        return super()._pack(name, value, arrays)

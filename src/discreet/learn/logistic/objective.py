@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from discreet.learn.logistic.plan import Facts, Plan, delta_without_sampler, spherical_promise
+from discreet.learn.logistic.plan import Facts, Plan
 from discreet.learn.logistic.sensitivity import (
     LARGEST_BINARY,
     LARGEST_SOFTMAX,
@@ -15,7 +15,9 @@ from discreet.learn.logistic.sensitivity import (
     regularization_for_jacobian,
 )
 from discreet.learn.logistic.solver import minimize
-from discreet.learn.logistic.vector import (
+from discreet.learn.perturbed.promises import delta_without_sampler, spherical_promise, taken_over
+from discreet.learn.perturbed.tilt import HIDING_DELTA, LARGEST_SHARE, LEAST_SHARE, gaussian_tilt_scale
+from discreet.learn.perturbed.vector import (
     GaussianNoise,
     SphericalNoise,
     VectorNoise,
@@ -23,7 +25,7 @@ from discreet.learn.logistic.vector import (
 )
 from discreet.noise import gaussian
 from discreet.privacy import ApproxDP, Promise, PureDP
-from discreet.privacy.calibrate import gaussian_delta, gaussian_mu
+from discreet.privacy.calibrate import gaussian_mu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +35,6 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 _DOWN = 1 - 2.0**-40
-LEAST_SHARE, LARGEST_SHARE = 2.0**-10, 0.25
-"""Parts of epsilon that may be spent on hiding the solver's error."""
-HIDING_DELTA = 2.0**-6
-"""Part of delta that is."""
 
 
 def tilt_change(n_classes: int) -> float:
@@ -92,22 +90,7 @@ def tilt_scale(n_classes: int, epsilon: float, delta: float) -> float:
     ---------
     docs/explanation/theorems/masked-objective.md
     """
-    change, mean = tilt_change(n_classes), mean_supremum(n_classes)
-
-    def enough(s: float) -> bool:
-        left = epsilon - mean / s
-        return left >= change**2 / (2 * s**2) and gaussian_delta(left, change / s) <= delta
-
-    high = change / epsilon
-    while not enough(high):
-        high *= 2
-    low = high / 2
-    while enough(low):
-        low, high = low / 2, low
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return gaussian_tilt_scale(tilt_change(n_classes), mean_supremum(n_classes), epsilon, delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +141,7 @@ class ObjectivePerturbation(Plan):
         else:
             delta, total = _deltas(facts, privacy)
             hiding = GaussianNoise.hiding(apart, gaussian_mu(second, HIDING_DELTA * delta), facts.size)
-            common = facts.common(privacy)
+            common = taken_over(privacy)
             promise = ApproxDP(epsilon=privacy.epsilon, delta=delta, total_variation=total, **common)
         return cls(
             regularization=regularization,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from discreet.learn.logistic.plan import Facts, Plan, gaussian_allowance, spherical_promise
+from discreet.learn.logistic.plan import Facts, Plan
 from discreet.learn.logistic.sensitivity import gradient_change, minimizer_sensitivity
 from discreet.learn.logistic.solver import minimize
-from discreet.learn.logistic.vector import GaussianNoise, SphericalNoise, VectorNoise
+from discreet.learn.perturbed.promises import gaussian_allowance, spherical_promise, taken_over
+from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise, VectorNoise
 from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.calibrate import mu_for_sd
 
@@ -57,7 +58,7 @@ class OutputPerturbation(Plan):
             promise = GaussianDP(
                 mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
                 total_variation=noise.total_variation,
-                **facts.common(privacy),
+                **taken_over(privacy),
             )
         return cls(
             regularization=regularization,

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from discreet.errors import PromiseError
 from discreet.learn.logistic.solver import minimize
-from discreet.noise import gaussian
-from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.privacy.calibrate import gaussian_mu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +14,7 @@ if TYPE_CHECKING:
     from discreet._typing import Floats
     from discreet.learn.logistic.problem import Problem
     from discreet.noise import Stream
+    from discreet.privacy import NoPromise, Promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +46,6 @@ class Facts:
         """The tolerance, once it is known."""
         assert self.tolerance is not None
         return self.tolerance
-
-    @staticmethod
-    def common(privacy: Promise) -> dict[str, Any]:
-        """Return what a promise takes over from the one that was asked for."""
-        assumes = (
-            *privacy.assumes,
-            f"each {privacy.unit} has one row",
-            "the number of rows, the bounds and the list of classes are public",
-        )
-        return {"unit": privacy.unit, "neighbors": privacy.neighbors, "assumes": assumes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,28 +89,3 @@ class Exact(Plan):
         exact = minimize(problem, self.tolerance)
         pay()
         return exact
-
-
-def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> Promise:
-    """Return what spherical noise promises: a point event, pure in one dimension."""
-    common = {**Facts.common(privacy), "total_variation": total_variation}
-    if delta == 0.0:
-        return PureDP(epsilon=privacy.epsilon, **common)
-    return ApproxDP(epsilon=privacy.epsilon, delta=delta, **common)
-
-
-def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
-    """Return what is left of delta once the sampler's distance is paid."""
-    distance = 2 * (1 + math.exp(min(privacy.epsilon, 700.0))) * total_variation
-    if distance >= privacy.delta / 2:
-        raise PromiseError(
-            f"delta of privacy must be well above the sampler's {distance:.2g} at this epsilon, was "
-            f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
-        )
-    # A little less, so that the promise can be read at the delta that was asked for.
-    return (privacy.delta - distance) * (1 - 2.0**-38)
-
-
-def gaussian_allowance(privacy: ApproxDP, size: int) -> float:
-    """Return the largest mu of Gaussian noise on ``size`` numbers."""
-    return gaussian_mu(privacy.epsilon, delta_without_sampler(privacy, size * gaussian.TOTAL_VARIATION))

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
+from discreet.learn.perturbed.zero_sum import zero_sum_basis
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,16 +24,6 @@ if TYPE_CHECKING:
 CHUNK = 1 << 10
 """Rows that are added up at once: the rounding error of a sum grows with them."""
 _UNIT = 2.0**-53
-
-
-def zero_sum_basis(n_classes: int) -> Floats:
-    """Return an orthonormal basis, one row each, of the vectors whose ``n_classes`` entries sum to zero."""
-    basis = np.zeros((n_classes - 1, n_classes))
-    for k in range(1, n_classes):
-        basis[k - 1, :k] = 1
-        basis[k - 1, k] = -k
-        basis[k - 1] /= math.sqrt(k * (k + 1))
-    return basis
 
 
 def rounding_error(n_rows: int, dimension: int, n_scores: int, norm: float) -> float:

@@ -135,6 +135,7 @@ class Ledger:
         question: str | None = None,
         schema: str | None = None,
         seeded: bool = False,
+        plan: Iterable[Promise] = (),
     ) -> Receipt:
         """Charge what is about to be drawn, durably, or refuse.
 
@@ -156,6 +157,10 @@ class Ledger:
             Digest of the schema, for the receipt.
         seeded : bool
             Whether the noise will come from a seed.
+        plan : iterable of Promise
+            What will be charged after this, by the same work: refused now unless all of it fits too, so
+            that nobody pays for the first half of something. It is neither charged nor kept aside, and a
+            question that was paid for is free whatever the plan.
 
         Returns
         -------
@@ -173,6 +178,8 @@ class Ledger:
         """
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
         asked = Spending.of(parts)
+        planned = tuple(plan)
+        later = sum(map(Spending.of, planned), Spending()) if planned else None
         _check_words(what=what)
         _check_words(
             **{
@@ -201,17 +208,17 @@ class Ledger:
             scopes = scopes_of(owner, known=bool(paid))
             body["scopes"] = scopes
             for scope in scopes:
-                self._spend(session, scope, asked)
+                self._spend(session, scope, asked, later)
             row = session.append(now(), canonical(body))
             if question is not None:
                 session.put_paid(question, owner or "", row.seq)
             answer = session.answer(_key(question, row.seq))
         return self._receipt(row, answer)
 
-    def _spend(self, session: Session, scope: str, asked: Spending) -> None:
+    def _spend(self, session: Session, scope: str, asked: Spending, later: Spending | None) -> None:
         caps, before = self._scope(session, scope)
         name = scope if scope == TOTAL else scope.removeprefix("owner:")
-        after = before + asked if caps is None else caps.admit(before, asked, scope=name)
+        after = before + asked if caps is None else caps.admit(before, asked, scope=name, later=later)
         session.put_total(scope, write_caps(caps), canonical(after.to_dict()))
 
     def _scope(self, session: Session, scope: str) -> tuple[Caps | None, Spending]:
@@ -335,6 +342,19 @@ class Ledger:
                 if content["type"] == "charge" and owner in (None, content["owner"]):
                     found.append(self._receipt(row, None))
         return found
+
+    def secret(self) -> bytes:
+        """Return the key under which this ledger's questions are named, making it at first use.
+
+        Beside a file it is a file of mode 0600 that ends in ``.version-key``; in PostgreSQL it is a table of
+        its own, so that every machine has the same; in memory it ends with the process.
+
+        Privacy
+        -------
+        A fingerprint of private rows lets whoever knows all rows but one test guesses at that one; under a
+        key it tells nothing to whoever has not got it. Keep the key from those who may read the record.
+        """
+        return self._store.secret()
 
     def check(self, receipt: Receipt | None = None) -> None:
         """Verify the record, the totals against it, every cap, and that a receipt is still there.

@@ -20,7 +20,7 @@ from discreet.errors import (
 )
 from discreet.privacy.ledger.chain import Row
 from discreet.privacy.ledger.pool import Pool
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store
+from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store, fresh_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,8 @@ $$BEGIN RAISE EXCEPTION 'the record is append-only'; END$$;
 CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON record
 FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 """
+
+_KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL)"
 
 
 class _PostgresSession(Session):
@@ -160,6 +162,15 @@ class PostgresSchema(Store):
         begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         with self._transaction(begin) as connection:
             yield _PostgresSession(connection)
+
+    def secret(self) -> bytes:
+        """Keep the key in a table of its own, which only the role that made it may read."""
+        with self.write() as session:
+            # Made here and not with the others: ledgers of earlier versions have no such table.
+            session.execute(_KEY_TABLE)
+            session.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", fresh_key())
+            ((key,),) = session.execute("SELECT key FROM secret")
+        return bytes(key)
 
     @contextlib.contextmanager
     def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:

@@ -22,7 +22,7 @@ from discreet.errors import (
 )
 from discreet.privacy.ledger.chain import Row
 from discreet.privacy.ledger.pool import Pool
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store
+from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store, fresh_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,6 +231,29 @@ class SqliteFile(Store):
         if not same:
             raise self._unavailable(FileNotFoundError("the file was moved or replaced"))
 
+    def secret(self) -> bytes:
+        """Keep the key in a file of its own, so that the ledger may be shown without it."""
+        path = self._path.with_name(f"{self._path.name}.version-key")
+        try:
+            if not path.exists():
+                # Written whole under another name first: two processes may come at the same time.
+                draft = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+                handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                try:
+                    os.write(handle, fresh_key())
+                    os.fsync(handle)
+                    with contextlib.suppress(FileExistsError):
+                        path.hardlink_to(draft)
+                finally:
+                    os.close(handle)
+                    draft.unlink()
+            return path.read_bytes()
+        except OSError as problem:
+            raise LedgerUnavailable(
+                f"The file {str(path)!r} must be readable, and writable at first use, and is not "
+                f"({problem.strerror}). Check who may write beside the ledger."
+            ) from None
+
     def close(self) -> None:
         """Give back what the database holds open; the next use opens it again."""
         self._pool.close()
@@ -271,6 +294,7 @@ class Memory(Store):
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._key = fresh_key()
         self._connection: sqlite3.Connection | None = None
 
     def exists(self) -> bool:
@@ -304,6 +328,10 @@ class Memory(Store):
             self._connection.execute("COMMIT")
 
     read = write
+
+    def secret(self) -> bytes:
+        """Keep the key as long as the ledger."""
+        return self._key
 
     def close(self) -> None:
         """Forget everything."""

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import LedgerTampered
+from discreet.noise import Stream
 from discreet.privacy.ledger.chain import Row
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ FORMAT = 1
 """Version of the tables and of the record; a change of meaning gets a new number."""
 
 TOTAL = "total"
+
+_KEY_LENGTH = 32
+
+
+def fresh_key() -> bytes:
+    """Draw a secret."""
+    return Stream().words(_KEY_LENGTH // 8).tobytes()
 
 
 def owner_scope(owner: str) -> str:
@@ -139,6 +147,10 @@ class Store(ABC):
     @abstractmethod
     def read(self) -> AbstractContextManager[Session]:
         """Look at one consistent state."""
+
+    @abstractmethod
+    def secret(self) -> bytes:
+        """Return a key that goes with the ledger and is not part of its record, making it at first use."""
 
     @abstractmethod
     def close(self) -> None:

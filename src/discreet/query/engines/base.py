@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import EngineFailed, SourceError, TableChanged
+from discreet.errors import DataError, EngineFailed, SourceError, TableChanged
 from discreet.noise import Stream, keep_per_unit
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.expression import hoist
+from discreet.query.signs import ID_BITS
 from discreet.tables.source import withhold
 
 if TYPE_CHECKING:
@@ -277,6 +278,9 @@ def curated_batches(table: Table, curation: Curation, tally: Tally) -> Iterator[
     ids, kept = _kept(table, curation) if limited else (np.empty(0, np.uint64), np.empty(0, bool))
     for batch in table.batches(schema, ids=limited):
         arrays = curation.encode(batch)
+        if curation.ids:
+            assert batch.ids is not None
+            arrays |= curation.encode_ids(batch.ids)
         if limited:
             rows = slice(batch.start, batch.start + batch.n_rows)
             if not np.array_equal(ids[rows], np.asarray(batch.ids)):
@@ -296,7 +300,21 @@ def _kept(table: Table, curation: Curation) -> tuple[Words, Bools]:
     assert most is not None
     parts = [batch.ids for batch in table.batches(curation.schema, ids=True) if batch.ids is not None]
     ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    if curation.ids:
+        ordered = np.sort(ids & np.uint64(2**ID_BITS - 1))
+        if (ordered[1:] == ordered[:-1]).any():
+            raise repeated_ids(table.label, curation)
     return ids, keep_per_unit(ids, most, Stream()) if len(ids) else np.empty(0, bool)
+
+
+def repeated_ids(label: str, curation: Curation) -> DataError:
+    """Make the error of a table that has an id twice: other databases could not tell which row is meant."""
+    column = curation.schema.id_column
+    return DataError(
+        f"{label}: column {column!r} must have every id once where ids are kept, and has one twice. Keep one "
+        "row for each of them before you register the table.",
+        column=column,
+    )
 
 
 def _text(expression: Tree) -> Tree:

@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import MissingExtra, ParameterError, SourceError
+from discreet.errors import DataError, MissingExtra, ParameterError, SourceError
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version, bigint
-from discreet.query.engines.base import ROWS, Engine
+from discreet.query.engines.base import ROWS, Engine, repeated_ids
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -72,9 +72,14 @@ class SparkEngine(Engine):
             self._frame = self._curated(frame, curation).localCheckpoint(eager=True)
             self._frame.createOrReplaceTempView(self._name)
             (row,) = self._fetch(query)
-            return Version(int(row[0]), tuple(int(value or 0) for value in row[1:]))
+            repeated = curation.ids and self._repeats(curation.id_identifiers())
+            version = Version(int(row[0]), tuple(int(value or 0) for value in row[1:]))
         except self._failures:
             pass
+        else:
+            if repeated:
+                raise repeated_ids("The Spark data frame", curation)
+            return version
         # What Spark says may quote rows, and so may the Python worker in it.
         raise SourceError(
             "The curated table cannot be built in Spark: a cell does not fit what was declared, or a worker "
@@ -90,17 +95,30 @@ class SparkEngine(Engine):
             wanted.append(schema.id_column)
         selected = frame.select(*(_quoted(name) for name in wanted))
         declared = ", ".join(f"{name} int" for name in names)
-        if not limited:
-            return selected.mapInArrow(_curate(curation, with_ids=False), declared)
+        if curation.ids:
+            assert schema.id_column is not None
+            if selected.filter(f"{_quoted(schema.id_column)} IS NULL").head(1):
+                raise DataError(
+                    f"The Spark data frame: column {schema.id_column!r} must have an id in every row where "
+                    "ids are kept, and does not. Leave rows without one out.",
+                    column=schema.id_column,
+                )
+        if curation.ids or not limited:
+            return selected.mapInArrow(_curate(curation, limited=False), declared)
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
         marked = selected.mapInArrow(
-            _curate(curation, with_ids=True), f"{declared}, unit_ bigint, word_ bigint"
+            _curate(curation, limited=True), f"{declared}, unit_ bigint, word_ bigint"
         )
         order = Window.partitionBy("unit_").orderBy("word_")
         ranked = marked.withColumn("rank_", f.row_number().over(order))
         return ranked.filter(f.col("rank_") <= (schema.max_rows_per_unit or 1)).select(*names)
+
+    def _repeats(self, ids: Sequence[str]) -> bool:
+        from pyspark.sql import functions as f
+
+        return bool(self._frame.groupBy(*ids).count().filter(f.col("count") > 1).head(1))
 
     def _table(self) -> Tree:
         return exp.to_table(self._name)
@@ -193,7 +211,10 @@ def _frame(source: Any) -> Any:
 
 
 def _check_names(frame: Any, curation: Curation) -> None:
-    absent = [column.name for column in curation.columns if column.name not in frame.columns]
+    wanted = [column.name for column in curation.columns]
+    if curation.schema.id_column is not None:
+        wanted.append(curation.schema.id_column)
+    absent = [name for name in wanted if name not in frame.columns]
     if absent:
         raise SourceError(
             f"The Spark data frame must have the declared column {absent[0]!r}, and has not. Rename its "
@@ -205,7 +226,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _curate(curation: Curation, *, with_ids: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _curate(curation: Curation, *, limited: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return what a worker does with the rows of its part of the table."""
 
     def curate(batches: Iterator[Any]) -> Iterator[Any]:
@@ -215,9 +236,12 @@ def _curate(curation: Curation, *, with_ids: bool) -> Callable[[Iterator[Any]], 
             if not batch.num_rows:
                 continue
             with open_table(pa.Table.from_batches([batch])) as table:
-                for rows in table.batches(curation.schema, ids=with_ids):
+                for rows in table.batches(curation.schema, ids=limited or curation.ids):
                     arrays = curation.encode(rows)
-                    if with_ids:
+                    if curation.ids:
+                        assert rows.ids is not None
+                        arrays |= curation.encode_ids(rows.ids)
+                    if limited:
                         assert rows.ids is not None
                         arrays["unit_"] = rows.ids.view(np.int64)
                         arrays["word_"] = Stream().words(rows.n_rows).view(np.int64)

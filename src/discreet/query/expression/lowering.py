@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused
+from discreet.query.curation import LARGEST_VALUE
 from discreet.query.expression import elementary
 from discreet.query.expression.interval import TooWide
 from discreet.query.expression.nodes import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from discreet.query.curation import Curated, Curation
 
 SMALLEST_DENOMINATOR = 1e-9
-LARGEST_VALUE = 1e100
 _LARGEST_WHOLE = 2.0**53
 _MOST_OPERATIONS = 560
 _MOST_VALUES = 64

@@ -5,7 +5,8 @@ which integers are summed, how far one row can move them together, which noise e
 to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
 ``base`` has what questions share; ``scalar`` sums of expressions; ``cells`` histograms and the tables of
-decision trees; ``vectors`` Gram matrices, clusters, halfspaces and gradients.
+decision trees; ``moments`` means and spreads; ``vectors`` Gram matrices, clusters, halfspaces and gradients;
+``sketches`` sums under signs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import ParameterError
 from discreet.query.questions.base import MOST_CELLS, Bound, Question
 from discreet.query.questions.cells import Histogram, Node, NodeTables
+from discreet.query.questions.moments import Moments
 from discreet.query.questions.scalar import Sums
+from discreet.query.questions.sketches import SignSketches
 from discreet.query.questions.vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
 
 if TYPE_CHECKING:
@@ -30,15 +33,28 @@ __all__ = [
     "Gram",
     "HalfspaceSums",
     "Histogram",
+    "Moments",
     "Node",
     "NodeTables",
     "Question",
+    "SignSketches",
     "Sums",
     "question_from_dict",
 ]
 
 QUESTIONS: dict[str, type[Question]] = {
-    kind.kind: kind for kind in (Sums, Histogram, NodeTables, Gram, ClusterSums, HalfspaceSums, GradientSums)
+    kind.kind: kind
+    for kind in (
+        Sums,
+        Histogram,
+        NodeTables,
+        Moments,
+        Gram,
+        ClusterSums,
+        HalfspaceSums,
+        GradientSums,
+        SignSketches,
+    )
 }
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from discreet.schema.table import Neighbors
 
 
+_MOST_ON_AN_AXIS = 4096
+
+
 @dataclass(frozen=True)
 class _Key:
     """A declared list of cells along one axis."""
@@ -37,13 +40,11 @@ def _key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) ->
     column = curation.column(name)
     if column.is_category:
         if name in edges:
-            raise ParameterError(
-                f"edges of a question must be for numbers, and {name!r} is a category with cells of its own."
-            )
+            starts_of(column, edges[name])
         return _Key(exp.column(column.sql), column.levels)
     if name in edges:
         tree, labels = _binned(column, edges[name])
-    elif column.whole and column.top < 4096:
+    elif column.whole and column.top < _MOST_ON_AN_AXIS:
         tree = exp.column(column.sql)
         labels = tuple(int(column.lower) + i for i in range(column.top + 1))
     else:
@@ -58,14 +59,29 @@ def _key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) ->
     return _Key(tree, labels)
 
 
-def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
+def starts_of(column: Curated, edges: Sequence[float]) -> tuple[int, ...]:
+    """Return the integers of a number at which cells begin that are cut at some edges."""
+    if column.is_category:
+        raise ParameterError(
+            f"edges of a question must be for numbers, and {column.name!r} is a category with cells of its "
+            "own."
+        )
     values = [float(edge) for edge in edges]
     if not values or sorted(set(values)) != values or not all(map(math.isfinite, values)):
         raise ParameterError(
             f"edges of a question must be rising numbers, and those for {column.name!r} are not. Each is "
             "where a cell begins; the first cell begins at the lower bound."
         )
-    starts = [column.nearest_index(value) for value in values]
+    if len(values) >= _MOST_ON_AN_AXIS:
+        raise ParameterError(
+            f"edges of a question must be fewer than {_MOST_ON_AN_AXIS} on one column, and those for "
+            f"{column.name!r} are {len(values)}. In cells that narrow there is nothing but noise."
+        )
+    return tuple(column.nearest_index(value) for value in values)
+
+
+def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
+    starts = starts_of(column, edges)
 
     def search(low: int, high: int) -> Tree:
         # A tree of comparisons: as many for a row as the number of cells has bits.
@@ -73,17 +89,19 @@ def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, .
             return exp.Literal.number(low)
         middle = (low + high) // 2
         below = exp.LT(this=exp.column(column.sql), expression=exp.Literal.number(starts[middle]))
-        return exp.case().when(below, search(low, middle)).else_(search(middle + 1, high))
+        return _case([(below, search(low, middle))], search(middle + 1, high))
 
-    bounds = [-math.inf, *values, math.inf]
-    return search(0, len(values)), tuple(itertools.pairwise(bounds))
+    bounds = [-math.inf, *map(float, edges), math.inf]
+    return search(0, len(starts)), tuple(itertools.pairwise(bounds))
 
 
-def _plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Return edges as JSON, in an order that does not depend on how they were written."""
     return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
 
 
-def _unused_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
+def check_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
+    """Refuse edges of columns that a question does not read."""
     unused = sorted(set(edges) - set(names))
     if unused:
         raise ParameterError(
@@ -125,8 +143,8 @@ class Histogram(Question):
         if not listed or len(set(listed)) != len(listed):
             raise ParameterError(f"columns of Histogram must be at least one, each once, was {list(listed)}.")
         object.__setattr__(self, "columns", listed)
-        object.__setattr__(self, "edges", _plain_edges(self.edges))
-        _unused_edges(self.edges, listed)
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        check_edges(self.edges, listed)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
         """Lay the question out on a curated table."""
@@ -157,7 +175,7 @@ class Histogram(Question):
             canonical={
                 "kind": self.kind,
                 "columns": list(self.columns),
-                "edges": _plain_edges(self.edges),
+                "edges": plain_edges(self.edges),
                 "expression": None if found is None else str(found.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),
@@ -179,7 +197,7 @@ class Histogram(Question):
         return {
             "kind": self.kind,
             "columns": list(self.columns),
-            "edges": _plain_edges(self.edges),
+            "edges": plain_edges(self.edges),
             "expression": None if self.expression is None else written(self.expression),
         }
 
@@ -239,7 +257,7 @@ class NodeTables(Question):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
-        object.__setattr__(self, "edges", _plain_edges(self.edges))
+        object.__setattr__(self, "edges", plain_edges(self.edges))
         if not self.nodes or not all(node.attributes for node in self.nodes):
             raise ParameterError(
                 "nodes of NodeTables must be at least one, each with an attribute left, and are not. Close "
@@ -255,7 +273,7 @@ class NodeTables(Question):
     def _keys(self, curation: Curation) -> dict[str, _Key]:
         steps = [name for node in self.nodes for name, _ in node.path]
         names = dict.fromkeys([self.target, *steps, *(a for node in self.nodes for a in node.attributes)])
-        _unused_edges(self.edges, list(names))
+        check_edges(self.edges, list(names))
         return {name: _key(curation, name, self.edges) for name in names}
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
@@ -318,21 +336,53 @@ class NodeTables(Question):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         nodes = [{"path": [list(p) for p in n.path], "attributes": list(n.attributes)} for n in self.nodes]
-        return {"kind": self.kind, "target": self.target, "nodes": nodes, "edges": _plain_edges(self.edges)}
+        return {"kind": self.kind, "target": self.target, "nodes": nodes, "edges": plain_edges(self.edges)}
 
 
 def _node_key(nodes: Sequence[Node], keys: Mapping[str, _Key]) -> Tree:
-    case = exp.case()
-    for i, node in enumerate(nodes):
+    """Return the number of the first node whose path a row fits, or -1."""
+    for node in nodes:
         for name, code in node.path:
             if not 0 <= code < len(keys[name].labels):
                 raise ParameterError(
                     f"path of a Node must name cells that exist, and {name!r} has no {code}. Count from 0."
                 )
-        tests = [
-            exp.EQ(this=keys[name].tree.copy(), expression=exp.Literal.number(c)) for name, c in node.path
-        ]
-        if not tests:
-            return exp.Literal.number(i) if i == 0 else case.else_(exp.Literal.number(i))
-        case = case.when(exp.and_(*tests), exp.Literal.number(i))
-    return case.else_(exp.Neg(this=exp.Literal.number(1)))
+    return _first_fit([(i, node.path) for i, node in enumerate(nodes)], keys)
+
+
+def _first_fit(paths: Sequence[tuple[int, Sequence[tuple[str, int]]]], keys: Mapping[str, _Key]) -> Tree:
+    """Choose among numbered paths, by a column that all of them name as long as there is one.
+
+    The nodes of a level share the splits above them, so a row is compared with the values of one column at
+    each step and not with all nodes in turn.
+    """
+
+    def fits(name: str, code: int) -> Tree:
+        return exp.EQ(this=keys[name].tree.copy(), expression=exp.Literal.number(code))
+
+    otherwise: Tree = exp.Neg(this=exp.Literal.number(1))
+    choices: list[tuple[Tree, Tree]] = []
+    named = [{name for name, _ in path} for _, path in paths]
+    shared = next((name for name, _ in paths[0][1] if all(name in names for names in named)), None)
+    if shared is None:
+        for i, path in paths:
+            if not path:
+                otherwise = exp.Literal.number(i)
+                break
+            choices.append((exp.and_(*(fits(*step) for step in path), copy=False), exp.Literal.number(i)))
+    else:
+        parts: dict[int, list[tuple[int, Sequence[tuple[str, int]]]]] = {}
+        for i, path in paths:
+            codes = {code for name, code in path if name == shared}
+            if len(codes) == 1:  # otherwise no row fits
+                rest = [step for step in path if step[0] != shared]
+                parts.setdefault(codes.pop(), []).append((i, rest))
+        choices = [(fits(shared, code), _first_fit(part, keys)) for code, part in parts.items()]
+    if not choices:
+        return otherwise
+    return _case(choices, otherwise)
+
+
+def _case(choices: Sequence[tuple[Tree, Tree]], otherwise: Tree) -> Tree:
+    # Put together by hand: the builder copies all that it is given, again at each level.
+    return exp.Case(ifs=[exp.If(this=test, true=then) for test, then in choices], default=otherwise)

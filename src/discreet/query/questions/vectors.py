@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,9 +23,10 @@ from discreet.query.passes import (
     whole_weights,
 )
 from discreet.query.questions.base import Bound, Question, check_cells
+from discreet.query.questions.cells import check_edges, plain_edges, starts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
@@ -43,11 +44,14 @@ class Gram(Question):
     center : sequence of float, optional
         Public, one for each coordinate, from 0 to 1; the middle if left out.
     radius : float, optional
-        Centered rows are shortened to this length; by default it is the half diagonal of the cube, and none
-        is.
+        Centered rows are shortened to this length; by default it is that of the longest row which the schema
+        allows, and none is.
     with_sums : bool
         Whether to ask for the number of rows and the sums of coordinates too. The answer is then the matrix
         of products of ``(1, x)``; otherwise of ``x``.
+    edges : mapping of str to sequence of float
+        Numbers that are read as cells, with where those begin: a coordinate for each cell, 0 or 1, and a last
+        one for a missing number.
 
     Privacy
     -------
@@ -66,13 +70,20 @@ class Gram(Question):
     center: Sequence[float] | None = None
     radius: float | None = None
     with_sums: bool = True
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _settle_vector(self)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
         """Lay the question out on a curated table."""
-        features = Features.of(curation, self.columns, center=self.center, radius=self.radius)
+        features = Features.of(
+            curation,
+            self.columns,
+            center=self.center,
+            radius=self.radius,
+            starts=_starts(curation, self.edges),
+        )
         d, square = features.size, features.square
         kernel = GramPass(features, self.with_sums)
         upper = np.triu_indices(d)
@@ -210,7 +221,7 @@ class _Labeled(Question):
 
     Parameters
     ----------
-    columns, center, radius
+    columns, center, radius, edges
         As for :class:`Gram`.
     target : str
         A category.
@@ -229,6 +240,7 @@ class _Labeled(Question):
     center: Sequence[float] | None = None
     radius: float | None = None
     intercept: bool = True
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _settle_vector(self)
@@ -240,7 +252,12 @@ class _Labeled(Question):
 
     def _laid_out(self, curation: Curation) -> tuple[Features, str, int, tuple[int, ...], int]:
         features = Features.of(
-            curation, self.columns, center=self.center, radius=self.radius, intercept=self.intercept
+            curation,
+            self.columns,
+            center=self.center,
+            radius=self.radius,
+            intercept=self.intercept,
+            starts=_starts(curation, self.edges),
         )
         column = curation.column(self.target)
         # True == 1 in Python; levels of one column are of one type, and so is what is asked for.
@@ -363,6 +380,14 @@ def _settle_vector(question: Any) -> None:
     center = getattr(question, "center", None)
     if center is not None:
         object.__setattr__(question, "center", tuple(float(value) for value in center))
+    edges = getattr(question, "edges", None)
+    if edges is not None:
+        object.__setattr__(question, "edges", plain_edges(edges))
+        check_edges(edges, listed)
+
+
+def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[int, ...]]:
+    return {name: starts_of(curation.column(name), cuts) for name, cuts in edges.items()}
 
 
 def _vector_dict(question: Any) -> dict[str, Any]:
@@ -371,6 +396,7 @@ def _vector_dict(question: Any) -> dict[str, Any]:
         "columns": list(question.columns),
         "center": None if question.center is None else list(question.center),
         "radius": question.radius,
+        "edges": plain_edges(question.edges),
     }
 
 
@@ -381,6 +407,7 @@ def _canonical(kind: str, features: Features, columns: Sequence[str], **more: An
         "center": list(features.center),
         "row": features.square,
         "intercept": features.intercept,
+        "cells": [[band.place, *band.starts] for band in features.bands],
         **{name: list(value) if isinstance(value, tuple) else value for name, value in more.items()},
     }
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from discreet.errors import DataError, DiscreetWarning
+from discreet.law import Clear, InvariantLaw
 from discreet.privacy import NoPromise
 from discreet.release.base import ColumnSummary, Plan
 from discreet.release.invariant.encoding import matrix
 from discreet.release.invariant.gram import draw_same_gram
 from discreet.release.invariant.learners import InvariantLearner, Solution, check_classes
 from discreet.release.invariant.noise import InvariantNoise
-from discreet.release.law import Clear, InvariantLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

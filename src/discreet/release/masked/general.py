@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import linalg, optimize, special
 
-from discreet.learn.logistic.problem import zero_sum_basis
+from discreet.learn.perturbed.zero_sum import zero_sum_basis
 from discreet.release.masked.labels import apportion
 from discreet.release.masked.prior import ball, blocks
 
@@ -34,7 +34,8 @@ _MOST_SLOW, _MOST_TRIES, _LONGEST_MOVE = 6, 8, 20.0
 """Steps that do not halve the error, and tries at one step, before a finer division or the end."""
 _ROOM = 0.9
 _CANDIDATES, _RINGS, _JITTER = 400, (0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.99), 1e-3
-"""Directions and distances, as parts of the radius, among which a linear program chooses."""
+"""Directions and distances, as parts of the radius, among which points start where room is scarce."""
+_SPREAD_JITTER, _MOST_NEWTON, _TILTED = 0.02, 60, 1e-8
 _ALPHAS = np.concatenate([[0.0], np.geomspace(0.01, 40.0, 40)])
 
 
@@ -212,10 +213,11 @@ class _System:
     def solve(self, start: Floats) -> Floats:
         """Return q at which the equations hold, or raise :class:`NotFound`."""
         found = self._from(self._start(start))
-        if found is None and self.fixed:
-            # Fixed points leave little room, and shorter weights need not have more: look further.
-            atoms = self._atoms(start)
-            found = None if atoms is None else self._from(atoms)
+        # Fixed points leave little room, and shorter weights need not have more: look further.
+        for further in (self._tilted, self._atoms) if self.fixed else ():
+            if found is None:
+                begin = further(start)
+                found = None if begin is None else self._from(begin)
         if found is None:
             raise NotFound
         return found
@@ -291,11 +293,10 @@ class _System:
             most, best = max((most, best), (value, high))
         return np.asarray(q + best * towards)
 
-    def _atoms(self, q: Floats) -> Floats | None:
-        """Start where a linear program puts the points, among some of the ball; None if it cannot.
+    def _candidates(self, q: Floats) -> tuple[Floats, Ints, Floats]:
+        """Return places in the ball, of radius 1, the labels there are, and what a point there would do.
 
-        Which shares of the points of each label stand where, such that the equations hold and the points are
-        as far inside as can be.
+        That is one row for each label and place, label by label.
         """
         sample = (
             q[:_CANDIDATES] / np.sqrt(1 + np.einsum("ij,ij->i", q[:_CANDIDATES], q[:_CANDIDATES]))[:, None]
@@ -306,32 +307,95 @@ class _System:
         places = np.concatenate([np.zeros((1, self.rank)), *rings])
         u = self.radius * places
         present = np.flatnonzero(np.bincount(self.codes, minlength=self.n_classes))
-        columns, inside = [], np.einsum("ij,ij->i", places, places)
+        columns = []
         for code in present:
             pulls = self.pulls(u, np.full(len(u), code)) @ self.zero_sum.T
             columns.append(
                 (pulls[:, :, np.newaxis] * self._with_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
             )
-        equations = np.concatenate(columns).T / self.n_total
-        shares = np.kron(np.eye(len(present)), np.ones(len(u)))
+        return places, present, np.concatenate(columns) / self.n_total
+
+    def _placed(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
+        """Put the points of each label where they were chosen to be, with a little jitter from the prior."""
+        out = np.empty_like(jitter)
+        for code, mine in zip(present, chosen, strict=True):
+            out[self.codes == code] = places[mine]
+        size = np.einsum("ij,ij->i", out, out)
+        return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
+
+    def _tilted(self, q: Floats) -> Floats | None:
+        """Start from the law nearest to the prior, in relative entropy, under which the equations hold.
+
+        It is the prior tilted exponentially, by as many numbers as there are equations: the minimizer of a
+        convex function, found by Newton's method. None if there is no such law.
+        """
+        places, present, effects = self._candidates(q)
+        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
+        parts = effects.reshape(len(present), len(places), -1)
+        target = self.target.reshape(-1)
+
+        def at(tilt: Floats) -> tuple[float, Floats]:
+            scores = parts @ tilt
+            value = float(counts @ special.logsumexp(scores, axis=1) - target @ tilt)
+            return value, special.softmax(scores, axis=1)
+
+        tilt = np.zeros(len(target))
+        value, chances = at(tilt)
+        for _ in range(_MOST_NEWTON):
+            means = np.einsum("lp,lpe->le", chances, parts)
+            slope = counts @ means - target
+            if float(np.linalg.norm(slope)) <= _TILTED * max(float(np.linalg.norm(target)), 1e-300):
+                break
+            bend = sum(
+                count * (part.T @ (part * chance[:, np.newaxis]) - np.outer(mean, mean))
+                for count, part, chance, mean in zip(counts, parts, chances, means, strict=True)
+            )
+            try:
+                step = linalg.solve(
+                    bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope, assume_a="pos"
+                )
+            except linalg.LinAlgError:
+                return None
+            length = 1.0
+            while length > 1e-6:
+                trial_value, trial = at(tilt - length * step)
+                if trial_value <= value - 1e-4 * length * float(slope @ step):
+                    break
+                length /= 2
+            else:
+                return None
+            tilt, value, chances = tilt - length * step, trial_value, trial
+        else:
+            return None
+        chosen = [
+            np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
+            for chance, n in zip(chances, counts.tolist(), strict=True)
+        ]
+        return self._placed(places, chosen, present, _SPREAD_JITTER * q)
+
+    def _atoms(self, q: Floats) -> Floats | None:
+        """Start where a linear program puts the points, among some of the ball; None if it cannot.
+
+        Which shares of the points of each label stand where, such that the equations hold and the points are
+        as far inside as can be: few places, but they are found wherever there are any.
+        """
+        places, present, effects = self._candidates(q)
+        shares = np.kron(np.eye(len(present)), np.ones(len(places)))
         counts = np.bincount(self.codes, minlength=self.n_classes)[present]
         found = optimize.linprog(
-            np.tile(inside, len(present)),
-            A_eq=np.vstack([equations, shares]),
+            np.tile(np.einsum("ij,ij->i", places, places), len(present)),
+            A_eq=np.vstack([effects.T, shares]),
             b_eq=np.concatenate([self.target.reshape(-1), counts]),
             bounds=(0, None),
             method="highs",
         )
         if not found.success:
             return None
-        out = np.empty_like(q)
-        for place, code in enumerate(present):
-            weight = found.x[place * len(u) : (place + 1) * len(u)]
-            chosen = np.repeat(np.arange(len(u)), apportion(weight, int(counts[place])))
-            out[self.codes == code] = places[chosen]
-        size = np.einsum("ij,ij->i", out, out)
-        # A little jitter from the prior, so that no two points are the same.
-        return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + _JITTER * q)
+        chosen = [
+            np.repeat(np.arange(len(places)), apportion(weight, n))
+            for weight, n in zip(found.x.reshape(len(present), -1), counts.tolist(), strict=True)
+        ]
+        return self._placed(places, chosen, present, _JITTER * q)
 
 
 def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Wanted) -> None:

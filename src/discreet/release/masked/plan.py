@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from discreet.law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.learn.logistic.problem import problem_for
 from discreet.privacy import NoPromise, Promise
 from discreet.release.base import ColumnSummary, Plan
-from discreet.release.law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.release.masked.construct import Task, make_mask
 from discreet.release.masked.labels import apportion, in_random_order, shares_of_model
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import AnyArray, Floats, Ints
+    from discreet.law import Law
     from discreet.learn.logistic.plan import Plan as Training
     from discreet.noise import Stream
     from discreet.release.base import Encoded
-    from discreet.release.law import Law
     from discreet.release.masked.construct import Construction, Infeasible, Mask
     from discreet.release.masked.encoding import Encoding
     from discreet.release.masked.labels import NoisyCounts

@@ -7,6 +7,7 @@ description for people who do not see it, and the numbers it shows stand beside 
 from __future__ import annotations
 
 from discreet.report.charts.curves import calibration_curve, error_curve, learning_curve, what_if_curve
+from discreet.report.charts.ellipses import ellipse_picture
 from discreet.report.charts.heat import MOST_COLUMNS, correlation_heat
 from discreet.report.charts.histogram import histogram
 from discreet.report.charts.marks import Mark, three_marks
@@ -19,6 +20,7 @@ __all__ = [
     "Mark",
     "calibration_curve",
     "correlation_heat",
+    "ellipse_picture",
     "error_curve",
     "histogram",
     "learning_curve",

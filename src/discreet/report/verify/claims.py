@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import DiscreetWarning
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.release import method_from_dict
-from discreet.report.composing import composed
+from discreet.report.composing import answered_questions, composed
 from discreet.report.drafting import draft_implementation, drafted
 from discreet.report.statement import PRODUCT
 from discreet.schema import Schema
@@ -70,32 +70,32 @@ def check_claims(
     claimed = statement.model_dump(mode="json")
     with checks.guarded("numbers"):
         blocks = drafted(plan, method, schema)
-        true = {name: _plain(block) for name, block in blocks.items()}
-        numbers, words = _split(differences(claimed["numbers"], true["numbers"], "numbers"))
+        true = {name: plain(block) for name, block in blocks.items()}
+        numbers, words = split_words(differences(claimed["numbers"], true["numbers"], "numbers"))
         unit = list(differences(claimed["unit"], true["unit"], "unit"))
         checks.settle(
             "numbers",
-            [_told(*d) for d in (*numbers, *unit)],
+            [told(*d) for d in (*numbers, *unit)],
             "Every promise, law, epsilon and floor is what the declared parameters give.",
         )
         bounds = list(differences(claimed["bounds"], true["bounds"], "bounds"))
-        checks.settle("bounds", [_told(*d) for d in bounds], "They are the ones of the schema.")
+        checks.settle("bounds", [told(*d) for d in bounds], "They are the ones of the schema.")
         for name in ("definition", "not_protected", "assumptions"):
             words += differences(claimed[name], true[name], name)
-        checks.settle("wording", [_told(*d) for d in words], "Every sentence follows from the numbers.")
+        checks.settle("wording", [told(*d) for d in words], "Every sentence follows from the numbers.")
     with checks.guarded("implementation"):
-        mine, told = _implementation(statement, method, plan), claimed["implementation"]
-        mine["versions"] = told["versions"]  # those of the curator's machine
-        wrong = list(differences(told, mine, "implementation"))
+        mine, said = _implementation(statement, method, plan), claimed["implementation"]
+        mine["versions"] = said["versions"]  # those of the curator's machine
+        wrong = list(differences(said, mine, "implementation"))
         release = f"{schema.dataset or 'table'}-{statement.implementation.key_commitment[:12]}"
         if statement.what.release != release:
             wrong.append(("what.release", statement.what.release, release))
         if statement.what.product != PRODUCT:
             wrong.append(("what.product", statement.what.product, PRODUCT))
         if not _COMMITMENT.fullmatch(statement.implementation.key_commitment):
-            wrong.append(("implementation.key_commitment", told["key_commitment"], "a SHA-256"))
+            wrong.append(("implementation.key_commitment", said["key_commitment"], "a SHA-256"))
         checks.settle(
-            "implementation", [_told(*d) for d in wrong], "Sampler and lattice are those of the method."
+            "implementation", [told(*d) for d in wrong], "Sampler and lattice are those of the method."
         )
     with checks.guarded("composition"):
         checks.settle("composition", _composition(statement), "The charges add up to the stated total.")
@@ -117,7 +117,7 @@ def _composition(statement: Statement) -> list[str]:
     stated = statement.composition
     receipt = Receipt.from_dict(stated.receipt)
     wrong = [
-        _told(*d)
+        told(*d)
         for d in differences(
             [promise.to_dict() for promise in receipt.promises],
             statement.numbers.promises,
@@ -127,10 +127,13 @@ def _composition(statement: Statement) -> list[str]:
     if (stated.counted, stated.ledger) != (receipt.recorded, receipt.ledger):
         wrong.append("The receipt is of another ledger than the statement says.")
     past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
-    total, following = composed(past, receipt.promises, counted=stated.counted, limit=stated.limit)
+    steered = answered_questions([charge.what for charge in stated.earlier])
+    total, following = composed(
+        past, receipt.promises, counted=stated.counted, limit=stated.limit, steered=steered
+    )
     for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
         if said != true:
-            wrong.append(_told(f"composition.{name}", said, true))
+            wrong.append(told(f"composition.{name}", said, true))
     return wrong
 
 
@@ -158,7 +161,7 @@ def _same(claimed: Any, true: Any) -> bool:
     return type(claimed) is type(true) and bool(claimed == true)
 
 
-def _split(
+def split_words(
     found: Iterator[tuple[str, Any, Any]],
 ) -> tuple[list[tuple[str, Any, Any]], list[tuple[str, Any, Any]]]:
     """Tell numbers from the sentences around them."""
@@ -170,7 +173,8 @@ def _split(
     return numbers, words
 
 
-def _told(at: str, claimed: Any, true: Any) -> str:
+def told(at: str, claimed: Any, true: Any) -> str:
+    """Say what a statement claims, and what it must say instead."""
     said, should = (_shown(value) for value in (claimed, true))
     better = ""
     if isinstance(claimed, int | float) and isinstance(true, int | float):
@@ -187,9 +191,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _plain(block: Any) -> Any:
+def plain(block: Any) -> Any:
+    """Return a block of a statement as plain JSON values."""
     if isinstance(block, list):
-        return [_plain(part) for part in block]
+        return [plain(part) for part in block]
     return block.model_dump(mode="json") if hasattr(block, "model_dump") else block
 
 

@@ -20,17 +20,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.noise.in_range import InRange
-from discreet.release.law import (
+from discreet.audit.channel import ResponseChannel, SampledChannel, channel_of
+from discreet.law import (
     Additive,
     BoundedLaw,
     GaussianLaw,
     InRangeLaw,
+    JointResponseLaw,
     LaplaceLaw,
     MaskedLabelLaw,
     ResponseLaw,
+    SampledLaw,
     SphericalLaw,
 )
+from discreet.noise.in_range import InRange
 from discreet.release.masked.labels import apportion
 
 if TYPE_CHECKING:
@@ -265,13 +268,15 @@ class CountTest(ColumnTest):
 def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
     """Return what can be tested of one published column; nothing where its law bounds nothing."""
     law, made = summary.law, list[ColumnTest]()
-    if isinstance(law, ResponseLaw):
-        rest = (1 - law.keep) / (law.levels - 1)
+    if isinstance(law, ResponseLaw | JointResponseLaw | SampledLaw):
+        channel = channel_of(column, law)
+        assert isinstance(channel, ResponseChannel)
         names = ["a missing cell" if level is None else f"{level!r}" for level in column.levels]
-        ends = np.array([min(rest, law.keep), max(rest, law.keep)])
-        made.append(
-            ShareTest(column.name, names, np.repeat(ends[0], law.levels), np.repeat(ends[1], law.levels))
-        )
+        least, most = (np.full(len(names), end(channel.keep, channel.other)) for end in (min, max))
+        if isinstance(channel, SampledChannel):
+            least, most = channel.share * least, channel.share * most
+            least[channel.hidden] = most[channel.hidden] = 1 - channel.share
+        made.append(ShareTest(column.name, names, least, most))
     elif isinstance(law, InRangeLaw):
         made.append(InRangeTest(column.name, law))
     elif isinstance(law, MaskedLabelLaw) and law.shares is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from discreet.errors import SourceError
 from discreet.privacy.receipt import product_version
 from discreet.report.folder import (
+    CSV,
     DATA,
     LARGEST_TEXT,
     OPTIONAL,
@@ -21,6 +23,7 @@ from discreet.report.folder import (
     read_sums,
     signed_by,
 )
+from discreet.report.models.statement import ModelStatement
 from discreet.report.statement import Statement
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from discreet.report.verify.result import Checks
 
+T = TypeVar("T", Statement, ModelStatement)
 _MOST_ENTRIES = 100
 
 
@@ -41,7 +45,32 @@ def find_folder(path: Path) -> Path:
     return inside if inside.is_dir() and not (path / STATEMENT).exists() else path
 
 
-def check_files(folder: Path, checks: Checks) -> bool:
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Which files a folder holds.
+
+    Attributes
+    ----------
+    required, optional : tuple of str
+        What must be there, and what may be.
+    content : str
+        The file that all is about, which may be large.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    content: str
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All names."""
+        return self.required + self.optional
+
+
+RELEASE = Contents(REQUIRED, OPTIONAL, DATA)
+
+
+def check_files(folder: Path, checks: Checks, contents: Contents = RELEASE) -> bool:
     """Check that the files are there, plain, and the only ones; say whether it makes sense to go on."""
     wrong, present, plain = [], set(), True
     for count, entry in enumerate(folder.iterdir()):
@@ -50,25 +79,25 @@ def check_files(folder: Path, checks: Checks) -> bool:
             plain = False
             break
         present.add(entry.name)
-        if entry.name not in REQUIRED + OPTIONAL:
+        if entry.name not in contents.known:
             wrong.append(f"{entry.name[:100]!r} is no file of a release.")
         elif not stat.S_ISREG(entry.lstat().st_mode):
             wrong.append(f"{entry.name} is a link or something else than a plain file.")
             plain = False
-        elif not entry.name.startswith("data.") and entry.lstat().st_size > LARGEST_TEXT:
+        elif entry.name not in (contents.content, CSV) and entry.lstat().st_size > LARGEST_TEXT:
             wrong.append(f"{entry.name} is larger than any such file of a release.")
             plain = False
-    missing = [name for name in REQUIRED if name not in present]
+    missing = [name for name in contents.required if name not in present]
     wrong += [f"{name} is missing." for name in missing]
     checks.settle("files", wrong, f"{len(present)} files are there, and nothing else.")
-    return plain and not {DATA, STATEMENT} & set(missing)
+    return plain and not {contents.content, STATEMENT} & set(missing)
 
 
-def check_hashes(folder: Path, checks: Checks) -> None:
+def check_hashes(folder: Path, checks: Checks, contents: Contents = RELEASE) -> None:
     """Check that every file has the hash that ``SHA256SUMS`` says."""
     with checks.guarded("hashes"):
         listed = read_sums(read_bytes(folder / SUMS))
-        there = {name for name in REQUIRED + OPTIONAL if (folder / name).exists()} - {SUMS, SIGNATURE}
+        there = {name for name in contents.known if (folder / name).exists()} - {SUMS, SIGNATURE}
         wrong = [f"{name} is not listed in {SUMS}." for name in sorted(there - set(listed))]
         for name, digest in sorted(listed.items()):
             if name not in there:
@@ -99,11 +128,11 @@ def check_signature(folder: Path, public_key: bytes | None, checks: Checks) -> N
             )
 
 
-def read_claims(folder: Path, checks: Checks) -> Statement | None:
+def read_claims(folder: Path, checks: Checks, kind: type[T]) -> T | None:
     """Read the statement; None if it is none."""
     with checks.guarded("statement"):
         content = read_bytes(folder / STATEMENT)
-        statement = Statement.from_json(content)
+        statement = kind.from_json(content)
         wrong = []
         if statement.to_json().encode("utf-8") != content:
             wrong.append(f"{STATEMENT} is not written the way statements are: it was edited.")

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError
+from discreet.report.models.folder import holds_model
+from discreet.report.statement import Statement
 from discreet.report.verify.claims import check_claims, check_schema, differences, replan
+from discreet.report.verify.masked import check_classifier
+from discreet.report.verify.model import check_model_folder
 from discreet.report.verify.opening import (
     check_derived,
     check_files,
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray
     from discreet.release import Plan
-    from discreet.report.statement import Statement
 
 
 def verify(
@@ -42,7 +45,7 @@ def verify(
     Parameters
     ----------
     path : path
-        A ``public`` folder, or the folder that holds one.
+        A ``public`` folder of a release or a model, or the folder that holds one.
     key : bytes, optional
         The key of the release, for an auditor; with `source`.
     source : frame, path or URL, optional
@@ -74,10 +77,17 @@ def verify(
         )
     folder = find_folder(Path(path))
     checks = Checks(progress)
-    if check_files(folder, checks):
+    if holds_model(folder):
+        if key is not None:
+            raise ParameterError(
+                "key and source of verify are for a released table, and this folder holds a model: its noise "
+                "cannot be drawn again. Leave them out."
+            )
+        check_model_folder(folder, public_key, checks)
+    elif check_files(folder, checks):
         check_hashes(folder, checks)
         check_signature(folder, public_key, checks)
-        statement = read_claims(folder, checks)
+        statement = read_claims(folder, checks, Statement)
         if statement is not None:
             _check_statement(folder, statement, key, source, checks)
     return Verification(folder=str(folder), checks=tuple(checks.made))
@@ -95,6 +105,7 @@ def _check_statement(
     check_claims(statement, schema, method, plan, checks)
     rows = check_data(folder, statement, plan, checks)
     if rows is not None:
+        check_classifier(folder, plan, checks)
         _check_attacks(statement, plan, rows, checks)
     if key is not None:
         check_replay(folder, statement, method, key, source, checks)

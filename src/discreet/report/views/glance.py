@@ -72,7 +72,11 @@ def _quality(findings: Findings) -> Tile | None:
     said = wording.percent if task == "classification" else wording.number
     others = [
         f"{name} {said(scores[key])}"
-        for key, name in (("original", "original"), ("majority", "no row at all"))
+        for key, name in (
+            ("aware", "knowing the noise law"),
+            ("original", "original"),
+            ("majority", "no row at all"),
+        )
         if key in scores
     ]
     return Tile(

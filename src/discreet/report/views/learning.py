@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "original": "trained on the original",
     "release": "trained on the release",
+    "aware": "trained on the release, knowing its noise law",
     "majority": "best guess without a row",
 }
 
@@ -96,6 +97,8 @@ def _headline(learning: Learning) -> str:
         return "How well a model learns from the release was not measured."
     named_value = wording.percent if learning.task == "classification" else wording.number
     line = f"A model trained on the release reaches {named_value(there['release'])}"
+    if "aware" in there:
+        line += f", one that knows its noise law {named_value(there['aware'])}"
     if "original" in there:
         line += f", one trained on the original rows {named_value(there['original'])}"
     if "majority" in there:
@@ -135,7 +138,7 @@ def _scores(learning: Learning) -> Table | None:
 
 def _bars(scores: Sequence[Score], classes: bool) -> list[Bar]:
     bars = []
-    for trained_on in ("original", "release", "majority"):
+    for trained_on in ("original", "release", "aware", "majority"):
         score = _found(scores, trained_on)
         number = value(score)
         if score is not None and number is not None:

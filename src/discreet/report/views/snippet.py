@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from discreet.report.statement import ColumnNumbers, Statement
 
 _ADDITIVE = ("gaussian", "laplace", "bounded")
+_CORRECTED = (*_ADDITIVE, "spherical", "response", "joint-response", "clear")
+_LEARN = """\
+from discreet import {learner}, load_release
+release = load_release(".")
+model = {learner}().fit(release)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +26,8 @@ class Snippet:
 
     words: list[str]
     code: str
+    learn: str
+    target: str
 
 
 def learning_code(statement: Statement) -> Snippet:
@@ -35,7 +43,26 @@ def learning_code(statement: Statement) -> Snippet:
         levels = [level for level in listed.levels or () if level is not None]
         examples.append(f"print('share:', share({_literal(listed.column)}, {_literal(levels[0])}))")
     code = f"{_source()}\n\n" + "\n".join(examples) + "\n" if examples else ""
-    return Snippet(words=_advice(columns), code=code)
+    target = next((n for n in columns if n.role == "target"), None)
+    learner = _learner(columns, target)
+    return Snippet(
+        words=_advice(columns),
+        code=code,
+        learn=_LEARN.format(learner=learner) if learner else "",
+        target="" if target is None else target.column,
+    )
+
+
+def _learner(columns: list[ColumnNumbers], target: ColumnNumbers | None) -> str | None:
+    """Name the learner that corrects for the laws of a release; None where one of them cannot be."""
+    if target is None or len(columns) < 2:
+        return None
+    laws = [n.law.get("law", n.law) for n in columns]
+    if any(law["kind"] not in _CORRECTED or law.get("clamped") or law.get("grid") for law in laws):
+        return None
+    if target.levels is None:
+        return "NoiseAwareRidge"
+    return None if target.missing else "NoiseAwareClassifier"
 
 
 def _is_plain_additive(numbers: ColumnNumbers) -> bool:
@@ -57,6 +84,19 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
         said.append(
             "Cells of a list were kept, or moved to one of the other levels with equal chances. A share that "
             "is seen is a known mixture of the true share and of what was moved, and can be solved for it."
+        )
+    if "joint-response" in kinds or any(
+        n.law.get("law", {}).get("kind") == "joint-response" for n in columns
+    ):
+        said.append(
+            "Some columns were randomized together: their combination was kept, or moved to one of the "
+            "others with equal chances. Solve for shares of combinations."
+        )
+    if "sampled" in kinds:
+        said.append(
+            "Each row shows some of its columns, picked at random: leave the others out, they are not "
+            "missing and say nothing. Cells that are shown were kept, or moved to one of the other levels "
+            "with equal chances."
         )
     if any(n.law.get("clamped") for n in columns):
         said.append(

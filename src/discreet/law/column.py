@@ -100,6 +100,30 @@ class GaussianLaw(Additive):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorrelatedGaussianLaw(GaussianLaw):
+    """Gaussian noise that goes together with that of other columns.
+
+    Its tag is that of Gaussian noise, which it is; the further keys tell it apart.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        All columns of the release that have such noise, this one among them.
+    covariances : tuple of float
+        Of this column's noise with that of each of them, in their units.
+    """
+
+    columns: tuple[str, ...]
+    covariances: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "covariances", tuple(self.covariances))
+        if len(self.columns) != len(self.covariances):
+            raise ParameterError("covariances of CorrelatedGaussianLaw must be one for each of its columns.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaplaceLaw(Additive):
     """Laplace noise."""
 
@@ -187,6 +211,93 @@ class ResponseLaw(Law):
         """Say it in a few words."""
         kept = f"kept {self.keep:.1%} of the time"
         return f"randomized response: {kept}, else any other of the {self.levels} levels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointResponseLaw(Law):
+    """Randomized response on several columns together: one answer for their whole combination.
+
+    Every column of the group has this same law. Combinations are counted with the last column moving fastest.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Which columns, in order; the label may be one of them.
+    levels : int
+        How many combinations there are: the product of the lengths of the columns' lists.
+    keep : float
+        How often a combination is published as it is.
+    """
+
+    kind: ClassVar[str] = "joint-response"
+    columns: tuple[str, ...]
+    levels: int
+    keep: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        kept = f"kept {self.keep:.1%} of the time"
+        return (
+            f"randomized response on {' and '.join(self.columns)} together: {kept}, else any other of the "
+            f"{self.levels} combinations"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledLaw(Law):
+    """Published in some rows alone: each row shows ``picked`` of ``among`` columns, all choices alike.
+
+    Which ones a row shows is drawn independently of everything that the row holds. "Not published" is a
+    symbol of its own, and says nothing; a missing cell is one of the levels that ``law`` randomizes.
+
+    Parameters
+    ----------
+    law : Law
+        Of the cells that are published.
+    picked, among : int
+        How many of how many. Columns that are randomized together count as one.
+    unpublished : str or int
+        What stands in the file where nothing is published: no level. A number has NaN there.
+    """
+
+    kind: ClassVar[str] = "sampled"
+    law: Law
+    picked: int
+    among: int
+    unpublished: str | int = "not published"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.picked <= self.among:
+            raise ParameterError(
+                f"picked of SampledLaw must be from 1 to among ({self.among}), was {self.picked}."
+            )
+        if isinstance(self.law, SampledLaw):
+            raise ParameterError("law of SampledLaw must be the law of published cells, was sampled again.")
+
+    @property
+    def share(self) -> float:
+        """In which share of the rows a cell is published."""
+        return self.picked / self.among
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "missing_keep": self.missing_keep,
+            "law": self.law.to_dict(),
+            "picked": self.picked,
+            "among": self.among,
+            "unpublished": self.unpublished,
+        }
+
+    def words(self) -> str:
+        """Say it in a few words."""
+        return (
+            f"one of {self.among} of which each row shows {self.picked}, picked at random; {self.law.words()}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +429,8 @@ KINDS: dict[str, type[Law]] = {
         BoundedLaw,
         InRangeLaw,
         ResponseLaw,
+        JointResponseLaw,
+        SampledLaw,
         InvariantLaw,
         MaskedLaw,
         MaskedLabelLaw,
@@ -330,9 +443,13 @@ def law_from_dict(values: Mapping[str, Any]) -> Law:
     """Make the law that :meth:`Law.to_dict` wrote; unknown kinds and keys are refused."""
     rest = dict(values)
     kind = KINDS.get(str(rest.pop("kind", "")))
+    if kind is GaussianLaw and "covariances" in rest:
+        kind = CorrelatedGaussianLaw
     if kind is None or set(rest) != {f.name for f in dataclasses.fields(kind)}:
         raise ParameterError(
             f"The law of a column must be of a kind among {', '.join(sorted(KINDS))} with all of its keys. "
             "It may have been written by a newer version."
         )
+    if kind is SampledLaw:
+        rest["law"] = law_from_dict(rest["law"])
     return kind(**rest)

@@ -106,15 +106,25 @@ class Embedding:
         X = X * (shorter * self._stretch)
         return np.hstack([X, np.full((len(X), 1), self.constant)]) if self.constant > 0 else X
 
-    def coefficients(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return coefficients and intercepts for rows in their own units, inside what was declared."""
-        inner = weights[:, : self.n_features] * (self._stretch / self.norm_bound)
-        intercept = weights[:, -1] * self.constant if self.constant > 0 else np.zeros(len(weights))
+    @property
+    def affine(self) -> tuple[Floats, Floats]:
+        """Return ``scale`` and ``start``: rows inside what was declared become ``scale * row + start``.
+
+        Without the appended coordinate.
+        """
+        inner = self._stretch / self.norm_bound
         if self.lower is None:
-            return inner, intercept
+            return np.full(self.n_features, inner), np.zeros(self.n_features)
         low, high = np.array(self.lower), np.array(self.upper)
         slope = 2 / (high - low)
-        return inner * slope, intercept - inner @ (1 + slope * low)
+        return inner * slope, -inner * (1 + slope * low)
+
+    def coefficients(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return coefficients and intercepts for rows in their own units, inside what was declared."""
+        scale, start = self.affine
+        inner = weights[:, : self.n_features]
+        intercept = weights[:, -1] * self.constant if self.constant > 0 else np.zeros(len(weights))
+        return inner * scale, intercept + inner @ start
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which :meth:`from_dict` makes an equal map."""

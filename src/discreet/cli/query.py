@@ -1,0 +1,198 @@
+"""``discreet query``: one question about a private table, answered with noise."""
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.cli import words
+from discreet.cli.console import Console
+
+if TYPE_CHECKING:
+    from discreet.job.asking import Cell, Reply
+    from discreet.privacy import Promise
+
+_MOST_GROUPS = 100
+_WHISKER = 24  # characters
+_DELTA = 1e-6  # where Gaussian noise is read as an epsilon if nobody named another delta
+
+
+def query(
+    table: words.Table,
+    question: Annotated[
+        str,
+        typer.Argument(
+            help="[COUNT | SUM(expression) | MEAN(expression)] [WHERE condition] [BY column, ...]; "
+            "an expression alone is summed, so that a condition counts. A number to group by says where "
+            "its cells begin: BY age (30, 45, 60). Columns that are no plain words go in double quotes.",
+            metavar="QUESTION",
+        ),
+    ],
+    schema: words.SchemaFile = None,
+    epsilon: words.AnyEpsilon = None,
+    delta: words.AnyDelta = None,
+    mu: words.Mu = None,
+    rho: words.Rho = None,
+    sd: Annotated[
+        float | None,
+        typer.Option(help="Or else: standard deviation of the noise, in the unit of a count or a sum."),
+    ] = None,
+    ledger: words.LedgerPlace = None,
+    no_ledger: words.NoLedger = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what it would cost and how noisy it would be; read no cell."),
+    ] = False,
+    json: words.Json = False,
+) -> None:
+    """Ask a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
+
+    The same question about the same rows is free, and gets the same answer. All declared groups are
+    answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
+    """
+    from discreet.job.asking import ask, price
+
+    declared = words.declared(table, schema, None)
+    privacy = words.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+    with Console(as_json=json) as console:
+        if dry_run:
+            _show_price(
+                console, price(table, question, schema=declared, privacy=privacy, sd=sd), delta or _DELTA
+            )
+            return
+        place = words.ledger_place(ledger, no_ledger)
+        reply = ask(table, question, schema=declared, ledger=place, privacy=privacy, sd=sd)
+        _show(console, reply, delta or _DELTA)
+
+
+def _show(console: Console, reply: "Reply", delta: float) -> None:
+    from discreet.report.wording import visible
+
+    unit = f" {visible(reply.measure)}" if reply.measure else ""
+    console.line(visible(reply.question))
+    if reply.axes:
+        _show_groups(console, reply)
+    else:
+        (cell,) = reply.cells
+        console.line(f"  {_margin_of(cell).removesuffix(' ± 0')}{unit}")
+    for sentence in _price_words(reply, delta):
+        console.paragraph(sentence)
+    console.json(reply.to_dict())
+
+
+def _show_groups(console: Console, reply: "Reply") -> None:
+    from discreet.report.wording import name
+
+    shown = reply.cells[:_MOST_GROUPS]
+    ends = [(c.value - c.margin, c.value + c.margin) for c in shown if c.value is not None and c.margin]
+    low, high = min((e[0] for e in ends), default=0.0), max((e[1] for e in ends), default=1.0)
+    rows = []
+    for cell in shown:
+        value, _, margin = _margin_of(cell).partition(" ± ")
+        rows.append((*map(name, cell.key), value, f"± {margin}" if margin else "", _whisker(cell, low, high)))
+    unit = reply.measure or reply.question.partition("(")[0].partition(" ")[0]
+    console.table("", (*map(name, reply.axes), unit, "at 95 %", ""), rows, left=len(reply.axes))
+    if len(reply.cells) > len(shown):
+        console.line(f"{len(reply.cells) - len(shown)} more groups are in --json.")
+
+
+def _show_price(console: Console, reply: "Reply", delta: float) -> None:
+    from discreet.report.wording import visible
+
+    unit = f" {visible(reply.measure)}" if reply.measure else ""
+    console.line(visible(reply.question))
+    mean = reply.question.startswith("mean")
+    if reply.cells:
+        (cell,) = reply.cells
+        assert cell.margin is not None
+        each = " in each group" if reply.axes else ""
+        least = " if it is over all rows; more with fewer" if mean and " where " in reply.question else ""
+        console.line(f"  would be ± {_rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
+    else:
+        console.line("  how noisy it would be depends on how many rows it is over, which is not public")
+    console.line(f"Would cost: {_cost_words(reply.cost, delta)}.")
+    console.line("A dry run: no cell was read, nothing was charged or drawn.")
+    console.json({"dry_run": True, **reply.to_dict()})
+
+
+def _price_words(reply: "Reply", delta: float) -> list[str]:
+    """Say what it cost, where it was charged and what is left."""
+    from discreet.errors import PromiseError
+    from discreet.report.wording import counted, number
+
+    if not reply.cost:
+        return ["Cost: nothing. It follows from what is public."]
+    rows = f"row{'s' * (len(reply.rows) > 1)} {', '.join(map(str, reply.rows))}"
+    cost = _cost_words(reply.cost, delta)
+    if reply.cached:
+        told = f"Cost: nothing. It was asked before ({rows} of the ledger): the same answer again."
+    elif reply.ledger is None:
+        told = f"Cost: {cost}. Nobody counts it (--no-ledger): asked often enough, noise averages out."
+    else:
+        told = f"Cost: {cost}; {rows} of the ledger."
+    if reply.ledger is None:
+        return [told]
+    if reply.left is not None:
+        currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in reply.left.items())
+        more = "" if reply.more is None else f"; enough for {reply.more:,} more like this"
+        return [told, f"Left: {currencies}{more}."]
+    assert reply.spent is not None
+    so_far = counted(reply.spent.charges, "charge")
+    try:
+        total = f"epsilon {number(reply.spent.epsilon_at(delta), digits=4, rounding='up')} at delta {delta:g}"
+    except PromiseError:
+        total = "no epsilon at all"
+    # Whoever chooses the next price after seeing an answer can come to more than the sum says.
+    return [
+        told,
+        f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, so "
+        "nothing is guaranteed about the next ones: `discreet ledger create` makes one that has.",
+    ]
+
+
+def _cost_words(cost: "tuple[Promise, ...]", delta: float) -> str:
+    """Write a price; Gaussian ones also as an epsilon."""
+    from discreet.privacy import Spending
+    from discreet.report.wording import number, promised
+
+    if not cost:
+        return "nothing"
+    listed = " and ".join(promised(promise.to_dict()) for promise in cost)
+    spent = sum((Spending.of(promise) for promise in cost), Spending())
+    if not spent.rho or all(promise.kind == "pure-dp" for promise in cost):
+        return listed
+    epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
+    return f"{listed} (epsilon {epsilon} at delta {delta:g})"
+
+
+def _margin_of(cell: "Cell") -> str:
+    if cell.value is None or cell.margin is None:
+        return "too few rows for its noise"
+    return f"{_rounded(cell.value, cell.margin)} ± {_rounded(cell.margin, cell.margin)}"
+
+
+def _rounded(value: float, margin: float) -> str:
+    """Write a number with as many digits as its margin leaves."""
+    if margin == 0:
+        return f"{value:,.10g}"
+    decimals = max(0, 1 - math.floor(math.log10(margin)))
+    text = f"{value:,.{min(decimals, 15)}f}"
+    return "0" if float(text.replace(",", "")) == 0 else text
+
+
+def _whisker(cell: "Cell", low: float, high: float) -> str:
+    """Draw an interval on one line; all groups have the same scale."""
+    if cell.value is None or cell.margin is None:
+        return ""
+    width = (high - low) or 1.0
+
+    def place(value: float) -> int:
+        return min(_WHISKER - 1, max(0, round((value - low) / width * (_WHISKER - 1))))
+
+    left, middle, right = (place(cell.value + side * cell.margin) for side in (-1, 0, 1))
+    drawn: list[Any] = [" "] * _WHISKER
+    for i in range(left, right + 1):
+        drawn[i] = "─"
+    drawn[left], drawn[right] = "├", "┤"
+    drawn[middle] = "●"
+    return "".join(drawn)

@@ -1,0 +1,142 @@
+"""What a mechanism is before it sees a row: public facts in, a regularization, noise and a promise out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from discreet.learn.large_margin.sensitivity import (
+    gradient_change,
+    jacobian_cost,
+    mean_supremum,
+    regularization_for_jacobian,
+)
+from discreet.learn.large_margin.solver import minimize
+from discreet.learn.large_margin.squares import n_coordinates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet._typing import Floats
+    from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.noise import Stream
+    from discreet.privacy import NoPromise, Promise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything public that noise depends on.
+
+    Attributes
+    ----------
+    n_rows, n_classes : int
+        Of the table.
+    dimension : int
+        Coordinates of an embedded row.
+    smoothing : float
+        Of the hinge.
+    components : int
+        Matrices for each class.
+    constrained : bool
+        Whether matrices must be positive semidefinite.
+    tolerance : float or None
+        Of the solver; None until the regularization is known, on which it depends.
+    """
+
+    n_rows: int
+    n_classes: int
+    dimension: int
+    smoothing: float = 1.0
+    components: int = 1
+    constrained: bool = False
+    tolerance: float | None = None
+
+    @property
+    def coordinates(self) -> int:
+        """Numbers in one matrix."""
+        return n_coordinates(self.dimension)
+
+    @property
+    def size(self) -> int:
+        """Numbers that are released: those of all matrices but one."""
+        return (self.n_classes * self.components - 1) * self.coordinates
+
+    @property
+    def change(self) -> float:
+        """How far one row's derivative can move."""
+        return gradient_change(self.n_classes, self.components)
+
+    @property
+    def mean(self) -> float:
+        """The mean that a Gaussian tilt pays for."""
+        return mean_supremum(self.n_classes, self.components)
+
+    @property
+    def solver_tolerance(self) -> float:
+        """The tolerance, once it is known."""
+        assert self.tolerance is not None
+        return self.tolerance
+
+    def jacobian_cost(self, regularization: float) -> float:
+        """Return what the change of volume costs."""
+        return jacobian_cost(self.n_classes, self.smoothing, regularization, self.components)
+
+    def regularization_for(self, cost: float) -> float:
+        """Return the least regularization for a cost of the change of volume."""
+        return regularization_for_jacobian(self.n_classes, self.smoothing, cost, self.components)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ABC):
+    """A mechanism, calibrated.
+
+    Attributes
+    ----------
+    regularization : float
+        The one that is used; objective perturbation may have to raise it.
+    tolerance : float
+        What the solver must reach.
+    constrained : bool
+        Whether matrices must be positive semidefinite.
+    promises : tuple of Promise
+        What will hold.
+    """
+
+    name: ClassVar[str]
+
+    regularization: float
+    tolerance: float
+    constrained: bool
+    promises: tuple[Promise, ...]
+
+    @abstractmethod
+    def train(self, problem: MarginProblem, pay: Callable[[], Stream]) -> Floats:
+        """Return what is released; ``pay`` charges for it and returns the source of its noise."""
+
+    def minimize(self, problem: MarginProblem) -> Floats:
+        """Return the minimizer, as exactly as was promised."""
+        return minimize(problem, self.tolerance, constrained=self.constrained)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Plan):
+    """No noise and no promise."""
+
+    name: ClassVar[str] = "exact"
+
+    @classmethod
+    def make(cls, facts: Facts, privacy: NoPromise, regularization: float) -> Plan:
+        """Take the promise as it is."""
+        return cls(
+            regularization=regularization,
+            tolerance=facts.solver_tolerance,
+            constrained=facts.constrained,
+            promises=(privacy,),
+        )
+
+    def train(self, problem: MarginProblem, pay: Callable[[], Stream]) -> Floats:
+        """Solve, and record that it was done."""
+        exact = self.minimize(problem)
+        pay()
+        return exact

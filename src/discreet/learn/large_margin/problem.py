@@ -1,0 +1,196 @@
+"""What is minimized: how far each row is from being nearest to its own class by a margin of 1.
+
+Every class has one symmetric matrix, or several; ``f = x' A x`` is how far a row is from it. The loss of a
+row is the sum, over the other classes, of the Huberized hinge of ``1 + f(own) - f(other)``. Only differences
+between matrices count, so that the minimizer's matrices sum to zero, and they are written in an orthonormal
+basis of that subspace: there is no direction in which noise would be drawn in vain.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from discreet.learn.large_margin.squares import CHUNK, Squares, to_matrices
+from discreet.learn.perturbed.zero_sum import zero_sum_basis
+
+if TYPE_CHECKING:
+    from discreet._typing import Floats, Ints
+
+_UNIT = 2.0**-53
+
+
+def huber_hinge(u: Floats, smoothing: float) -> Floats:
+    """Return the Huberized hinge: 0 up to ``-h``, ``(u + h)**2 / (4 h)`` up to ``h``, then ``u``.
+
+    It is ``min over t >= 0 of t**2 / (4 h) + max(u + h - t, 0)``: with ``t`` and the maximum as slack
+    variables, the soft margin of a support vector machine.
+
+    Reference
+    ---------
+    The paper's equation (6) has two signs wrong and no margin:
+    docs/explanation/theorems/large-margin-loss.md.
+    """
+    slope = np.clip((u + smoothing) / (2 * smoothing), 0.0, 1.0)
+    return np.asarray(slope * (u + smoothing - smoothing * slope))
+
+
+class MarginProblem:
+    """The loss of all rows, ``regularization / 2`` times the squared norm of all matrices, a linear term.
+
+    A sum over rows, not a mean.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, p)
+        Of norm at most 1.
+    codes : array of int
+        The class of each row, as a position in the list of classes.
+    n_classes : int
+        At least 2.
+    regularization : float
+        Above 0: the function is strongly convex with this constant.
+    smoothing : float
+        Half the width of the hinge's rounded corner.
+    components : int
+        Matrices for each class. A class is as far as the soft minimum over its matrices,
+        ``-log(sum(exp(-f)))``.
+    proxies : array of int, optional
+        For several components: which one of its own class a row belongs to. A function of the row alone.
+    trace : float
+        Weight of the trace of each matrix without its last row and column. It moves only what all matrices
+        have in common, unless they must be positive semidefinite.
+
+    Attributes
+    ----------
+    size : int
+        Entries of ``w``, the coordinates of matrices that sum to zero.
+    tilt : array
+        Of the linear term; 0 unless the objective is perturbed.
+    tilt_error : float
+        How far the tilt can be from the one that was meant.
+    """
+
+    def __init__(
+        self,
+        rows: Floats,
+        codes: Ints,
+        *,
+        n_classes: int,
+        regularization: float,
+        smoothing: float,
+        components: int = 1,
+        proxies: Ints | None = None,
+        trace: float = 0.0,
+    ) -> None:
+        self.n_rows, self.p = rows.shape
+        self.n_classes, self.components = n_classes, components
+        self.n_matrices = n_classes * components
+        self.regularization = regularization
+        self.smoothing = smoothing
+        self.trace = trace
+        self.squares = Squares(rows)
+        self.codes = codes
+        self.proxies = np.zeros(len(codes), np.intp) if proxies is None else proxies
+        self.basis = zero_sum_basis(self.n_matrices)
+        self.size = (self.n_matrices - 1) * self.squares.dimension
+        self.tilt: Floats = np.zeros(self.size)
+        self.tilt_error = 0.0
+
+    def spread(self, w: Floats) -> Floats:
+        """Return the Frobenius coordinates of the matrices that ``w`` stands for, one row each."""
+        return self.basis.T @ w.reshape(len(self.basis), -1)
+
+    def gathered(self, coordinates: Floats) -> Floats:
+        """Return ``w`` for the part of some matrices that sums to zero; lengths do not grow."""
+        return (self.basis @ coordinates).reshape(-1)
+
+    def matrices(self, w: Floats) -> Floats:
+        """Return one matrix for each class and component, shape (n_matrices, p, p)."""
+        return to_matrices(self.spread(w), self.p)
+
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
+        """Return the function and its gradient; :meth:`rounding` bounds the gradient's error."""
+        loss, slope = self.loss_and_slope(self.spread(w))
+        value = loss + self.regularization / 2 * float(w @ w) + float(self.tilt @ w)
+        return value, self.gathered(slope) + self.regularization * w + self.tilt
+
+    def whole_value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
+        """Return the function of matrices that need not sum to zero, with its trace term."""
+        loss, slope = self.loss_and_slope(coordinates)
+        linear = self.spread(self.tilt) + self.trace * self.traced
+        value = loss + self.regularization / 2 * float((coordinates**2).sum())
+        return value + float((linear * coordinates).sum()), slope + self.regularization * coordinates + linear
+
+    @property
+    def traced(self) -> Floats:
+        """Coordinates of the identity matrix without its last entry."""
+        i, j = np.triu_indices(self.p)
+        return np.asarray(((i == j) & (i < self.p - 1)).astype(np.float64))
+
+    def loss_and_slope(self, coordinates: Floats) -> tuple[float, Floats]:
+        """Return the loss of all rows at some matrices, and its derivative by each matrix."""
+        slope, losses = np.zeros_like(coordinates), []
+        of_block = self._simple if self.components == 1 else self._mixed
+        for block, squares in self.squares:
+            loss, weights = of_block(squares @ coordinates.T, block)
+            losses.append(loss)
+            slope += weights.T @ squares
+        return math.fsum(losses), slope
+
+    def _simple(self, far: Floats, block: slice) -> tuple[float, Floats]:
+        """Return the loss of some rows, and the derivative by how far each is from each class."""
+        h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
+        # u + h, then the hinge's slope; a class is no rival of itself.
+        u = (far[line, own] + (1 + h))[:, np.newaxis] - far
+        u[line, own] = 0.0
+        slope = np.clip(u * (0.5 / h), 0.0, 1.0)
+        u -= h * slope
+        loss = float(np.vdot(slope, u))
+        weights = -slope
+        weights[line, own] = slope.sum(axis=1)
+        return loss, weights
+
+    def _mixed(self, far: Floats, block: slice) -> tuple[float, Floats]:
+        """Return the same where a class is as far as the soft minimum over its components."""
+        h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
+        proxy = own * self.components + self.proxies[block]
+        apart = far.reshape(len(far), self.n_classes, self.components)
+        share = special.softmax(-apart, axis=2)
+        u = (far[line, proxy] + (1 + h))[:, np.newaxis] + special.logsumexp(-apart, axis=2)
+        u[line, own] = 0.0
+        slope = np.clip(u * (0.5 / h), 0.0, 1.0)
+        loss = float(np.vdot(slope, u - h * slope))
+        weights = (-slope[:, :, np.newaxis] * share).reshape(far.shape)
+        weights[line, proxy] += slope.sum(axis=1)
+        return loss, weights
+
+    def rounding(self, norm: float) -> float:
+        """Return how far the norm of a computed gradient can be from the true one, at ``w`` of a norm.
+
+        Each product of n terms errs by at most n units in the last place of its absolute value, in any
+        order of additions. A distance is a product of as many terms as a matrix has coordinates; it enters
+        the hinge's slope divided by the smoothing; a row's slope has a norm of at most the number of
+        classes, and slopes are added up in blocks and then block by block.
+        """
+        tilt = float(np.linalg.norm(self.tilt))
+        error = rounding_error(
+            self.n_rows, self.p, self.n_classes, self.smoothing, norm, components=self.components
+        )
+        rest = (self.n_matrices + 8) * (self.regularization * norm + tilt) * _UNIT
+        return error + rest + self.tilt_error
+
+
+def rounding_error(
+    n_rows: int, p: int, n_classes: int, smoothing: float, norm: float, *, components: int = 1
+) -> float:
+    """Return the part of :meth:`MarginProblem.rounding` that the loss is responsible for."""
+    matrices = n_classes * components
+    distance = (p * (p + 1) // 2 + matrices + 16) * norm
+    shares = 0.0 if components == 1 else 2 * distance + components + 10
+    slope = (2 * distance + (8 + 2 * components) * (1 + 2 * norm)) / (2 * smoothing) + 4
+    sums = CHUNK + n_rows // CHUNK + n_classes + matrices + 24
+    return n_rows * n_classes * (slope + shares + sums) * _UNIT * 1.01

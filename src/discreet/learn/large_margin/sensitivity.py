@@ -1,0 +1,186 @@
+"""How far one row moves what is minimized: constants that hold for every table, rounded up.
+
+Rows have norms of at most 1, neighbors differ in one row with its label. ``C`` is the number of classes,
+``M`` of components of each, ``h`` the smoothing.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from scipy import integrate, optimize, special
+
+from discreet._typing import Floats
+
+_UP = 1 + 1e-12
+"""Covers the rounding of the few operations behind each constant."""
+
+
+def gradient_change(n_classes: int, components: int = 1) -> float:
+    """Return how far one row's derivative can move, over all matrices together, when the row is replaced.
+
+    ``sqrt(2) C`` with one matrix for each class, attained by the same row under another label; with several,
+    ``sqrt(2 (C - 1) (C + 2))``.
+
+    Privacy
+    -------
+    The paper's 2 is for one class, and wrong there too.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-sensitivity.md
+    """
+    if components == 1:
+        return math.sqrt(2) * n_classes * _UP
+    return math.sqrt(2 * (n_classes - 1) * (n_classes + 2)) * _UP
+
+
+@lru_cache(maxsize=64)
+def classwise_change(n_classes: int) -> float:
+    """Return the most that the norms of all classes' changes add up to when a row is replaced.
+
+    The largest value over which rivals are active for the old and the new row, and over the squared cosine
+    between the two; it is concave in the latter, so that a tangent bounds it.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-sensitivity.md
+    """
+    others = n_classes - 2
+    counts = np.array(
+        [
+            (i, j, both, a, b)
+            for i, j in product((0, 1), repeat=2)
+            for both in range(others + 1)
+            for a in range(others + 1 - both)
+            for b in range(others + 1 - both - a)
+        ],
+        dtype=np.float64,
+    ).T
+    rest = np.array(
+        [
+            (both, a, b)
+            for both in range(others + 2)
+            for a in range(others + 2 - both)
+            for b in range(others + 2 - both - a)
+        ],
+        dtype=np.float64,
+    ).T
+    return max(_largest(*_another_label(*counts)), _largest(*_same_label(*rest))) * _UP
+
+
+_Terms = tuple[list[tuple[Floats, Floats]], Floats, Floats]
+"""Terms ``sqrt(A + B r)``, how often ``sqrt(2 - 2 r)``, and what does not depend on ``r``."""
+
+
+def _another_label(i: Floats, j: Floats, both: Floats, a: Floats, b: Floats) -> _Terms:
+    old, new = i + both + a, j + both + b
+    return [(old**2 + j, 2 * old * j), (new**2 + i, 2 * new * i)], both, a + b
+
+
+def _same_label(both: Floats, a: Floats, b: Floats) -> _Terms:
+    old, new = both + a, both + b
+    return [(old**2 + new**2, -2 * old * new)], both, a + b
+
+
+def _largest(terms: list[tuple[Floats, Floats]], both: Floats, rest: Floats) -> float:
+    """Return the largest sum over ``r`` in [0, 1]: by bisection of its slope, tangents for what is missed."""
+
+    def slope(r: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = [np.where(B == 0, 0.0, B / (2 * np.sqrt(A + B * r))) for A, B in terms]
+            parts.append(np.where(both == 0, 0.0, -both / np.sqrt(2 - 2 * r)))
+        return np.asarray(sum(parts))
+
+    low, high = np.zeros_like(both), np.full_like(both, 1.0 - 2.0**-40)
+    for _ in range(50):
+        middle = (low + high) / 2
+        rising = slope(middle) > 0
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    value = sum(np.sqrt(A + B * low) for A, B in terms) + both * np.sqrt(2 - 2 * low) + rest
+    tangent = slope(low)
+    missed = np.maximum(tangent * (1 - low), -tangent * low)
+    return float((value + np.maximum(missed, 0.0)).max())
+
+
+def jacobian_cost(n_classes: int, smoothing: float, regularization: float, components: int = 1) -> float:
+    """Return the part of epsilon that objective perturbation spends on the change of volume.
+
+    With one matrix for each class ``log(1 + C / (2 h L)) + (C - 2) log(1 + 1 / (2 h L))``, ``L`` the
+    regularization: attained. With several, the trace of one row's second derivative is at most
+    ``(C - 1) max(1 / h, (M + 1) / (2 h M) + (M - 1) / M)`` and its rank ``(C - 1) M``, over which it is
+    spread evenly at worst.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-private.md
+    """
+    if components == 1:
+        each = 1 / (2 * smoothing * regularization)
+        return (math.log1p(n_classes * each) + (n_classes - 2) * math.log1p(each)) * _UP
+    m, h = components, smoothing
+    trace = (n_classes - 1) * max(1 / h, (m + 1) / (2 * h * m) + (m - 1) / m)
+    rank = (n_classes - 1) * m
+    return rank * math.log1p(trace / (rank * regularization)) * _UP
+
+
+def regularization_for_jacobian(n_classes: int, smoothing: float, cost: float, components: int = 1) -> float:
+    """Return the least regularization with a :func:`jacobian_cost` of at most ``cost``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-private.md
+    """
+
+    def over(log_regularization: float) -> float:
+        return jacobian_cost(n_classes, smoothing, math.exp(log_regularization), components) - cost
+
+    # The cost is at most 2 C (1 / h + 1) / L.
+    high = math.log(4 * n_classes * (1 / smoothing + 1) / cost)
+    low = high - 1.0
+    while over(low) <= 0:
+        low -= 2 * (high - low)
+    root: float = optimize.brentq(over, low, high, xtol=1e-13, rtol=1e-13)
+    return math.exp(root) * (1 + 1e-10)
+
+
+@lru_cache(maxsize=64)
+def mean_supremum(n_classes: int, components: int = 1) -> float:
+    """Return a bound on the mean of the largest inner product of a standard normal with a change of gradient.
+
+    ``2 (C - 1)`` times the mean of the positive part of a standard normal plus the largest of ``M`` others:
+    ``2 (C - 1) / sqrt(pi)`` for one component.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-private.md
+    """
+    if components == 1:
+        return 2 * (n_classes - 1) / math.sqrt(math.pi) * _UP
+
+    def integrand(x: float) -> float:
+        # E (g + x)_+ = x Phi(x) + phi(x), weighted by the density of the largest of M normals.
+        positive = x * special.ndtr(x) + math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        density = components * special.ndtr(x) ** (components - 1)
+        return float(positive * density * math.exp(-x * x / 2) / math.sqrt(2 * math.pi))
+
+    mean, error = integrate.quad(integrand, -40.0, 40.0, points=(-5.0, 0.0, 5.0), epsabs=1e-13, limit=400)
+    return float(2 * (n_classes - 1) * (mean + error) * _UP)
+
+
+def minimizer_sensitivity(change: float, regularization: float, tolerance: float) -> float:
+    """Return how far the computed minimizers of two neighbors can be apart.
+
+    Privacy
+    -------
+    ``change / regularization`` for the exact ones, by strong convexity, with or without the constraint that
+    matrices be positive semidefinite; the solver's tolerance for each of the two.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-sensitivity.md
+    """
+    return (change + 2 * tolerance) / regularization * _UP

@@ -1,0 +1,129 @@
+"""What classifiers with a promise to each row have in common: what they read, refuse, charge and keep."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discreet.errors import PromiseError
+from discreet.learn.base import POSITIVE, Domain, Learner, check_finite
+from discreet.learn.labels import declared_classes, label_codes
+from discreet.learn.perturbed.embedding import Embedding
+from discreet.noise import Stream
+from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt, promise_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from discreet._typing import AnyArray, Floats, Ints
+    from discreet.privacy import Ledger, Promise
+
+POSITIVE_OR_NONE = Domain(
+    "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
+)
+
+
+def choice(*words: str) -> Domain:
+    """Return the domain of a parameter that is one of a few words."""
+    return Domain(
+        "one of " + ", ".join(map(repr, words)),
+        lambda v: isinstance(v, str) and v in words,
+        ("other", None, 1),
+    )
+
+
+class PerturbedClassifier(ClassifierMixin, Learner):
+    """A classifier of rows in a declared region with declared labels, under replace-one."""
+
+    common_domains: ClassVar[Mapping[str, Domain]] = {
+        "privacy": Domain(
+            "a PureDP, an ApproxDP or a NoPromise",
+            lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),
+            (None, 1.0, "pure"),
+        ),
+        "norm_bound": POSITIVE_OR_NONE,
+        "regularization": POSITIVE_OR_NONE,
+        "tolerance": POSITIVE_OR_NONE,
+        "random_state": Domain(
+            "None or a whole number",
+            lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
+            (1.5, "1", True),
+        ),
+    }
+    common_saved: ClassVar[tuple[str, ...]] = (
+        "classes_", "embedding_", "regularization_", "mechanism_", "promises_", "receipt_",
+    )  # fmt: skip
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "privacy": promise_from_dict,
+        "bounds": lambda sides: None if sides is None else tuple(sides),
+        "embedding_": Embedding.from_dict,
+        "promises_": lambda promises: tuple(map(promise_from_dict, promises)),
+        "receipt_": Receipt.from_dict,
+    }
+
+    privacy: PureDP | ApproxDP | NoPromise
+    bounds: Any
+    norm_bound: float | None
+    classes: Any
+    ledger: Ledger | None
+    random_state: int | None
+
+    def _read(self, X: Any, y: Any) -> tuple[Floats, Ints, AnyArray]:
+        """Return rows, the position of each label in the list of classes, and that list."""
+        name = type(self).__name__
+        if self.privacy.neighbors != "replace-one":
+            raise PromiseError(
+                f"neighbors of the privacy of {name} must be 'replace-one', was "
+                f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
+            )
+        labels = np.asarray(y)
+        if labels.dtype.kind == "f" and labels.ndim == 1:
+            check_finite(labels, f"y of {name}.fit")
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        check_finite(X, f"X of {name}.fit", getattr(self, "feature_names_in_", None))
+        check_classification_targets(y)
+        owner, promises = type(self).__name__, not isinstance(self.privacy, NoPromise)
+        classes = declared_classes(self.classes, y, owner=owner, promises=promises)
+        return X, label_codes(y, classes, owner=owner), classes
+
+    def _embedded(self, X: Any, where: str) -> Floats:
+        """Return rows to be judged, carried into the unit ball."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+        check_finite(X, f"X of {type(self).__name__}.{where}", getattr(self, "feature_names_in_", None))
+        rows: Floats = self.embedding_.rows(X)
+        return rows
+
+    @abstractmethod
+    def replanned(self, n_rows: int) -> tuple[Promise, ...] | None:
+        """Make the promises of a fitted model again, from the number of rows and what it was told.
+
+        Returns
+        -------
+        tuple of Promise or None
+            None where a part of the promise was spent in another way, which the plan does not have.
+        """
+
+    def _charge(self, promises: Iterable[Promise], what: str) -> Receipt:
+        seeded = self.random_state is not None
+        promises = tuple(promises)
+        if self.ledger is None:
+            return Receipt.unrecorded(promises, what=what, seeded=seeded)
+        return self.ledger.charge(promises, what=what, seeded=seeded)
+
+    def _stream(self) -> Stream:
+        return Stream() if self.random_state is None else Stream.from_seed(int(self.random_state))
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "ledger":
+            return None  # A model that is loaded elsewhere has been paid for.
+        if name == "promises_":
+            return [promise.to_dict() for promise in value]
+        if name in ("bounds", "classes") and isinstance(value, list | tuple):
+            return [np.asarray(part).tolist() for part in value]
+        return super()._pack(name, value, arrays)

@@ -1,0 +1,150 @@
+"""Public signs of people, and sums of their rows under those signs: exact, and the same on every engine.
+
+A person's sign in sketch ``r`` is a bit of a polynomial of degree 3 over the field of 2**61 - 1 elements, at
+the person's id. Its coefficients come from a public key. For coefficients drawn uniformly, the values
+at any four different ids are independent and uniform, and so are their lowest 60 bits, up to 2**-61: a
+single polynomial gives 60 sketches, any two of which are uncorrelated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import AnyArray, Floats, Ints, Words
+    from discreet.query.passes import Features
+
+PRIME = 2**61 - 1
+SIGNS = 60
+"""Signs that one polynomial gives."""
+ID_BITS = 60
+"""Of a fingerprint, so that all of them are elements of the field."""
+LANE_BITS = 20
+"""A fingerprint is kept in three integers of this many bits, small enough for every engine's 32."""
+
+_DEGREE = 3
+_BYTES = 16  # for each coefficient: the remainder is uniform up to 2**-67
+_CHUNK = 2**14  # rows whose values stay in the processor's cache
+_WORD_BITS = 10  # signs that are added up at once, through a table of all their combinations
+_WORDS = SIGNS // _WORD_BITS
+_COMBINATIONS = 2**_WORD_BITS
+
+
+def id_lanes(fingerprints: Words) -> list[AnyArray]:
+    """Split fingerprints of ids into the integers that a curated table holds."""
+    mask = np.uint64(2**LANE_BITS - 1)
+    shifts = range(0, ID_BITS, LANE_BITS)
+    return [((fingerprints >> np.uint64(shift)) & mask).astype(np.int32) for shift in shifts]
+
+
+def joined_lanes(lanes: Sequence[AnyArray]) -> Words:
+    """Put fingerprints together again."""
+    joined = np.zeros(len(lanes[0]), np.uint64)
+    for i, lane in enumerate(lanes):
+        joined |= lane.astype(np.uint64) << np.uint64(i * LANE_BITS)
+    return joined
+
+
+@lru_cache(maxsize=8)
+def coefficients(key: str, polynomials: int) -> tuple[tuple[int, ...], ...]:
+    """Return the coefficients of some polynomials, highest first: public, and fixed by the key."""
+    each = (_DEGREE + 1) * _BYTES
+    stream = hashlib.shake_256(b"discreet sign sketches\0" + key.encode()).digest(polynomials * each)
+    return tuple(
+        tuple(
+            int.from_bytes(stream[at : at + _BYTES]) % PRIME for at in range(i * each, (i + 1) * each, _BYTES)
+        )
+        for i in range(polynomials)
+    )
+
+
+def polynomial(ids: Words, factors: Sequence[int]) -> Words:
+    """Return the values of a polynomial over the field at some ids, by Horner's rule."""
+    high, low = ids >> np.uint64(31), ids & np.uint64(2**31 - 1)
+    value = np.full(len(ids), factors[0], np.uint64)
+    for factor in factors[1:]:
+        value = _reduced(_product(value, high, low) + np.uint64(factor))
+    return value
+
+
+def _product(value: Words, high: Words, low: Words) -> Words:
+    """Multiply by ``high * 2**31 + low``; congruent to the product, and below 2**63."""
+    upper, lower = value >> np.uint64(31), value & np.uint64(2**31 - 1)
+    middle = upper * low + lower * high  # below 2**62
+    # 2**62 is 2, and 2**61 is 1, modulo the prime.
+    folded = (middle >> np.uint64(30)) + ((middle & np.uint64(2**30 - 1)) << np.uint64(31))
+    product: Words = ((upper * high) << np.uint64(1)) + folded + lower * low
+    return product
+
+
+def _reduced(value: Words) -> Words:
+    prime = np.uint64(PRIME)
+    once = (value & prime) + (value >> np.uint64(61))
+    return np.where(once >= prime, once - prime, once)
+
+
+def signs(ids: Words, key: str, sketches: int) -> Ints:
+    """Return the signs of some ids in every sketch, of shape (sketches, n_ids)."""
+    places = np.arange(SIGNS, dtype=np.uint64)[:, None]
+    bits = [
+        (polynomial(ids, factors) >> places) & np.uint64(1)
+        for factors in coefficients(key, -(-sketches // SIGNS))
+    ]
+    made: Ints = 1 - 2 * np.concatenate(bits)[:sketches].astype(np.int64)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class SketchPass:
+    """For every sketch the sums of coordinates times the sign of the row's id; a kernel for engines."""
+
+    features: Features
+    ids: tuple[str, ...]
+    key: str
+    sketches: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return (*self.features.columns, *self.ids)
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        return self.sketches * self.features.size
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sums over some rows."""
+        rows = self.features.rows(arrays[: -len(self.ids)])
+        ids = joined_lanes(arrays[-len(self.ids) :])
+        polynomials = coefficients(self.key, -(-self.sketches // SIGNS))
+        minus = np.concatenate([_summed(ids, factors, rows) for factors in polynomials])
+        sums = rows.sum(axis=1) - 2 * minus[: self.sketches]
+        return np.asarray(sums.ravel(), np.int64)
+
+
+def _summed(ids: Words, factors: Sequence[int], rows: Floats) -> Floats:
+    """Add up the rows whose sign is -1, for each of the signs of a polynomial.
+
+    Rows are first added up by ten bits at a time; sums of whole numbers below 2**53 are exact in any order.
+    """
+    tables = np.zeros((_WORDS, len(rows), _COMBINATIONS))
+    for start in range(0, len(ids), _CHUNK):
+        here = slice(start, start + _CHUNK)
+        values = polynomial(ids[here], factors)
+        for i, word in enumerate(tables):
+            bits = ((values >> np.uint64(i * _WORD_BITS)) & np.uint64(_COMBINATIONS - 1)).astype(np.intp)
+            for total, row in zip(word, rows, strict=True):
+                total += np.bincount(bits, weights=row[here], minlength=_COMBINATIONS)
+    summed: Floats = (tables @ _BITS).transpose(0, 2, 1).reshape(SIGNS, len(rows))
+    return summed
+
+
+_BITS = ((np.arange(_COMBINATIONS)[:, None] >> np.arange(_WORD_BITS)) & 1).astype(np.float64)

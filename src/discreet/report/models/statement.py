@@ -1,0 +1,161 @@
+"""The privacy statement of a model: the sibling of a table's, with what a model needs instead of columns.
+
+A table's statement says what was done to each published cell; a model's says what was asked of the rows, pass
+by pass, and what was paid for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from discreet.report._json import write_json
+from discreet.report._model import Document, Record
+from discreet.report.statement import PRODUCT, DeclaredBound, Definition, EarlierCharge, Theorem, Tuning, Unit
+
+KIND = "discreet-model-statement"
+MODEL_SCHEMA = "model-statement.schema.json"
+"""Name of the JSON Schema of a model's statement, a file of this package."""
+
+
+class Trained(Record):
+    """Which learner it was, with what it was told.
+
+    Attributes
+    ----------
+    name, learner : str
+        In :data:`discreet.learn.METHODS`, and its class.
+    parameters : mapping
+        What was given or has a default; what it shall promise is ``privacy``.
+    """
+
+    name: str
+    learner: str
+    parameters: dict[str, Any]
+
+
+class ModelWhat(Record):
+    """What was published, by whom and what for.
+
+    Attributes
+    ----------
+    rows : int or None
+        How many rows it was trained on; None where that is not public.
+    reads : list of str
+        Columns that it reads.
+    predicts : str or None
+        The column that it predicts; None if it predicts none.
+    """
+
+    release: str
+    product: str = PRODUCT
+    product_version: str
+    created: str
+    dataset: str | None = None
+    curator: str | None = None
+    purpose: str | None = None
+    contact: str | None = None
+    license: str | None = None
+    supersedes: str | None = None
+    model: Trained
+    rows: int | None = Field(ge=1)
+    reads: list[str]
+    predicts: str | None = None
+
+
+class Pass(Record):
+    """One look at the rows.
+
+    Attributes
+    ----------
+    name : str
+        What for.
+    share : float or None
+        Which part of the promise it has: of rho, or of a pure epsilon. None where the learner saw the rows.
+    question : mapping or None
+        What was asked, as :func:`discreet.query.question_from_dict` reads it; None where the learner saw the
+        rows themselves and put noise on its result, or if the pass was left out.
+    receipt : mapping or None
+        What was charged; None if it was left out, which the promise does not count on.
+    """
+
+    name: str
+    share: float | None = Field(gt=0, le=1)
+    question: dict[str, Any] | None = None
+    receipt: dict[str, Any] | None = None
+
+
+class ModelNumbers(Record):
+    """The promises in full, with the theorems they come from."""
+
+    promises: list[dict[str, Any]]
+    epsilon: float | None = None
+    delta: float | None = None
+    theorems: list[Theorem]
+
+
+class ModelComposition(Record):
+    """What else was published about the same people, and what that adds up to."""
+
+    counted: bool
+    ledger: str | None = None
+    earlier: list[EarlierCharge]
+    total: str
+    limit: str | None = None
+    next: str
+
+
+class ModelImplementation(Record):
+    """How the noise was made."""
+
+    sampler: str
+    arithmetic: str
+    randomness: str
+    seeded: bool
+    total_variation: float
+    timing: str
+    versions: dict[str, str]
+
+
+class ModelStatement(Document):
+    """A privacy statement of a model.
+
+    Attributes
+    ----------
+    passes : list of Pass
+        What was asked of the rows, and what was paid.
+    declared : mapping
+        The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
+    files : mapping of str to str
+        SHA-256 of the model's file.
+
+    Privacy
+    -------
+    May be published: nothing in it depends on private rows but through answers that were paid for.
+    """
+
+    kind: Literal["discreet-model-statement"] = "discreet-model-statement"
+    version: Literal[1] = 1
+    what: ModelWhat
+    unit: Unit
+    definition: Definition
+    passes: list[Pass]
+    numbers: ModelNumbers
+    declared: dict[str, Any]
+    digest: str
+    bounds: list[DeclaredBound]
+    not_protected: list[str]
+    assumptions: list[str]
+    composition: ModelComposition
+    tuning: Tuning
+    implementation: ModelImplementation
+    files: dict[str, str]
+
+
+def model_statement_schema() -> str:
+    """Return the JSON Schema of a model's statement, as it is published in the package."""
+    schema = ModelStatement.model_json_schema(mode="serialization")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "A privacy statement of discreet about a model, version 1"
+    return write_json(schema)

@@ -1,0 +1,135 @@
+"""What chance does to the statistic, and that a release which shows nothing is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from discreet.errors import InsufficientInformation
+from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw
+from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
+from discreet.learn.noise_aware.coordinates import Answers, Coordinates
+from discreet.learn.noise_aware.labels import ClassLabel
+from discreet.learn.noise_aware.moments import Moments
+from discreet.learn.noise_aware.refusal import Evidence, critical_value, weigh
+from discreet.learn.noise_aware.sums import add_up
+from discreet.noise import Stream
+from tests.learn.noise_aware.simulated import coarse, keep, noised
+
+N = 3000
+GENERATOR = Stream.from_seed(3).generator()
+CODES = np.column_stack([GENERATOR.integers(0, k, N) for k in (3, 4, 2, 5)])
+SKEWED = np.minimum(CODES, GENERATOR.integers(0, 5, (N, 4)))
+LABELS = (GENERATOR.random(N) < 0.25).astype(np.int64)
+
+
+def evidence(
+    seed: int, m: int, label_epsilon: float | None, classes: int = 2, labels: Any = LABELS
+) -> Evidence:
+    """Weigh rows whose labels were dealt out at random."""
+    dealt = Stream.from_seed(1000 + seed).generator().permutation(labels)
+    Z, y, law = coarse(
+        SKEWED, [3, 4, 2, 5], epsilon=2.0, m=m, stream=Stream.from_seed(seed), classes=classes, labels=dealt,
+        label_epsilon=label_epsilon,
+    )  # fmt: skip
+    label = ClassLabel(Answers(classes, 1.0 if label_epsilon is None else keep(label_epsilon, classes)))
+    coordinates = Coordinates(law)
+    sums = add_up([({f"c{j}": Z[:, j] for j in range(4)}, y)], coordinates, label, 5)
+    return weigh(Moments.of(sums.total, coordinates, label))
+
+
+@pytest.mark.parametrize(("m", "label_epsilon"), [(4, None), (2, 1.0), (1, None)])
+def test_without_a_relation_the_statistic_is_chi_square(m: int, label_epsilon: float | None) -> None:
+    found = [evidence(seed, m, label_epsilon) for seed in range(300)]
+    (rank,) = {e.rank for e in found}
+    assert rank == 2 + 3 + 1 + 4
+    statistics = np.array([e.statistic for e in found])
+    # The mean of 300 draws is within 4 standard errors, and their distribution is the one of the theorem.
+    assert abs(statistics.mean() - rank) < 4 * np.sqrt(2 * rank / 300)
+    assert stats.kstest(statistics, stats.chi2(rank).cdf).pvalue > 1e-6
+    assert stats.kstest(statistics / 1.25, stats.chi2(rank).cdf).pvalue < 1e-6  # a test with power
+    assert sum(e.status != "refused" for e in found) <= 3
+
+
+@pytest.mark.stats
+def test_labels_that_were_dealt_out_at_random_are_refused_999_times_in_1000() -> None:
+    found = [evidence(seed, 2, None) for seed in range(4000)]
+    passed = sum(e.status != "refused" for e in found)
+    assert passed <= stats.binom.isf(1e-6, 4000, 0.001)
+
+
+def test_several_classes_share_the_level_among_them() -> None:
+    labels = GENERATOR.integers(0, 4, N)
+    found = [evidence(seed, 2, None, 4, labels) for seed in range(100)]
+    assert found[0].critical == critical_value(found[0].rank, N, 4) > critical_value(found[0].rank, N)
+    assert all(e.status == "refused" for e in found)
+
+
+def test_statuses_follow_the_statistic() -> None:
+    assert [Evidence(s, 10, 29.6).status for s in (29.0, 40.0, 49.9, 50.0)] == [
+        "refused", "ranking-only", "ranking-only", "ok",
+    ]  # fmt: skip
+    assert Evidence(40.0, 10, 29.6).reliability == 0.75
+    assert Evidence(5.0, 10, 29.6).reliability == 0.0
+
+
+def test_a_table_with_no_more_rows_than_directions_shows_nothing() -> None:
+    assert critical_value(10, 11) == np.inf
+    assert np.isfinite(critical_value(10, 13))
+
+
+def weak(strength: float) -> tuple[Any, Any, NoiseLaw]:
+    generator = Stream.from_seed(8).generator()
+    x = generator.random((2000, 10))
+    y = (generator.random(2000) < 0.3 + strength * (x[:, 0] - 0.5)).astype(int)
+    Z, law = noised(x, 0.5, Stream.from_seed(9))
+    return Z, y, law
+
+
+def test_a_release_that_says_nothing_is_refused_in_words_and_numbers() -> None:
+    Z, y, law = weak(0.0)
+    with pytest.raises(
+        InsufficientInformation, match="more rows, fewer columns or a larger epsilon"
+    ) as caught:
+        NoiseAwareClassifier(law).fit(Z, y)
+    assert caught.value.statistic < caught.value.critical
+    with pytest.raises(InsufficientInformation):
+        NoiseAwareRidge(law).fit(Z, y.astype(float))
+
+
+def test_whoever_insists_gets_the_majority_or_an_order_of_rows() -> None:
+    Z, y, law = weak(0.0)
+    prior = NoiseAwareClassifier(law, on_weak="majority").fit(Z, y)
+    assert (prior.status_, prior.model_) == ("refused", "prior")
+    assert set(prior.predict(Z)) == {0}
+    np.testing.assert_allclose(prior.predict_proba(Z[:2])[:, 1], y.mean(), atol=1e-9)
+    order = NoiseAwareClassifier(law, on_weak="rank").fit(Z, y)
+    assert order.status_ == "refused"
+    assert not hasattr(order, "predict_proba")
+    mean = NoiseAwareRidge(law, on_weak="mean").fit(Z, y.astype(float))
+    np.testing.assert_allclose(mean.predict(Z[:3]), y.mean())
+
+
+def test_probabilities_are_there_only_where_the_rule_allows_them() -> None:
+    firm = NoiseAwareClassifier(weak(0.6)[2]).fit(*weak(0.6)[:2])
+    assert firm.status_ == "ok"
+    rows = np.full((2, 10), 0.5)
+    np.testing.assert_allclose(firm.predict_proba(rows).sum(axis=1), 1.0)
+    faint = NoiseAwareClassifier(weak(0.35)[2]).fit(*weak(0.35)[:2])
+    assert faint.status_ == "ranking-only"
+    assert not hasattr(faint, "predict_proba")
+    assert faint.decision_function(rows).shape == (2,)
+
+
+def test_the_rule_reads_published_rows_alone() -> None:
+    Z, y, law = weak(0.6)
+    said = NoiseLaw(
+        columns=tuple(
+            ColumnLaw(name=c.name, lower=0.0, upper=1.0, law=GaussianLaw(variance=0.2)) for c in law.columns
+        )
+    )
+    one, other = (NoiseAwareClassifier(each, on_weak="rank").fit(Z, y) for each in (law, said))
+    np.testing.assert_allclose(one.T2_, other.T2_, rtol=1e-9)

@@ -1,0 +1,124 @@
+"""A learner of several passes asks for room for all of them before it is charged for the first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.errors import BudgetExceeded
+from discreet.learn import PrivateKMeans
+from discreet.privacy import ApproxDP, GaussianDP, Ledger, Promise, PureDP
+from discreet.query import LocalSums
+from tests.learn.asked import townsfolk, townsfolk_schema
+
+if TYPE_CHECKING:
+    from discreet.query import Answer, Question
+
+SCHEMA = townsfolk_schema()
+
+
+def clusters(privacy: Any) -> PrivateKMeans:
+    return PrivateKMeans(n_clusters=3, privacy=privacy)
+
+
+class PassByPass(LocalSums):
+    """The wrong twin: says nothing to the ledger about the passes that are still to come."""
+
+    def ask(self, question: Question, **rest: Any) -> Answer:
+        rest.pop("plan")
+        return super().ask(question, **rest)
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked"),
+    [
+        (GaussianDP(mu=0.5), GaussianDP(mu=1.0)),
+        (GaussianDP(mu=0.5), ApproxDP(epsilon=4.0, delta=1e-6)),
+        (PureDP(epsilon=1.0), PureDP(epsilon=3.0)),
+    ],
+    ids=str,
+)
+def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass_and_told_what_would(
+    limit: Promise, asked: Promise
+) -> None:
+    ledger = Ledger.open(":memory:", limit=limit)
+    ledger.charge(GaussianDP(mu=0.3) if isinstance(limit, GaussianDP) else PureDP(epsilon=0.25))
+    with LocalSums(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
+        with pytest.raises(
+            BudgetExceeded, match=r"passes ask for .* Nothing was charged\. .* would fit"
+        ) as told:
+            clusters(asked).fit_database(sums, owner="ann")
+        assert ledger.spent().charges == 1
+        assert ledger.spent("ann").charges == 0
+        remaining = ledger.remaining()
+        assert remaining is not None
+        assert told.value.left == remaining[told.value.currency]
+        assert told.value.asked > told.value.left
+        found = re.search(r"(GaussianDP|PureDP)\((?:mu|epsilon)=([\d.e-]+)\) would fit", str(told.value))
+        assert found is not None
+        value = float(found[2])
+        smaller, larger = (
+            GaussianDP(mu=value * f) if found[1] == "GaussianDP" else PureDP(epsilon=value * f)
+            for f in (1, 1.002)
+        )
+        # The promise named fits, and hardly more would.
+        with pytest.raises(BudgetExceeded):
+            clusters(larger).fit_database(sums)
+        model = clusters(smaller).fit_database(sums)
+        assert ledger.spent().charges == 1 + len(model.answers_)
+    short = Ledger.open(":memory:", limit=limit)
+    with PassByPass(townsfolk(500), schema=SCHEMA, ledger=short) as twin:
+        with pytest.raises(BudgetExceeded):
+            clusters(asked).fit_database(twin)
+        assert short.spent().charges > 0
+
+
+def test_where_nothing_is_left_nothing_is_said_to_fit() -> None:
+    ledger = Ledger.open(":memory:", limit=GaussianDP(mu=0.5))
+    ledger.charge(GaussianDP(mu=0.5))
+    with (
+        LocalSums(townsfolk(100), schema=SCHEMA, ledger=ledger) as sums,
+        pytest.raises(BudgetExceeded, match="begin a new ledger"),
+    ):
+        clusters(GaussianDP(mu=0.1)).fit_database(sums)
+
+
+class Crowded(LocalSums):
+    """Somebody else spends all that is left after the second pass."""
+
+    def ask(self, question: Question, **rest: Any) -> Answer:
+        answer = super().ask(question, **rest)
+        asked: list[Answer] = self.__dict__.setdefault("asked", [])
+        asked.append(answer)
+        if len(asked) == 2:
+            left = self.ledger.remaining()
+            assert left is not None
+            self.ledger.charge(GaussianDP(mu=0.999 * (2 * left["rho"]) ** 0.5), owner="bob")
+        return answer
+
+
+def test_a_fit_that_others_starve_says_which_passes_are_paid_and_gets_them_free_again() -> None:
+    ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1.0))
+    with Crowded(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
+        with pytest.raises(BudgetExceeded, match="paid for and kept") as told:
+            clusters(GaussianDP(mu=0.9)).fit_database(sums, owner="ann")
+        paid = ledger.spent("ann").charges
+        assert paid == 2
+        assert "(region, pass 1)" in str(told.value)
+        assert "Nothing was charged" not in str(told.value)
+        with pytest.raises(BudgetExceeded, match="paid for and kept"):
+            clusters(GaussianDP(mu=0.9)).fit_database(sums, owner="ann")
+        assert ledger.spent("ann").charges == paid
+        assert [answer.cached for answer in sums.__dict__["asked"]] == [False, False, True, True]
+
+
+def test_a_fit_that_was_paid_for_is_free_though_nothing_is_left() -> None:
+    ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1.0))
+    with LocalSums(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
+        model = clusters(GaussianDP(mu=1.0)).fit_database(sums)
+        before = ledger.spent()
+        again = clusters(GaussianDP(mu=1.0)).fit_database(sums)
+        assert (model.cluster_centers_ == again.cluster_centers_).all()
+        assert ledger.spent() == before

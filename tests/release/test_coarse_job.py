@@ -1,0 +1,233 @@
+"""A coarse release through the main job: a stranger checks it, learns from it, and spots forgeries."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from discreet import Column, NoiseAwareClassifier, PureDP, Schema, load_release, publish, verify
+from discreet.errors import ParameterError
+from discreet.job.aware import REFUSED
+from discreet.job.learning import measure_learning
+from discreet.noise import Stream
+from discreet.release import CoarseRelease, GaussianRelease
+from discreet.report.keys import unseal_key
+from discreet.report.pages import statement_page
+from discreet.report.verify.moments import column_tests
+from discreet.tables import open_table
+from tests.report.reading import read_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet._typing import AnyArray
+    from discreet.job import Published
+    from discreet.report.findings import Learning
+
+N = 12_000
+SCHEMA = Schema(
+    dataset="coarse-job",
+    columns=[
+        Column("age", type="integer", lower=17, upper=90, measure="years"),
+        Column("hours", type="integer", lower=0, upper=99),
+        Column("gain", lower=0, upper=50_000, required=False),
+        Column("job", values=("clerk", "nurse", "pilot"), closed=True),
+        Column("region", values=("north", "south"), role="public", closed=True),
+        Column("income", values=("low", "high")),
+    ],
+    target="income",
+)
+PHRASE = "correct horse battery staple"
+
+
+def table(n: int = N) -> dict[str, Any]:
+    generator = Stream.from_seed(11).generator()
+    age, hours = generator.integers(17, 91, n), generator.integers(0, 100, n)
+    job = generator.integers(0, 3, n)
+    rich = (age - 17) / 73 + hours / 99 + 0.4 * (job == 2) + 0.2 * generator.standard_normal(n) > 1.2
+    gain = np.where(generator.random(n) < 0.2, np.nan, 50_000 * generator.random(n))
+    return {
+        "age": age,
+        "hours": hours,
+        "gain": gain,
+        "job": np.array(["clerk", "nurse", "pilot"])[job],
+        "region": np.array(["north", "south"])[generator.integers(0, 2, n)],
+        "income": np.where(rich, "high", "low"),
+    }
+
+
+TABLE = table()
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    return publish(
+        TABLE,
+        schema=SCHEMA,
+        method="coarse",
+        privacy=PureDP(epsilon=6),
+        cuts={"age": [30, 45, 60]},
+        ledger=False,
+        out=tmp_path_factory.mktemp("job") / "release",
+        attack_records=2_000,
+    )
+
+
+def test_a_stranger_finds_nothing_wrong(done: Published) -> None:
+    assert verify(done.public).failures == ()
+
+
+def test_the_statement_says_what_a_row_shows_and_what_that_promises(done: Published) -> None:
+    statement = done.statement
+    assert statement.numbers.epsilon is not None
+    assert 5.999 < statement.numbers.epsilon <= 6
+    assert statement.numbers.delta is None
+    assert {theorem.id for theorem in statement.numbers.theorems} >= {"coarse-response", "noise-aware"}
+    age = statement.numbers.columns[0]
+    assert age.levels == ["17 to 29", "30 to 44", "45 to 59", "60 to 90", "not published"]
+    assert "any of the 4 values that it is published with" in age.sentence
+    assert age.without == 0.75
+    assert "which columns a row shows" in " ".join(statement.not_protected).lower()
+    assert "1 of 4 columns, picked at random for each row, 3 each; income 3" in " ".join(done.notes)
+    assert {row.verdict for row in done.rows} == {"holds", "public"}
+
+
+def test_the_report_shows_a_model_that_knows_the_law_beside_one_that_does_not(done: Published) -> None:
+    learning = done.findings.learning
+    assert learning is not None
+    found = {s.trained_on: s.accuracy for s in learning.scores if s.tested_on == "original"}
+    assert found["majority"] is not None
+    assert found["aware"] is not None
+    assert found["aware"] > found["majority"] + 0.15
+    page = (done.internal / "report.html").read_text(encoding="utf-8")
+    assert "knowing its noise law" in page
+    assert "knowing its noise law" in next(s.said for s in done.findings.stages if s.name == "learn")
+
+
+def test_comparisons_leave_out_what_is_not_published(done: Published) -> None:
+    (age,) = [c for c in done.findings.columns if c.column == "age"]
+    assert age.labels == ["17 to 29", "30 to 44", "45 to 59", "60 to 90"]
+    assert sum(age.release) == pytest.approx(1)
+    # An epsilon of 3 keeps 87 % of the cells, so that hardly anything moves.
+    assert age.distance < 0.1
+
+
+def test_the_three_lines_on_the_public_page_learn_from_it(done: Published) -> None:
+    code = "".join(read_page(statement_page(done.statement)).one("learn").strings())
+    assert len(code.strip().splitlines()) == 3
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code + "print(model.status_)"],
+        cwd=done.public,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "ok"
+
+
+def test_rows_of_one_s_own_are_brought_into_the_values_of_the_release(done: Published) -> None:
+    release = load_release(done.public)
+    mine = {name: values[:500] for name, values in TABLE.items() if name != "income"}
+    coarse = release.coarsen(mine)
+    assert set(coarse) == set(mine)
+    ages = TABLE["age"][:500]
+    assert coarse["age"][ages < 30].tolist() == ["17 to 29"] * int((ages < 30).sum())
+    assert [cell is None for cell in coarse["gain"]] == np.isnan(mine["gain"]).tolist()
+    model = NoiseAwareClassifier().fit(release)
+    assert np.mean(model.predict(coarse) == TABLE["income"][:500]) > 0.7
+
+
+def test_an_auditor_with_the_key_replays_it_and_finds_a_changed_row(tmp_path: Path) -> None:
+    few = {name: values[:600] for name, values in TABLE.items()}
+    done = publish(
+        few,
+        schema=SCHEMA,
+        method="coarse",
+        privacy=PureDP(epsilon=6),
+        joint=("job", "income"),
+        ledger=False,
+        out=tmp_path / "release",
+        keep_key=tmp_path / "key",
+        passphrase=PHRASE,
+        attack_records=2_000,
+    )
+    key = unseal_key(tmp_path / "key", passphrase=PHRASE)
+    assert verify(done.public, key=key, source=few).failures == ()
+    # Everybody ten years older: some of those whose age is shown are in another bin.
+    older = {**few, "age": np.minimum(few["age"] + 10, 90)}
+    assert [check.name for check in verify(done.public, key=key, source=older).failures] == ["replay"]
+
+
+@pytest.mark.parametrize("column", ["age", "job"])
+def test_cells_that_were_never_randomized_do_not_pass_the_stranger_s_test(column: str) -> None:
+    rows = {**TABLE, "age": np.full(N, 20), "job": np.full(N, "clerk")}
+    method = CoarseRelease(privacy=PureDP(epsilon=6), schema=SCHEMA, random_state=1)
+    release = method.release(rows)
+    plan = method.plan(SCHEMA, N)
+    (summary,) = [s for s in plan.columns if s.column == column]
+    (test,) = column_tests(plan.schema.column(column), summary)
+    test.see(release.columns[column])
+    assert test.wrong(30.0) == []
+    shown = release.decoded(column) != "not published"
+    (test,) = column_tests(plan.schema.column(column), summary)
+    test.see(np.where(shown, 0, release.columns[column]))
+    assert test.wrong(30.0)
+    (test,) = column_tests(plan.schema.column(column), summary)
+    test.see(release.columns[column][shown])  # rows that say nothing were left out
+    assert any("'not published'" in sentence for sentence in test.wrong(30.0))
+
+
+def encoded(rows: dict[str, Any]) -> dict[str, AnyArray]:
+    with open_table(rows) as opened:
+        (batch,) = opened.batches(SCHEMA)
+    return dict(batch)
+
+
+def measured(method: CoarseRelease | GaussianRelease, n: int) -> Learning:
+    rows = encoded({name: values[:n] for name, values in TABLE.items()})
+    plan = method.plan(SCHEMA, n)
+    truth = plan.truth(rows)
+    published = plan.draw(rows, Stream.from_seed(3))
+    found = measure_learning(
+        plan.schema, truth, published, plan=plan, stream=Stream.from_seed(4), seconds=0.0
+    )
+    assert found is not None
+    return found
+
+
+def test_knowing_the_law_is_worth_several_points() -> None:
+    found = measured(CoarseRelease(privacy=PureDP(epsilon=6), schema=SCHEMA), N)
+    worth = {s.trained_on: s.accuracy or 0.0 for s in found.scores if s.tested_on == "original"}
+    assert worth["original"] - worth["aware"] < 0.03 < worth["aware"] - worth["release"]
+
+
+def test_a_learner_that_refuses_says_so_and_has_no_score() -> None:
+    found = measured(CoarseRelease(privacy=PureDP(epsilon=0.2), schema=SCHEMA), 400)
+    assert REFUSED in found.note
+    assert "aware" not in {s.trained_on for s in found.scores}
+
+
+def test_a_law_that_cannot_be_corrected_for_has_no_second_model() -> None:
+    found = measured(GaussianRelease(privacy=None, scale=5.0, clamp=True, schema=SCHEMA), 400)
+    assert {s.trained_on for s in found.scores} == {"original", "release", "majority"}
+
+
+def test_a_masked_release_has_no_rows_to_coarsen(tmp_path: Path) -> None:
+    few = {name: values[:300] for name, values in TABLE.items()}
+    done = publish(
+        few,
+        schema=SCHEMA,
+        method="masked",
+        privacy=PureDP(epsilon=4),
+        regularization=0.1,
+        ledger=False,
+        out=tmp_path / "release",
+    )
+    with pytest.raises(ParameterError, match=r"rows of PublishedTable\.coarsen"):
+        load_release(done.public).coarsen(few)
+    assert json.loads((done.public / "statement.json").read_text())["what"]["method"]["name"] == "masked"
