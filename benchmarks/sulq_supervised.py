@@ -31,6 +31,7 @@ from peers import Peer, versions
 from sulq_tables import Registered, Table, quartiles
 
 from discreet import ApproxDP, Column, NoPromise, PureDP, Schema
+from discreet.errors import PromiseError
 from discreet.learn import (
     PrivateGradientLogistic,
     PrivateID3Classifier,
@@ -71,10 +72,18 @@ class Parted:
         self._registered = [Registered(train, table.schema) for train, _ in self._sides]
 
     def accuracy(self, model: Any, seed: int) -> float:
-        """Fit a model with the noise of a seed; return its accuracy on the rows kept away from it."""
+        """Fit a model with the noise of a seed; return its accuracy on the rows kept away from it.
+
+        Where a question is refused, since nothing could be read off its answer, the most common class is
+        guessed.
+        """
         at = seed % len(self._sides)
-        model.fit_database(self._registered[at].sums(seed))
-        return self._score(model, self._sides[at][1])
+        train, test = self._sides[at]
+        try:
+            model.fit_database(self._registered[at].sums(seed))
+        except PromiseError:
+            return float((test[self.table.target] == train[self.table.target].mode()[0]).mean())
+        return self._score(model, test)
 
     def _score(self, model: Any, test: Any) -> float:
         return float(model.score(test[list(self.table.layout.names)], test[self.table.target]))

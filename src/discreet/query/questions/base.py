@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -98,3 +99,9 @@ def check_cells(count: int) -> None:
             f"columns of a question must come to at most {MOST_CELLS} cells, and come to {count}. Name fewer "
             "columns or fewer edges: in cells without rows there is nothing but noise."
         )
+
+
+def root_up(square: int) -> int:
+    """Return the least whole number whose square is at least this."""
+    root = math.isqrt(square)
+    return root + (root * root < square)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS
-from discreet.query.questions.base import Bound, Question, check_cells
+from discreet.query.questions.base import Bound, Question, check_cells, root_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from discreet.schema.table import Neighbors
 
 _WIDE = 2 ** (BITS + 1)
-"""How wide the range of every number is, at least, when entries are weighted."""
+"""How wide the range of every number is, at least, in weighted half steps."""
+_SQUARE_BITS = 30
+"""One square is kept to so many bits: noise on finer steps would be too large to draw."""
 _FREE = 11
 """Squares may count this much, against sums, and cost nothing: t**2 (1 - t) / (1 + t) < 1 / 11."""
 
@@ -48,7 +50,8 @@ class Moments(Question):
     With squares weighted by the root of 11 against sums the two together are longest at opposite ends of the
     range, where the squares do not change: they are free. The square of the sensitivity is 1 for each number
     and 2 for each category when a row is replaced. When one is added or removed it is ``1/4 + 11/16`` for a
-    number and 1 for a category, and twice that with the number of rows.
+    number and 1 for a category, and twice that with the number of rows. Sums of squares are rounded down to a
+    multiple of about ``2**-32``, which is added to the sensitivity.
 
     Reference
     ---------
@@ -70,8 +73,10 @@ class Moments(Question):
         numbers = [column for column in columns if not column.is_category]
         check_cells(sum(max(len(column.levels), 1) for column in columns) + len(numbers))
         # In weighted steps a number is at least _WIDE wide, and not much more.
-        weights = {column.name: _weight(column) for column in numbers}
-        widths = {column.name: 2 * column.top * weights[column.name] for column in numbers}
+        tops = {column.name: column.top for column in numbers}
+        weights = {name: -(-_WIDE // (2 * top)) if top else 1 for name, top in tops.items()}
+        widths = {name: 2 * top * weights[name] for name, top in tops.items()}
+        dropped = {name: max(0, 2 * (top - 1).bit_length() - _SQUARE_BITS) for name, top in tops.items()}
         widest = max([_WIDE, *widths.values()])
         ratio = -(-(widest**2) // _FREE)
         replaced = neighbors == "replace-one"
@@ -95,10 +100,16 @@ class Moments(Question):
             absolute += widest * width if replaced else widest * half + half**2
             precision.append(ratio * weights[column.name] ** 2)
             weight.append(widest * weights[column.name])
-            unit.append(1 / max(2 * column.top, 1))
-        precision += [own**4 for own in weights.values()]
-        weight += [own**2 for own in weights.values()]
-        unit += [1 / max(2 * column.top, 1) ** 2 for column in numbers]
+            unit.append(1 / max(2 * tops[column.name], 1))
+        steps = {name: own**2 << dropped[name] for name, own in weights.items()}
+        precision += [step**2 for step in steps.values()]
+        weight += list(steps.values())
+        unit += [2.0 ** dropped[name] / max(2 * top, 1) ** 2 for name, top in tops.items()]
+        # A sum that is rounded down moves by less than a step more than the sum itself.
+        rounded = [step for name, step in steps.items() if dropped[name]]
+        if rounded:
+            squared = (root_up(squared) + root_up(sum(step**2 for step in rounded))) ** 2
+            absolute += sum(rounded)
         places = np.array([len(precision), *range(len(precision))])
         if not replaced:
             # The number of rows is told as exactly as all the rest together.
@@ -116,17 +127,19 @@ class Moments(Question):
                 if column.is_category:
                     sums += [next(summed) for _ in column.levels]
                     continue
-                first, second, top = next(summed), next(summed), column.top
+                first, second, top = next(summed), next(summed), tops[column.name]
                 # Twice the distance from the middle, which may lie between two steps, is whole.
                 sums.append(2 * first - top * n_rows)
-                squares.append(4 * second - 4 * top * first + top * top * n_rows)
+                squares.append((4 * second - 4 * top * first + top * top * n_rows) >> dropped[column.name])
             return [*sums, *squares, *([] if replaced else [n_rows])]
 
         return Bound(
             canonical={
                 "kind": self.kind,
                 "columns": list(self.columns),
-                "tops": [len(column.levels) or -column.top for column in columns],
+                "tops": [tops.get(column.name) for column in columns],
+                "dropped": [dropped.get(column.name) for column in columns],
+                "levels": [len(column.levels) for column in columns],
             },
             squared=squared,
             absolute=absolute,
@@ -142,11 +155,6 @@ class Moments(Question):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {"kind": self.kind, "columns": list(self.columns)}
-
-
-def _weight(column: Curated) -> int:
-    """Return how often a column's steps are counted, so that all ranges are about equally wide."""
-    return -(-_WIDE // (2 * column.top)) if column.top else 1
 
 
 def _trees(column: Curated) -> list[Tree]:

@@ -22,7 +22,7 @@ from discreet.query.passes import (
     square_of,
     whole_weights,
 )
-from discreet.query.questions.base import Bound, Question, check_cells
+from discreet.query.questions.base import Bound, Question, check_cells, root_up
 from discreet.query.questions.cells import check_edges, plain_edges, starts_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Gram(Question):
         return Bound(
             canonical=_canonical(self.kind, features, self.columns, with_sums=self.with_sums),
             squared=squared,
-            absolute=_root_up(size * squared),
+            absolute=root_up(size * squared),
             precision=tuple(precision),
             weight=tuple(weight),
             unit=np.array(unit),
@@ -189,7 +189,7 @@ class ClusterSums(Question):
         factor = 4 if neighbors == "replace-one" else 2
         weight = max(1, math.isqrt(square))
         # One row: its count times the weight, and a displacement whose L1 norm is at most sqrt(d) B.
-        absolute = (2 if neighbors == "replace-one" else 1) * (weight + _root_up(d * square))
+        absolute = (2 if neighbors == "replace-one" else 1) * (weight + root_up(d * square))
         return Bound(
             canonical=_canonical(
                 self.kind, features, self.columns, centers=[list(center) for center in centers], square=square
@@ -308,7 +308,7 @@ class HalfspaceSums(_Labeled):
         kernel = HalfspacePass(features, target, positive, weights)
         d, square = features.size, features.total_square
         counted = math.isqrt(3 * square)
-        norm = _root_up(d * square)
+        norm = root_up(d * square)
         # Two rows that are both wrong leave the count as it is.
         absolute = max(2 * norm, counted + norm) if neighbors == "replace-one" else counted + norm
         return Bound(
@@ -363,7 +363,7 @@ class GradientSums(_Labeled):
                 shift=shift,
             ),
             squared=factor**2 * square,
-            absolute=factor * _root_up(d * square),
+            absolute=factor * root_up(d * square),
             precision=(1,) * d,
             weight=(1,) * d,
             unit=np.full(d, 2.0**-SIGMOID_BITS / ONE),
@@ -410,8 +410,3 @@ def _canonical(kind: str, features: Features, columns: Sequence[str], **more: An
         "cells": [[band.place, *band.starts] for band in features.bands],
         **{name: list(value) if isinstance(value, tuple) else value for name, value in more.items()},
     }
-
-
-def _root_up(square: int) -> int:
-    root = math.isqrt(square)
-    return root + (root * root < square)
