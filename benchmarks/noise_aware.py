@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.learn.noise_aware.simulated import coarse, noised
 
+from discreet import CoarseRelease, Column, PureDP, Schema
 from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 from discreet.noise import Stream
@@ -97,6 +98,13 @@ def adult(seeds: int = SEEDS) -> dict[str, Any] | None:
     y = (frame["income"] == ">50K").to_numpy().astype(int)
     train = (frame["split"] == "train").to_numpy()
     test, truth = codes[~train], y[~train]
+    names = [f"c{j}" for j in range(len(levels))]
+    listed = [
+        Column(name, values=tuple(range(k)), closed=True) for name, k in zip(names, levels, strict=True)
+    ]
+    schema = Schema(columns=[*listed, Column("label", values=(0, 1), closed=True, role="target")])
+    rows = pd.DataFrame(codes[train], columns=names).assign(label=y[train])
+    asked = pd.DataFrame(test, columns=names)
     result: dict[str, Any] = {"majority": round(1 - float(truth.mean()), 4)}
     clean = LogisticRegression(max_iter=500).fit(one_hot(codes[train], levels), y[train])
     result["undisturbed logistic regression"] = round(clean.score(one_hot(test, levels), truth), 4)
@@ -107,16 +115,19 @@ def adult(seeds: int = SEEDS) -> dict[str, Any] | None:
         scores: dict[str, list[float]] = {}
         statuses: list[str] = []
         for seed in range(seeds):
-            Z, labels, law = coarse(
-                codes[train], levels, epsilon=for_columns, m=m, stream=Stream.from_seed(seed), classes=2,
-                labels=y[train], label_epsilon=for_label,
+            method = CoarseRelease(
+                privacy=PureDP(epsilon=epsilon), schema=schema, random_state=seed, per_row=m,
+                label="clear" if for_label is None else "randomized",
             )  # fmt: skip
-            model = NoiseAwareClassifier(law, on_weak="rank").fit(Z, labels)
+            released = method.release(rows)
+            published = pd.DataFrame({name: released.decoded(name) for name in schema.names})
+            model = NoiseAwareClassifier(released.noise_law(), on_weak="rank").fit(published)
             statuses.append(model.status_)
+            Z, labels = published.to_numpy()[:, :-1], published["label"].to_numpy()
             plain = LogisticRegression(max_iter=200).fit(one_hot(Z, levels), labels)
             for key, value in {
-                "accuracy": model.score(test, truth),
-                "auc": roc_auc_score(truth, model.decision_function(test)),
+                "accuracy": model.score(asked, truth),
+                "auc": roc_auc_score(truth, model.decision_function(asked)),
                 "plain accuracy": plain.score(one_hot(test, levels), truth),
                 "plain auc": roc_auc_score(truth, plain.decision_function(one_hot(test, levels))),
                 "T2/p": model.T2_ / model.p_,
