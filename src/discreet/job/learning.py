@@ -58,6 +58,9 @@ class Trial:
     ----------
     train, test : array of int
         Places of the rows, in random order; nobody is in both.
+    others : array of int
+        Everybody who is not tested on: those of ``train``, then those for whom the model would take too long.
+        A noise-aware learner adds up sums in one pass and takes all.
 
     Privacy
     -------
@@ -74,7 +77,8 @@ class Trial:
         trees = self.question.n_classes if self.question.n_classes > 2 else 1
         most = max(LEAST_ROWS, MOST_WORK // (self._features.unordered.size * trees))
         self.test: Ints = order[:n_test]
-        self.train: Ints = order[n_test:][:most]
+        self.others: Ints = order[n_test:]
+        self.train: Ints = self.others[:most]
         self._seed = int(stream.derive("model").words(1)[0] >> np.uint64(33))
 
     def part(self, rows: Rows, places: Ints) -> tuple[Floats, AnyArray]:
@@ -150,13 +154,15 @@ def measure_learning(
     tell(0.4)
     scores = _scores(trial, models, rows, published)
     X, y = trial.part(rows, trial.test)
-    aware = fit_aware(plan, published, trial.train, question)
+    aware = fit_aware(plan, published, trial.others, question)
     corrected, said = None, ""
     if isinstance(aware, str):
         said = aware
     else:
         found = trial.tested(aware, rows)
         corrected, said = worth(found, y, question), aware.note
+        if len(trial.others) > len(trial.train):
+            said = f"{said} The noise-aware model was trained on {len(trial.others):,} rows.".strip()
         chances = aware.chances
         knows = score(found, y, question, trained_on="aware", tested_on="original", chances=chances)
         scores.insert(2, knows)
@@ -208,8 +214,8 @@ def accuracy_meter(
         return lambda plan, factor: None
     trial = Trial(schema, rows, stream)
     X, y = trial.part(rows, trial.test)
-    some = {name: values[trial.train] for name, values in rows.items()}
-    everyone = np.arange(len(trial.train))
+    some = {name: values[trial.others] for name, values in rows.items()}
+    everyone = np.arange(len(trial.others))
     kept: list[float | None] = []
     spent = 0.0
 
@@ -223,10 +229,10 @@ def accuracy_meter(
         if spent > seconds:
             return None
         start = time.monotonic()
-        noised, places = published, trial.train
+        noised, places = published, trial.others
         if factor != 1 or noised is None:
             noised, places = plan.noise(some, stream.derive("what if")), everyone
-        found = worth(trial.fit(noised, places).predict(X), y, trial.question)
+        found = worth(trial.fit(noised, places[: len(trial.train)]).predict(X), y, trial.question)
         if isinstance(plan, CoarsePlan):
             # Most cells are not shown: what is learned without the law says little about the release.
             aware = fit_aware(plan, noised, places, trial.question)
