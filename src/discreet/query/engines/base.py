@@ -121,7 +121,7 @@ class Engine(ABC):
     def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
         """Sum integer expressions over all rows, in one pass; an empty table sums to 0."""
         sums = [exp.Sum(this=self._wide(expression)) for expression in expressions]
-        selected = [_text(exp.func("COALESCE", total, exp.Literal.number(0))) for total in sums]
+        selected = [_text(exp.Coalesce(this=total, expressions=[exp.Literal.number(0)])) for total in sums]
         query = self._selection([*self._witness(), *selected])
         (row,) = self.run(lambda: self._fetch(query))
         return [int(value) for value in self._witnessed(row)]
@@ -319,7 +319,7 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
 
 def _text(expression: Tree) -> Tree:
     """Send a large integer as text: drivers convert 128-bit integers to floats, or refuse."""
-    return exp.Cast(this=expression, to=exp.DataType.build("TEXT"))
+    return exp.Cast(this=expression, to=exp.DataType(this=exp.DataType.Type.TEXT))
 
 
 def _dense(

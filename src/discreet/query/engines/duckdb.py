@@ -116,7 +116,7 @@ class DuckDBEngine(Engine):
         )
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._reader.execute(query.sql(self.dialect)).fetchall()
+        return self._reader.execute(query.sql(self.dialect, copy=False)).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""

@@ -111,7 +111,7 @@ class PostgresEngine(Engine):
         return exp.to_table(f'"{(self._into or "pg_temp").replace(chr(34), chr(34) * 2)}".{TABLE}')
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._server.execute(query.sql(self.dialect).encode()).fetchall()
+        return self._server.execute(query.sql(self.dialect, copy=False).encode()).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""

@@ -128,7 +128,7 @@ class SparkEngine(Engine):
         return exp.Cast(this=bigint(expression.copy()), to=exp.DataType.build("DECIMAL(20, 0)"))
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        rows = self._frame.sparkSession.sql(query.sql(self.dialect)).collect()
+        rows = self._frame.sparkSession.sql(query.sql(self.dialect, copy=False)).collect()
         return [tuple(row) for row in rows]
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:

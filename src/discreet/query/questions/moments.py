@@ -161,8 +161,8 @@ def _trees(column: Curated) -> list[Tree]:
     """Return what is summed in the engine: cells and their squares, or one flag for each level."""
     cell = exp.column(column.sql)
     if not column.is_category:
-        wide = exp.Cast(this=cell.copy(), to=exp.DataType.build("BIGINT"))
-        return [cell, exp.Mul(this=wide, expression=wide.copy())]
+        wide = exp.Cast(this=exp.column(column.sql), to=exp.DataType(this=exp.DataType.Type.BIGINT))
+        return [cell, exp.Mul(this=wide, expression=exp.column(column.sql))]
     zero, one = exp.Literal.number(0), exp.Literal.number(1)
     codes = [exp.EQ(this=cell.copy(), expression=exp.Literal.number(i)) for i in range(len(column.levels))]
     return [exp.Case(ifs=[exp.If(this=code, true=one.copy())], default=zero.copy()) for code in codes]
