@@ -265,6 +265,17 @@ def test_a_bad_cell_or_an_empty_table_is_named_before_anything_is_paid(survey: P
         assert book.spent().charges == 0
 
 
+def test_cells_outside_their_bounds_are_moved_and_nobody_says_that_they_fit(survey: Path) -> None:
+    (survey / "people.csv").write_text("person,age,hours,sex\n" + "p,20,4,f\nq,999,4,m\n" * 40)
+    done = learn(survey, "--model", "naive-bayes", "--target", "sex", *PRICE)
+    assert done.code == 0, done.err
+    # Lines break where the terminal does.
+    said = " ".join((done.out + done.err).split())
+    assert "counts as its bound" in said
+    assert "every cell fits" not in said
+    assert "999" not in said
+
+
 def test_a_folder_is_replaced_only_if_asked(survey: Path) -> None:
     arguments = ("--model", "pca", "--set", "n_components=1", "--mu", "1")
     assert learn(survey, *arguments).code == 0

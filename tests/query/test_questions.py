@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.errors import ParameterError
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise.gaussian import LARGEST_SCALE
 from discreet.privacy import PureDP
 from discreet.query.curation import Curation
 from discreet.query.engines.duckdb import DuckDBEngine
@@ -380,7 +381,13 @@ def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighb
     assert worst > 0.2 * bound.squared
 
 
-def test_a_large_promise_on_moments_still_has_noise_that_can_be_drawn() -> None:
+def test_a_strong_promise_on_moments_has_noise_that_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(64)])
     bound = Moments(schema.names).bind(Curation.of(schema), "replace-one")
-    Noise.fit(bound, schema, privacy=PureDP(epsilon=0.001))
+    noise = Noise.fit(bound, schema, privacy=PureDP(epsilon=0.001))
+    assert max(scale for scale, _ in noise.groups) <= LARGEST_SCALE
+    # Squares on the grid of the cells themselves would need more than can be drawn.
+    monkeypatch.setattr("discreet.query.questions.moments._SQUARE_BITS", 60)
+    fine = Moments(schema.names).bind(Curation.of(schema), "replace-one")
+    with pytest.raises(PromiseError):
+        Noise.fit(fine, schema, privacy=PureDP(epsilon=0.001))

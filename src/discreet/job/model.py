@@ -12,6 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from discreet.errors import SourceError
 from discreet.job import steps
+from discreet.job.checking import READABLE, look_at_cells
 from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
 from discreet.job.log import FILE as LOG
@@ -30,7 +31,6 @@ from discreet.report.models.folder import MODEL, write_model_folder
 from discreet.report.models.statement import ModelStatement
 from discreet.report.wording import counted
 from discreet.schema import Schema
-from discreet.tables import open_table
 
 if TYPE_CHECKING:
     import os
@@ -289,13 +289,10 @@ def _check_table(source: Any, schema: Schema, label: str, tell: Told) -> None:
     if type(source).__module__.startswith("pyspark.") or str(source).startswith("spark://"):
         tell(f"{label}: its engine checks it")
         return
-    n_rows = 0
-    with open_table(source) as table:
-        for batch in table.batches(schema, ids=schema.id_column is not None):
-            n_rows += batch.n_rows
+    n_rows = look_at_cells(source, schema)
     public = schema.row_count == "public" and schema.neighbors == "replace-one"
     rows = f"{counted(n_rows, 'row')}; " if public else ""
-    tell(f"{label}: {rows}every cell fits what was declared")
+    tell(f"{label}: {rows}{READABLE}")
 
 
 def _told(done: Training, receipts: tuple[Receipt, ...], book: Ledger | None) -> str:

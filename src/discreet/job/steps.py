@@ -10,6 +10,7 @@ import numpy as np
 
 from discreet.audit import attack_claims, attack_prior, attack_rows, expose_rows
 from discreet.errors import DataError, SelfAttackFailed
+from discreet.job.checking import READABLE, look_at_cells
 from discreet.job.comparing import compare_columns, correlate
 from discreet.job.learning import measure_learning, meter_for
 from discreet.job.masked import measure_masked
@@ -71,14 +72,12 @@ def read_table(source: Any, schema: Schema, label: str, tell: Told) -> int:
 
 def check_cells(source: Any, schema: Schema, n_rows: int, tell: Told) -> None:
     """Look at every declared cell once, so that a bad one is named before anything is paid."""
-    with open_table(source) as table:
-        for batch in table.batches(schema, ids=schema.id_column is not None):
-            tell.progress((batch.start + batch.n_rows) / n_rows)
+    look_at_cells(source, schema, lambda seen: tell.progress(seen / n_rows))
     unnamed = sum(c.bounds_source is None for c in schema.released)
     sources = "who says so is declared for every column"
     if unnamed:
         sources = f"nobody is named for the bounds of {counted(unnamed, 'column')} (bounds_source)"
-    tell(f"every cell fits what was declared; {sources}")
+    tell(f"{READABLE}; {sources}")
 
 
 def plan_release(
