@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import zipfile
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -414,3 +415,13 @@ def test_a_learner_without_a_promise_is_refused_by_the_verifier(
 
     repacked(folder, unpromised)
     assert "model" in failed(rewritten(folder, lambda content: None))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_receipt_tells_how_long_a_pass_took_on_private_rows(made: dict[str, Path], name: str) -> None:
+    statement = json.loads((made[name] / STATEMENT).read_text())
+    times = [part["receipt"]["when"] for part in statement["passes"]] + [statement["what"]["created"]]
+    for time in times:
+        moment = datetime.fromisoformat(time)
+        assert (moment.second, moment.microsecond) == (0, 0)
+    assert any("to the minute" in words for words in statement["not_protected"])

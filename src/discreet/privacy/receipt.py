@@ -126,8 +126,12 @@ class Receipt:
 
 
 def now() -> str:
-    """Return universal time, to the microsecond, as text."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    """Return universal time, to the minute, as text.
+
+    Receipts are published, several of them with a model of several passes: finer times would tell how long
+    each pass took over private rows.
+    """
+    return datetime.now(UTC).replace(second=0, microsecond=0).isoformat(timespec="seconds")
 
 
 def canonical(value: Any) -> str:

@@ -179,6 +179,7 @@ def not_protected(schema: Schema, n_rows: int | None) -> list[str]:
         "Scores of this model on the rows that it was trained on: they are not in it, and whoever publishes "
         "them publishes more about these rows, unpaid.",
         "Rows that the model is shown later.",
+        "When each pass was charged, to the minute, and with it about how long passes of minutes took.",
         "Repeated training on the same table: the promises of several models add up, and the ledger counts.",
     ]
 
