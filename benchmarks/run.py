@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"run", "measure", "peers", "sulq_tables"}
+NOT_BENCHMARKS = {"run", "measure", "peers", "sulq_tables", "noise_aware_tables"}
 
 
 def main() -> None:

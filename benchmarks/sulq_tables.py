@@ -21,9 +21,9 @@ from discreet import Column, Schema, datasets
 from discreet.learn.centered import Centered
 from discreet.learn.layout import Layout
 from discreet.noise import Stream
+from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.sums import EngineSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -119,7 +119,7 @@ def _serve(binaries: Path, folder: Path) -> Iterator[PostgresServer]:
         port = _free_port()
         settings = {
             "listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "",
-            "fsync": "on", "shared_buffers": "16MB", "max_connections": 40,
+            "fsync": "on", "shared_buffers": "16MB", "max_connections": 100,
         }  # fmt: skip
         flags = [flag for key, value in settings.items() for flag in ("-c", f"{key}={value}")]
         command = [str(binaries / "postgres"), "-D", str(data), *flags]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from discreet.report.loading import load_release
     from discreet.report.verify import verify
     from discreet.schema import Column, Schema
+    from discreet.server.client import RemoteDatabase
 
 __all__ = [
     "ZCDP",
@@ -64,6 +65,7 @@ __all__ = [
     "PrivatePerceptron",
     "PureDP",
     "RegularizedSVM",
+    "RemoteDatabase",
     "Schema",
     "load_model",
     "load_release",
@@ -103,6 +105,7 @@ _ROOMS = {
     "report.loading": ("load_release",),
     "report.verify": ("verify",),
     "job": ("load_model", "publish", "publish_model"),
+    "server.client": ("RemoteDatabase",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -4,7 +4,8 @@
 
     DiscreetError
     ├── ParameterError      (ValueError)    an argument is outside its domain
-    │   └── ExpressionRefused               an analyst's text is not in the expression language
+    │   ├── ExpressionRefused               an analyst's text is not in the expression language
+    │   └── KeyReused                       a request's key was used for another question
     ├── SchemaError         (ValueError)    what was declared is wrong or incomplete
     ├── DataError           (ValueError)    rows do not fit what was declared
     ├── PromiseError        (ValueError)    a promise cannot be kept, read or composed that way
@@ -19,6 +20,9 @@
     ├── SelfAttackFailed    (RuntimeError)  our own attack beat our own promise; nothing is published
     ├── EngineFailed        (RuntimeError)  a question could not be answered; its charge stands
     │   └── TableChanged                    the rows are not those that were registered
+    ├── ServiceError        (RuntimeError)  a service does not answer as one of this version would
+    │   ├── AccessRefused                   the token is missing, unknown, expired or not enough
+    │   └── ServiceUnavailable              nobody answered, too many ask, or it was stopped
     └── MissingExtra        (ImportError)   an optional package is needed for this
 
     DiscreetWarning         (UserWarning)   something holds, and less well than its reader may think
@@ -64,6 +68,10 @@ class ExpressionRefused(ParameterError):
 
     def __reduce__(self) -> tuple[type[ExpressionRefused], tuple[str, str]]:
         return type(self), (self.construct, self.hint)
+
+
+class KeyReused(ParameterError):
+    """A request's key was used before, for another question. Nothing was charged."""
 
 
 class SchemaError(DiscreetError, ValueError):
@@ -213,6 +221,32 @@ class TableChanged(EngineFailed):
             "The table is not the one that was registered, so nothing is answered; what was charged stands. "
             "Register it again.",
         )
+
+
+class ServiceError(DiscreetError, RuntimeError):
+    """A service does not answer as one of this version would."""
+
+
+class AccessRefused(ServiceError):
+    """The token is missing, unknown, expired or not enough for this. Nothing was charged."""
+
+
+class ServiceUnavailable(ServiceError):
+    """Nobody answered, too many ask at once, or the curator stopped the service.
+
+    Attributes
+    ----------
+    may_be_charged : bool
+        Whether a question may have been charged, its answer being lost on the way. The same question is
+        then free, and gets the answer that was lost.
+    wait : float or None
+        For how many seconds the service asks to be left alone.
+    """
+
+    def __init__(self, message: str, *, may_be_charged: bool = False, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.may_be_charged = may_be_charged
+        self.wait = wait
 
 
 class MissingExtra(DiscreetError, ImportError):

@@ -114,6 +114,34 @@ def test_true_and_published_rows_stay_side_by_side() -> None:
     assert misaligned(feed(Misaligned(SCHEMA, Stream.from_seed(2), rows=50), 900, 128))
 
 
+class Forgetful(Pairs):
+    """A wrong twin: whoever had to go is not passed on."""
+
+    def _choose(self, rows: Any, published: Any, words: Words) -> None:
+        passed: list[Any] = []
+        others = self._others
+        assert others is not None
+        self._others = lambda batch: passed.append(batch)
+        super()._choose(rows, published, words)
+        self._others = others
+        for batch in passed:
+            here = np.isin(batch["x"], published["x"])
+            others({name: values[here] for name, values in batch.items()})
+
+
+@pytest.mark.parametrize(("kind", "complete"), [(Pairs, True), (Forgetful, False)])
+@pytest.mark.parametrize("batch", [7, 64, 1_000])
+def test_everybody_is_in_the_sample_or_passed_on_and_nobody_is_both(
+    kind: type[Pairs], complete: bool, batch: int
+) -> None:
+    passed: list[AnyArray] = []
+    stream = Stream.from_seed(6)
+    pairs = feed(kind(SCHEMA, stream, rows=50, others=lambda rows: passed.append(rows["x"])), 900, batch)
+    found = np.sort(np.concatenate([pairs.published["x"], *passed]))
+    everybody = bool(np.array_equal(found, np.arange(900) + 0.25))
+    assert everybody == (complete or batch == 1_000)  # of one batch nobody has to go
+
+
 def test_a_short_table_is_kept_whole() -> None:
     pairs = feed(Pairs(SCHEMA, Stream.from_seed(3), rows=50), 30, 7)
 

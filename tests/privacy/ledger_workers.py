@@ -52,17 +52,23 @@ def crowd(charge: Callable[[], object], threads: int) -> int:
         return sum(future.result() for future in [pool.submit(one) for _ in range(threads)])
 
 
-def charge_and_draw(url: str, drawn: str) -> None:
+def charge_and_draw(url: str, drawn: str, threads: int) -> None:
     """Charge, then draw, for ever: what is drawn is noted in a file, in one write each."""
     notes = os.open(drawn, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     ledger = Ledger.open(url)
-    while True:
-        receipt = ledger.charge(CHARGE)
-        os.write(notes, f"{receipt.id}\n".encode())
-        ledger.store(receipt, receipt.id.encode())
+
+    def draw() -> None:
+        while True:
+            receipt = ledger.charge(CHARGE)
+            os.write(notes, f"{receipt.id}\n".encode())
+            ledger.store(receipt, receipt.id.encode())
+
+    for _ in range(threads - 1):
+        threading.Thread(target=draw, daemon=True).start()
+    draw()
 
 
-def kill_again_and_again(url: str, drawn: str, cycles: int) -> None:
+def kill_again_and_again(url: str, drawn: str, cycles: int, threads: int) -> None:
     """Start a drawing process, kill it at some moment, and so on.
 
     Moments are counted in what the child has done and not in seconds: however busy the machine is, four
@@ -83,7 +89,7 @@ def kill_again_and_again(url: str, drawn: str, cycles: int) -> None:
         child = os.fork()
         if child == 0:
             try:
-                charge_and_draw(url, drawn)
+                charge_and_draw(url, drawn, threads)
             finally:
                 os._exit(1)
         if cycle % 5 == 4:
@@ -116,4 +122,4 @@ def _grown(notes: Path, size: int, child: int) -> int:
 
 
 if __name__ == "__main__":
-    kill_again_and_again(sys.argv[1], str(Path(sys.argv[2])), int(sys.argv[3]))
+    kill_again_and_again(sys.argv[1], str(Path(sys.argv[2])), int(sys.argv[3]), int(sys.argv[4]))

@@ -60,13 +60,13 @@ def processes_against_one_limit(place: str, processes: int, charges: int) -> int
     return sum(each)
 
 
-def kills(place: str, drawn: Path, cycles: int) -> tuple[int, int]:
+def kills(place: str, drawn: Path, cycles: int, threads: int = 1) -> tuple[int, int]:
     """Kill a drawing process again and again; return how many draws and charges there were."""
     if "://" in place:  # a server takes longer to make a ledger than a child lives
         Ledger.open(place).close()
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.privacy.ledger_workers", place, str(drawn), str(cycles)],
+        [sys.executable, "-m", "tests.privacy.ledger_workers", place, str(drawn), str(cycles), str(threads)],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -76,14 +76,14 @@ def kills(place: str, drawn: Path, cycles: int) -> tuple[int, int]:
         noted = drawn.read_text().splitlines()
         assert set(noted) <= charged
         assert len(noted) == len(set(noted))
-        # a kill loses at most the one draw that was under way
-        assert len(charged) - len(noted) <= cycles
+        # a kill loses at most the draws that were under way, one in each thread
+        assert len(charged) - len(noted) <= cycles * threads
         assert ledger.spent().charges == len(charged)
     return len(noted), len(charged)
 
 
 def test_threads_never_overspend(place: str) -> None:
-    threads_against_one_limit(place, threads=16, charges=40)
+    threads_against_one_limit(place, threads=64, charges=100)
 
 
 def test_processes_never_overspend(place: str) -> None:
@@ -93,6 +93,11 @@ def test_processes_never_overspend(place: str) -> None:
 def test_a_kill_at_any_moment_leaves_nothing_drawn_unpaid(place: str, tmp_path: Path) -> None:
     drawn, _ = kills(place, tmp_path / "drawn", cycles=25)
     assert drawn >= 40  # two for each child that was killed between draws
+
+
+def test_a_kill_while_threads_share_a_commit_leaves_nothing_drawn_unpaid(place: str, tmp_path: Path) -> None:
+    drawn, _ = kills(place, tmp_path / "drawn", cycles=15, threads=8)
+    assert drawn >= 24
 
 
 @pytest.mark.stats
@@ -105,6 +110,12 @@ def test_sixty_four_threads_never_overspend(place: str) -> None:
 def test_eight_processes_never_overspend(place: str) -> None:
     granted = processes_against_one_limit(place, processes=8, charges=2_000)
     note(f"processes, {_kind(place)}", processes=8, limit=2_000, granted=granted)
+
+
+@pytest.mark.stats
+def test_three_hundred_kills_of_eight_threads_leave_nothing_drawn_unpaid(place: str, tmp_path: Path) -> None:
+    drawn, charged = kills(place, tmp_path / "drawn", cycles=300, threads=8)
+    note(f"kills of 8 threads, {_kind(place)}", kills=300, charged=charged, drawn=drawn, drawn_unpaid=0)
 
 
 @pytest.mark.stats

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from discreet.errors import BudgetExceeded, PromiseError
+from discreet.errors import BudgetExceeded, KeyReused, PromiseError
 from discreet.privacy.calibrate import gaussian_delta, gaussian_mu
 from discreet.privacy.ledger import Ledger
 from discreet.privacy.promises import ApproxDP, GaussianDP, Promise, PureDP
@@ -29,6 +29,7 @@ delta = st.sampled_from(["1e-8", "3e-7"])
 mu = st.sampled_from(["0.01", "0.05", "0.1"])
 owners = st.sampled_from([None, "ann", "bob"])
 questions = st.sampled_from(["q1", "q2", "q3"])
+keys = st.sampled_from(["k1", "k2"])
 
 
 class Model:
@@ -59,14 +60,20 @@ class Books(RuleBasedStateMachine):
         self.model: dict[str | None, Model] = {None: Model(), "ann": Model(), "bob": Model()}
         self.paid: dict[str, set[str | None]] = {}
         self.answers: dict[str, bytes] = {}
+        self.keys: dict[tuple[str | None, str], tuple[str, Receipt]] = {}
         self.receipts: list[Receipt] = []
 
     def charge(
-        self, promise: Promise, owner: str | None, *cost: str, question: str | None = None
+        self,
+        promise: Promise,
+        owner: str | None,
+        *cost: str,
+        question: str | None = None,
+        request: str | None = None,
     ) -> Receipt | None:
         before = self.ledger.head
         try:
-            receipt = self.ledger.charge(promise, owner=owner, question=question)
+            receipt = self.ledger.charge(promise, owner=owner, question=question, request=request)
         except (BudgetExceeded, PromiseError):
             assert self.ledger.head == before
             return None
@@ -106,6 +113,17 @@ class Books(RuleBasedStateMachine):
         if receipt is not None:
             assert receipt.answer == self.answers.get(question)
         self.reopen()
+
+    @rule(question=questions, owner=owners, key=keys)
+    def ask_under_a_key(self, question: str, owner: str | None, key: str) -> None:
+        known = self.keys.get((owner, key))
+        if known is not None and known[0] != question:
+            with pytest.raises(KeyReused):
+                self.ledger.charge(PureDP(epsilon=0.1), owner=owner, question=question, request=key)
+            return
+        receipt = self.charge(PureDP(epsilon=0.1), owner, "pure", "0.1", question=question, request=key)
+        if receipt is not None:
+            assert self.keys.setdefault((owner, key), (question, receipt)) == (question, receipt)
 
     @rule()
     def reopen(self) -> None:

@@ -70,7 +70,7 @@ def edit(place: str) -> Callable[..., None]:
 @pytest.fixture
 def ledger(place: str) -> Iterator[Ledger]:
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
-        ledger.charge(TENTH, what="one", owner="ann")
+        ledger.charge(TENTH, what="one", owner="ann", request="k")
         ledger.charge(TENTH, what="two", question="q")
         receipt = ledger.charge(TENTH, what="three")
         ledger.store(receipt, b"3.14")
@@ -97,6 +97,10 @@ def ledger(place: str) -> Iterator[Ledger]:
         ("DELETE FROM questions", "questions"),
         ("UPDATE answers SET answer = '2.71'", "answer to 'row:4'"),
         ("DELETE FROM answers", "answer to 'row:4'"),
+        ("DELETE FROM marks", "keys"),
+        ("UPDATE marks SET seq = 3", "keys"),
+        ("INSERT INTO marks SELECT 'another', seq FROM marks", "keys"),
+        ("DROP TABLE marks", "keys"),
     ],
 )
 def test_every_edit_is_found_and_named(
@@ -117,7 +121,7 @@ def test_a_tail_cut_off_with_its_totals_is_found_by_a_receipt(
     # The forger puts everything back to the state after the second charge, consistently.
     receipt = ledger.history()[-1]
     with Ledger.open(":memory:", limit=PureDP(epsilon=1)) as model:
-        model.charge(TENTH, owner="ann")
+        model.charge(TENTH, owner="ann", request="k")
         model.charge(TENTH, question="q")
         spent = json.dumps(model.spent().to_dict(), sort_keys=True, separators=(",", ":"))
     hash_of_third = ledger.history()[1].hash
@@ -141,11 +145,23 @@ TOO_MUCH = (
 NO_TOTAL = TOO_MUCH.replace('["total"]', "[]").replace("0.9", "0.1")
 SECOND_ANSWER = '{"type":"answer","key":"row:4","sha256":"00"}'
 
-
-@pytest.mark.parametrize(
-    "body",
-    ['{"type":"refund"}', "[]", "{", ANOTHER_START, LATE_LIMIT, TOO_MUCH, NO_TOTAL, SECOND_ANSWER],
+KEY_AGAIN = '{"type":"request","owner":"ann","request":"k","row":2}'
+KEY_OF_NOTHING = '{"type":"request","owner":"ann","request":"new","row":9}'
+KEY_OF_AN_ANSWER = '{"type":"request","owner":null,"request":"new","row":5}'
+KEY_OF_ANOTHER = '{"type":"request","owner":"eve","request":"new","row":2}'
+CHARGED_UNDER_A_KEY = (
+    TOO_MUCH.replace("0.9", "0.1")
+    .replace('"owner":null', '"owner":"ann","request":"k"')
+    .replace('["total"]', '["total","owner:ann"]')
 )
+NAMELESS = '{"type":"bind","dataset":3}'
+FORGED = [
+    '{"type":"refund"}', "[]", "{", ANOTHER_START, LATE_LIMIT, TOO_MUCH, NO_TOTAL, SECOND_ANSWER, KEY_AGAIN,
+    KEY_OF_NOTHING, KEY_OF_AN_ANSWER, KEY_OF_ANOTHER, CHARGED_UNDER_A_KEY, NAMELESS,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", FORGED)
 def test_a_forged_row_with_good_hashes_still_has_to_be_a_step_the_ledger_allows(
     ledger: Ledger, edit: Callable[..., None], body: str
 ) -> None:
@@ -157,6 +173,35 @@ def test_a_forged_row_with_good_hashes_still_has_to_be_a_step_the_ledger_allows(
     )
     with pytest.raises(LedgerTampered, match=f"row {forged.seq}"):
         ledger.check()
+
+
+def test_a_ledger_cannot_be_bound_twice(ledger: Ledger, edit: Callable[..., None]) -> None:
+    ledger.bind("survey")
+    seq, head = ledger.head
+    body = '{"dataset":"payroll","type":"bind"}'
+    forged = Row.after(seq, head, "2026-01-01T00:00:00+00:00", body)
+    edit(
+        f"INSERT INTO record VALUES ({forged.seq}, '{forged.time}', '{body}', '{head}', '{forged.hash}')",
+        f"UPDATE book SET seq = {forged.seq}, hash = '{forged.hash}'",
+        f"UPDATE marks SET seq = {forged.seq} WHERE seq = {seq}",
+    )
+    with pytest.raises(LedgerTampered, match=f"row {forged.seq}"):
+        ledger.check()
+
+
+def test_a_key_whose_row_or_table_is_gone_stops_the_request(
+    ledger: Ledger, edit: Callable[..., None]
+) -> None:
+    edit("UPDATE marks SET seq = 99")
+    with pytest.raises(LedgerTampered, match="row 99"):
+        ledger.charge(TENTH, what="one", owner="ann", request="k")
+    ledger.bind("survey")
+    edit("UPDATE marks SET seq = 99")
+    with pytest.raises(LedgerTampered, match="row 99"):
+        ledger.bind("survey")
+    edit("DROP TABLE marks")
+    with pytest.raises(LedgerTampered, match="tables"):
+        ledger.charge(TENTH, what="one", owner="ann", request="k")
 
 
 def test_a_record_with_another_beginning_is_another_ledger(
@@ -352,11 +397,15 @@ def test_a_file_moved_away_or_replaced_takes_no_more_charges(tmp_path: Path) -> 
 
 
 def test_a_thread_that_holds_the_book_makes_others_wait_their_turn(place: str) -> None:
-    with Ledger.open(place, timeout=0.2) as ledger:
-        with ledger._store.write(), ThreadPoolExecutor(1) as pool:
+    with Ledger.open(place, timeout=0.2) as ledger, ThreadPoolExecutor(1) as pool:
+
+        def hold(session: object) -> None:
             waiting = pool.submit(ledger.charge, TENTH)
             with pytest.raises(LedgerUnavailable, match="another thread"):
                 waiting.result()
+
+        ledger._store.write(hold)
+        assert ledger.spent().charges == 0
         ledger.charge(TENTH)
 
 
@@ -390,31 +439,61 @@ def child(script: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_full_disk_is_unavailable_and_the_ledger_stays_whole(tmp_path: Path) -> None:
+def test_a_ledger_killed_while_its_journal_is_written_into_its_file_opens_again(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    child = os.fork()
+    if child == 0:
+        ledger = Ledger.open(path)
+        for _ in range(30):
+            ledger.charge(TENTH, what="x" * 1000)
+        os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    assert (tmp_path / "survey.ledger-wal").stat().st_size > 0
+    # The first page was written, with the number of pages at its byte 28, and the others not yet.
+    content = bytearray(path.read_bytes())
+    content[28:32] = (int.from_bytes(content[28:32]) + 50).to_bytes(4)
+    path.write_bytes(content)
+    with Ledger.open(path) as ledger:
+        ledger.check()
+        assert ledger.spent().charges == 30
+        ledger.charge(TENTH)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_full_disk_is_unavailable_and_the_ledger_stays_whole(tmp_path: Path, threads: int) -> None:
     path = tmp_path / "survey.ledger"
     Ledger.open(path).close()
     # A limit on the size of files stands for the end of the disk: writes fail in the middle.
     said = child(
         """
-        import resource, sys
+        import resource, sys, threading
         from discreet.errors import LedgerUnavailable
         from discreet.privacy.ledger import Ledger
         from discreet.privacy.promises import PureDP
         ledger = Ledger.open(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
-        granted = 0
-        try:
-            while True:
-                ledger.charge(PureDP(epsilon=0.1), what="x" * 1000)
-                granted += 1
-        except LedgerUnavailable:
-            print(granted)
+        granted = []
+        def charge():
+            try:
+                while True:
+                    granted.append(ledger.charge(PureDP(epsilon=0.1), what="x" * 1000).seq)
+            except LedgerUnavailable:
+                pass
+        threads = [threading.Thread(target=charge) for _ in range(int(sys.argv[2]))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(*granted)
         """,
         str(path),
+        str(threads),
     )
     with Ledger.open(path) as ledger:
         ledger.check()
-        assert ledger.spent().charges == int(said) > 5
+        granted = sorted(int(seq) for seq in said.split())
+        assert [receipt.seq for receipt in ledger.history()] == granted
+        assert len(granted) > 5
         ledger.charge(TENTH)
 
 

@@ -18,7 +18,7 @@ from discreet.query.engines.base import ROWS, Cells, Engine, Tally, curated_batc
 from discreet.query.engines.duckdb import DuckDBEngine
 from discreet.query.expression import parse
 from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, GramPass, HalfspacePass
-from discreet.query.questions import Histogram, Node, NodeTables
+from discreet.query.questions import Histogram, Moments, Node, NodeTables, Sums
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
 from tests.query.people import people, people_schema
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray
     from discreet.query.expression import Expression
+    from discreet.query.questions import Question
 
 TYPES = {"income": "float64", "height": "float64", "age": "int64", "job": "string", "owner": "int64"}
 SCHEMA = people_schema()
@@ -169,6 +170,33 @@ def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(open_engine: Any) -> N
     assert 0 < sum(expected) < 2000
 
 
+def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(open_engine: Any) -> None:
+    engine = open_engine(people(1000))
+    questions: list[list[Question]] = [
+        [
+            Sums(("age", "height * income", "7")),
+            Sums("EXP(LEAST(height, 1)) > 2"),  # with steps
+            Sums("EXP(LEAST(height, 1)) > 1"),  # that share some of them
+            Sums("age > 40"),
+            Moments(("age", "job")),
+        ],
+        [
+            Histogram("job"),
+            Histogram(("owner", "job")),
+            Histogram("job", expression="EXP(LEAST(height, 1))"),
+            Histogram("owner", expression="age"),
+            NodeTables("owner", [Node([("job", 0)], ["age"])], {"age": [40.0]}),
+        ],
+    ]
+    for asked in questions:
+        bounds = [question.bind(CURATION, "replace-one") for question in asked]
+        alone = [bound.exact(engine) for bound in bounds]
+        wanted = [bound.wanted for bound in bounds]
+        found = wanted[0].found(engine, wanted)
+        assert [bound.finish(own, 1000) for bound, own in zip(bounds, found, strict=True)] == alone
+        assert [len(own) for own in found] == [one.size for one in wanted]
+
+
 def test_missing_numbers_have_a_cell_of_their_own(open_engine: Any) -> None:
     rows = people(1000)
     bound = Histogram("income", {"income": [0.5]}).bind(CURATION, "replace-one")
@@ -279,7 +307,7 @@ def test_fifty_random_expressions_agree_bit_for_bit_on_duckdb_postgres_and_spark
     rows = harsh_people(1104)
     engine = open_engine(rows)
     # Spark compiles each anew, for seconds; the long form of this check asks it for all fifty.
-    count = 5 if engine.dialect == "spark" else 50
+    count = 5 if type(engine).__name__ == "SparkEngine" else 50
     _agrees(engine, _expressions(50)[:count], CURATION.named(curated(rows)))
 
 
@@ -299,7 +327,7 @@ def _capacity(kind: str) -> int:
 
 def test_the_types_of_sums_hold_a_thousand_million_rows(open_engine: Any) -> None:
     engine = open_engine(people(5))
-    name = "pg_typeof" if engine.dialect == "postgres" else "typeof"
+    name = "pg_typeof" if type(engine).__name__ == "PostgresEngine" else "typeof"
     columns = [exp.column(identifier) for identifier in CURATION.identifiers()]
     expression = parse("height * income + age / 7", SCHEMA).integer_sql(CURATION.sql_column, 20)
     trees: list[Any] = [*columns, expression, *CURATION.checksum_sql()]

@@ -283,6 +283,9 @@ class Alone:
         arrays = [table[name][[place]] for name, place in zip(kernel.columns, places, strict=True)]
         return [int(value) for value in kernel(arrays)]
 
+    def count(self) -> int:
+        return 1
+
 
 @cache
 def _registered() -> dict[str, AnyArray]:
@@ -513,9 +516,9 @@ def test_a_gram_matrix_over_two_databases_is_the_one_over_all_columns(
     assert 4 * (1 - 1e-9) < mu_of(answer.cost) <= 4
     assert answer.sketches is not None
     assert f"{answer.sketches} sign sketches" in answer.statement
-    assert len(answer.parts) == 4
+    assert len(answer.answers) == 4
     assert answer.to_dict()["statement"] == answer.statement
-    assert [part["kind"] for part in answer.to_dict()["parts"]] == ["answer"] * 4
+    assert [part["kind"] for part in answer.to_dict()["answers"]] == ["answer"] * 4
 
 
 def test_sketches_about_a_noisy_mean_are_far_better_than_about_the_middle() -> None:
@@ -563,10 +566,10 @@ def test_the_promise_is_the_sum_over_databases_and_one_charge_alone_is_too_littl
     answer = both.ask(Gram(("a", "b", "c", "d", "e"), with_sums=False), privacy=GaussianDP(mu=1.5))
     # The farthest neighbor: one person goes from a corner to the opposite one, in both databases.
     squared = 0.0
-    for part, columns in zip(answer.parts[2:], ("ab", "cde"), strict=True):
+    for part, columns in zip(answer.answers[2:], ("ab", "cde"), strict=True):
         moved = 8 * len(columns)
         squared += moved / float(np.asarray(part.sd)[0, 0]) ** 2
-    charged = [sum(mu_of(part.cost) ** 2 for part in answer.parts[i::2]) for i in (0, 1)]
+    charged = [sum(mu_of(part.cost) ** 2 for part in answer.answers[i::2]) for i in (0, 1)]
     total = both.promises
     assert total == answer.cost
     assert mu_of(total) ** 2 == pytest.approx(sum(charged))
@@ -613,7 +616,7 @@ def test_a_gram_matrix_inside_one_database_needs_no_sketches() -> None:
     answer = both.ask(Gram(("b", "a")), privacy=MU)
     alone = registered(rows, "ab").expected_sd(Gram(("b", "a")), privacy=MU)
     assert answer.sketches is None
-    assert len(answer.parts) == 1
+    assert len(answer.answers) == 1
     assert np.array_equal(np.asarray(answer.sd), alone)
     assert mu_of(both.promises) <= 1
 

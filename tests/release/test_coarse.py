@@ -70,11 +70,37 @@ def test_by_default_a_number_has_six_values_missing_included() -> None:
         *("17 to 29", "30 to 41", "42 to 53", "54 to 66", "67 to 78", "79 to 90"),
         "not published",
     )
-    assert found["gain"][:2] == ("0 to under 20000", "20000 to under 40000")
+    assert found["gain"][:2] == ("0 to under 6000", "6000 to under 12000")
     assert found["gain"][-2:] == ("not published", None)
     assert len(found["gain"]) == 7
     assert levels(planned(schema=SMALL))["a"] == (0, 1, 2, -1)
     assert levels(planned(schema=SMALL))["c"] == ("true", "false", "not published")
+
+
+def test_by_default_large_amounts_are_cut_where_they_double() -> None:
+    columns = {
+        "amount": Column("amount", lower=0, upper=99_999),
+        "count": Column("count", type="integer", lower=0, upper=1_023),
+        "credit": Column("credit", lower=250, upper=20_000),
+        "year": Column("year", type="integer", lower=1_900, upper=2_020),  # not from 0 on
+        "balance": Column("balance", lower=-50_000, upper=50_000),  # may be negative
+        "pulse": Column("pulse", lower=0, upper=999),  # not large
+        "entry": Column("entry", lower=datetime.date(2000, 1, 1), upper=datetime.date(2019, 12, 31)),
+    }
+    schema = Schema(columns=list(columns.values()))
+    found = CoarseRelease(privacy=PureDP(epsilon=8), per_row=7, schema=schema).plan(schema, 100)
+    starts = {
+        coding.name: [] if coding.cuts is None else coding.cuts.tolist()
+        for cell in found.cells
+        for coding in cell.codings
+    }
+    assert starts["amount"] == [3_100, 6_200, 12_500, 25_000, 50_000]
+    assert starts["count"] == [30, 60, 130, 260, 510]
+    assert starts["credit"] == [600, 1_200, 2_500, 5_000, 10_000]
+    for name in ("year", "balance", "pulse", "entry"):
+        lower, upper = columns[name].range
+        steps = np.diff([lower, *starts[name], upper])
+        assert steps.max() < 1.2 * steps.min()
 
 
 def test_a_value_begins_exactly_at_its_cut() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 import json
 import subprocess
 import sys
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import Column, NoiseAwareClassifier, PureDP, Schema, load_release, publish, verify
+from discreet import ApproxDP, Column, NoiseAwareClassifier, PureDP, Schema, load_release, publish, verify
 from discreet.errors import ParameterError
-from discreet.job.aware import REFUSED
+from discreet.job.aware import REFUSED, AwareModel, AwareRows, law_of
 from discreet.job.learning import measure_learning
+from discreet.job.sample import Pairs
 from discreet.noise import Stream
 from discreet.release import CoarseRelease, GaussianRelease
 from discreet.report.keys import unseal_key
@@ -204,6 +207,91 @@ def test_knowing_the_law_is_worth_several_points() -> None:
     found = measured(CoarseRelease(privacy=PureDP(epsilon=6), schema=SCHEMA), N)
     worth = {s.trained_on: s.accuracy or 0.0 for s in found.scores if s.tested_on == "original"}
     assert worth["original"] - worth["aware"] < 0.03 < worth["aware"] - worth["release"]
+
+
+def test_the_model_that_knows_the_law_learns_from_everybody_whom_it_is_not_tested_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("discreet.job.main.Pairs", functools.partial(Pairs, rows=1_000))
+    done = publish(
+        TABLE,
+        schema=SCHEMA,
+        method="coarse",
+        privacy=PureDP(epsilon=6),
+        ledger=False,
+        out=tmp_path / "release",
+        attack_records=2_000,
+    )
+    learning = done.findings.learning
+    assert learning is not None
+    rows = {s.trained_on: s.train_rows for s in learning.scores if s.tested_on == "original"}
+    assert (learning.train_rows, learning.test_rows) == (700, 300)
+    assert rows == {"original": 700, "release": 700, "majority": 700, "aware": N - 300}
+    assert f"({N - 300:,} rows)" in next(s.said for s in done.findings.stages if s.name == "learn")
+    page = (done.internal / "report.html").read_text(encoding="utf-8")
+    assert "Training rows" in page
+    assert f"{N - 300:,}" in page
+
+
+def test_sums_of_a_release_as_it_passes_by_are_those_of_its_file(tmp_path: Path) -> None:
+    few = {name: values[:3_000] for name, values in TABLE.items()}
+    rows = {**few, "born": np.repeat(np.datetime64("2001-02-03"), 3_000), "gain": few["gain"]}
+    day = Column("born", lower=datetime.date(2000, 1, 1), upper=datetime.date(2009, 12, 31), role="public")
+    schema = Schema(columns=[*SCHEMA.columns, day], target="income")
+    for method in (
+        CoarseRelease(privacy=PureDP(epsilon=8), schema=schema, random_state=1),
+        GaussianRelease(privacy=ApproxDP(epsilon=40, delta=1e-6), schema=schema, random_state=1),
+    ):
+        plan = method.plan(schema, 3_000)
+        seen = AwareRows(plan, 3_000, Stream.from_seed(1))
+        path = tmp_path / f"{method.name}.parquet"
+
+        def watch(truth: Any, published: Any, seen: AwareRows = seen) -> None:
+            seen.see(published)
+
+        method.publish(rows, path, shuffle=False, watch=watch)
+        model = seen.fit()
+        assert isinstance(model, AwareModel)
+        assert seen.n_rows == 3_000
+        read = NoiseAwareClassifier(law_of(plan)).fit(path)
+        np.testing.assert_allclose(model.estimator.coef_, read.coef_, rtol=1e-9)
+
+
+def test_of_a_very_long_and_wide_table_some_rows_are_left_out_at_random(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = CoarseRelease(privacy=PureDP(epsilon=6), schema=SCHEMA).plan(SCHEMA, N)
+    published = plan.draw(encoded(TABLE), Stream.from_seed(3))
+    seen = AwareRows(plan, N, Stream.from_seed(4))
+    assert seen._gathering is not None
+    monkeypatch.setattr("discreet.job.aware.MOST_PRODUCTS", seen._gathering.work * N / 4)
+    some = AwareRows(plan, N, Stream.from_seed(4))
+    for rows in (seen, some):
+        rows.see(published)
+    assert seen.n_rows == N
+    assert abs(some.n_rows - N / 4) < 5 * (N * 3 / 16) ** 0.5
+
+
+def test_a_failure_of_the_learner_does_not_stop_a_release_that_is_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("discreet.learn.noise_aware.sums.Adder.add", fail)
+    few = {name: values[:300] for name, values in TABLE.items()}
+    done = publish(
+        few,
+        schema=SCHEMA,
+        method="coarse",
+        privacy=PureDP(epsilon=6),
+        ledger=False,
+        out=tmp_path / "release",
+        attack_records=1_000,
+    )
+    assert verify(done.public).failures == ()
+    learned = next(s.said for s in done.findings.stages if s.name == "learn")
+    assert "without what a learner gets from it, which failed (ZeroDivisionError" in learned
 
 
 def test_a_learner_that_refuses_says_so_and_has_no_score() -> None:

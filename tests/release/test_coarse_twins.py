@@ -78,6 +78,22 @@ def test_a_law_that_spends_more_than_is_promised_is_caught_without_drawing() -> 
     assert run_audit(EveryRow(plan=lying, claim=claim)).verdict == "broken"
 
 
+def test_the_job_s_attack_compares_every_pair_of_rows_where_they_can_be_written_down() -> None:
+    honest, generous = planned(2.0), planned(2.2)
+    for plan, verdict in (
+        (honest, "holds"),
+        (dataclasses.replace(honest, columns=generous.columns), "broken"),
+    ):
+        found = {r.attack: r for r in attack_claims(plan, stream=Stream.from_seed(2))}
+        assert set(found) == {"distinguish", "precision", "enumerate"}
+        assert found["enumerate"].verdict == verdict
+        assert found["enumerate"].failure_probability == 0
+    # Ten columns of six values are too many rows, and nothing is said about them.
+    wide = Schema(columns=[Column(f"x{j}", lower=0, upper=1) for j in range(10)])
+    plan = CoarseRelease(privacy=PureDP(epsilon=2), schema=wide).plan(wide, 100)
+    assert {r.attack for r in attack_claims(plan, stream=Stream.from_seed(2))} == {"distinguish", "precision"}
+
+
 def test_columns_that_are_chosen_by_what_is_in_them_are_caught() -> None:
     twin = Twin(planned(), chosen_by_value)
     drawn = twin.noise(

@@ -86,15 +86,91 @@ class Browser:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a file and wait until it is complete."""
+        self.visit(path.resolve().as_uri() + fragment)
+
+    def visit(self, url: str) -> None:
+        """Go to an address and wait until the page is complete."""
         # An empty page in between: a mere change of the fragment would not load the file again.
         self.call("Page.navigate", url="about:blank")
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri() + fragment)
-        deadline = time.monotonic() + 30
-        while self.run("document.readyState + location.protocol") != "completefile:":
+        self.call("Page.navigate", url=url)
+        self.wait(
+            f"document.readyState === 'complete' && location.protocol === {url.partition('//')[0]!r}",
+            seconds=30,
+        )
+
+    def wait(self, expression: str, *, seconds: float = 10) -> None:
+        """Wait until an expression is true in the page."""
+        deadline = time.monotonic() + seconds
+        while not self._now(expression):
             if time.monotonic() > deadline:
-                raise RuntimeError("the page did not load in 30 s")
+                raise RuntimeError(f"not true in {seconds:g} s: {expression}")
             time.sleep(0.02)
+
+    def _now(self, expression: str) -> Any:
+        try:
+            return self.run(expression)
+        except RuntimeError as problem:
+            # Between two pages there is nothing to ask.
+            if "context" in str(problem) or "navigated" in str(problem):
+                return None
+            raise
+
+    def click(self, selector: str) -> None:
+        """Click in the middle of what a selector names, as a hand does: only where nothing covers it."""
+        where = self.run(
+            f"""(() => {{
+                const found = document.querySelector({json.dumps(selector)});
+                if (!found) return "missing";
+                found.scrollIntoView({{block: "center", behavior: "instant"}});
+                const box = found.getBoundingClientRect();
+                const x = box.left + box.width / 2, y = box.top + box.height / 2;
+                const top = document.elementFromPoint(x, y);
+                return top && (found.contains(top) || top.contains(found)) ? [x, y] : "covered";
+            }})()"""
+        )
+        if not isinstance(where, list):
+            raise RuntimeError(f"{selector} cannot be clicked: {where}")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call(
+                "Input.dispatchMouseEvent", type=kind, x=where[0], y=where[1], button="left", clickCount=1
+            )
+
+    def follow(self, selector: str) -> None:
+        """Click on what leads to another page, and wait until that is complete."""
+        self.run("window.left = true")
+        self.click(selector)
+        self.wait("!window.left && document.readyState === 'complete'")
+
+    def write(self, selector: str, text: str) -> None:
+        """Replace what stands in a field, as typing does."""
+        found = self.run(
+            f"""(() => {{
+                const found = document.querySelector({json.dumps(selector)});
+                if (!found) return false;
+                found.focus();
+                found.select();
+                return document.activeElement === found;
+            }})()"""
+        )
+        if not found:
+            raise RuntimeError(f"{selector} cannot be written into")
+        self.call("Input.insertText", text=text)
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose from a list."""
+        self.run(
+            f"""(() => {{
+                const found = document.querySelector({json.dumps(selector)});
+                found.value = {json.dumps(value)};
+                for (const kind of ["input", "change"])
+                    found.dispatchEvent(new Event(kind, {{bubbles: true}}));
+            }})()"""
+        )
+
+    def text(self, selector: str) -> str:
+        """Return what a part of the page says to whoever sees it."""
+        return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def run(self, expression: str) -> Any:
         """Evaluate JavaScript in the page."""

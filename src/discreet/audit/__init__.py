@@ -8,6 +8,10 @@ A release is attacked as a whole: ``prior`` (made-up people: the verdict on floo
 rows: differential privacy), ``file`` (the published file alone), ``rows`` and ``expose`` (real rows:
 internal). They share ``targets`` and ``channel`` (the published laws), ``posterior``, ``learned`` and
 ``linear`` (ways to guess), ``linkage`` and ``membership``, and say what they found as ``guess``.
+
+Answers of a private database are attacked by ``reconstruction``, which reads them back (``answers``), knows
+what single rows add to them (``contributions``), guesses cells (``unknown``) and says what no guess can do
+(``guessing``).
 """
 
 from discreet.audit.bounds import epsilon_lower_bound, mean_bounds
@@ -28,9 +32,11 @@ from discreet.audit.enumerated import EveryRow, row_law
 from discreet.audit.expose import expose_rows
 from discreet.audit.file import attack_file
 from discreet.audit.guess import Exposed, Guess
+from discreet.audit.guessing import least_error, most_right
 from discreet.audit.position import position
 from discreet.audit.precision import precision
 from discreet.audit.prior import Planned, attack_prior
+from discreet.audit.reconstruction import Rebuilt, Reconstruction, reconstruct
 from discreet.audit.result import AuditResult
 from discreet.audit.rows import attack_rows
 from discreet.audit.subject import Draws, SingleDraws, Trial
@@ -49,6 +55,8 @@ __all__ = [
     "Lattice",
     "LawPair",
     "Planned",
+    "Rebuilt",
+    "Reconstruction",
     "SingleDraws",
     "Trial",
     "attack_claims",
@@ -62,10 +70,13 @@ __all__ = [
     "fisher_information",
     "hockey_stick",
     "largest_loss",
+    "least_error",
     "mean_bounds",
+    "most_right",
     "position",
     "precision",
     "pushforward",
+    "reconstruct",
     "row_law",
     "run_audit",
     "shifted",

@@ -9,6 +9,7 @@ import numpy as np
 
 from discreet.audit.bounds import check_failure_probability
 from discreet.audit.distinguish import DEFAULT_EVENTS, DP_KINDS, try_events
+from discreet.audit.enumerated import EveryRow, enumerated
 from discreet.audit.events import MOST_COORDINATES
 from discreet.audit.precision import low_bits
 from discreet.audit.result import AuditResult
@@ -16,7 +17,7 @@ from discreet.audit.subject import Trial
 from discreet.audit.targets import Target, noise_covariance, targets_of
 from discreet.law import InvariantLaw
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.privacy import NoPromise
+from discreet.privacy import NoPromise, PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +63,10 @@ def attack_claims(
     -------
     tuple of AuditResult
         By promise: "distinguish" and "precision", each with a lower bound on epsilon beside what is claimed;
-        "not tested" where no differential privacy is promised, with the plan's own reason. Floors are left
-        to :func:`~discreet.audit.attack_prior`.
+        "not tested" where no differential privacy is promised, with the plan's own reason. "Enumerate" comes
+        third where a promise is pure and every row and all that can be published of it can be written down:
+        it compares the published laws of all pairs of rows, exactly. Floors are left to
+        :func:`~discreet.audit.attack_prior`.
 
     Privacy
     -------
@@ -106,7 +109,16 @@ def attack_claims(
     for promise, parts in tested:
         trial = _Extremes(plan, parts).trial(promise)
         results += [try_events(trial, name, families, share, stream) for name, families in _ATTACKS]
+        if isinstance(promise, PureDP) and _whole_row(plan, promise):
+            exact = enumerated(EveryRow(plan=plan, claim=promise))
+            results += [exact] if exact.verdict != "not tested" else []
     return tuple(results)
+
+
+def _whole_row(plan: Plan, promise: Promise) -> bool:
+    """Whether a promise is about all that is protected in a row, so that whole rows may be compared."""
+    protected = {target.name for target in targets_of(plan) if not target.is_clear}
+    return promise.covers is None or protected <= set(promise.covers)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from discreet.cli import audit, demo, init, learn, ledger, plan, query, release, report, verify
+from discreet.cli import audit, demo, init, learn, ledger, plan, query, release, report, serve, token, verify
 from discreet.cli.console import write_out
 
 EXIT_OTHER, EXIT_SCHEMA, EXIT_BROKEN, EXIT_BUDGET = 1, 2, 3, 4
@@ -33,6 +33,8 @@ app.command()(query.query)
 app.command(cls=learn.Command)(learn.learn)
 app.command()(report.report)
 app.command()(verify.verify)
+app.command()(serve.serve)
+app.add_typer(token.app, name="token")
 app.add_typer(ledger.app, name="ledger")
 app.command()(demo.demo)
 

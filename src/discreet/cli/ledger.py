@@ -68,7 +68,7 @@ def check(
             book.check(Receipt.from_dict(found))
         head = book.head
     console.json({"ledger": ledger, "intact": True, "rows": head[0], "head": head[1]})
-    console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[1]}")
+    console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[0]}:{head[1]}")
     console.line("Keep the head elsewhere: with it, a record that was rolled back shows too.")
 
 
@@ -124,6 +124,60 @@ def create(
         raise ParameterError(f"{ledger!r} exists already, and a limit is fixed when a ledger is made.")
     with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as book:
         write_out(f"{ledger}: {book.guarantee()}. Give it to releases, models and questions with --ledger.\n")
+
+
+@app.command()
+def backup(
+    ledger: Place,
+    out: Annotated[Path, typer.Option(help="A file that does not exist yet.")],
+    json: Json = False,
+) -> None:
+    """Write a copy that can take the ledger's place, also while others charge; it is checked."""
+    console = Console(as_json=json)
+    with _existing(ledger) as book:
+        rows, digest = book.backup(out)
+    console.json({"ledger": book.shown, "backup": str(out), "rows": rows, "head": digest})
+    console.line(f"{out}: {rows} rows, intact; its key is in {out.name}.version-key. Head: {rows}:{digest}")
+    console.line("Keep the head elsewhere, and never charge a backup: it would be a second budget.")
+
+
+@app.command()
+def restore(
+    backup: Annotated[str, typer.Argument(help="What `discreet ledger backup` wrote.")],
+    to: Annotated[
+        str, typer.Option(help="The ledger: a file, or postgresql://host/database#NAME.", metavar="LEDGER")
+    ],
+    head: Annotated[
+        str | None,
+        typer.Option(help="A head of the lost ledger that was kept elsewhere.", metavar="ROW:HASH"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Put a backup in its ledger's place, unless charges would be forgotten."""
+    from discreet.privacy import Ledger
+
+    console = Console(as_json=json)
+    known = None if head is None else _head_in(head)
+    with Ledger.restore(backup, to, head=known) as book:
+        rows, digest = book.head
+    console.json({"ledger": book.shown, "rows": rows, "head": digest})
+    console.line(f"{book.shown}: {rows} rows, intact. Head: {rows}:{digest}")
+    if head is None:
+        console.line(
+            "Not compared with a head kept elsewhere: if the ledger was gone, --head tells of lost rows."
+        )
+
+
+def _head_in(text: str) -> tuple[int, str]:
+    from discreet.errors import ParameterError
+
+    row, colon, digest = text.partition(":")
+    if not (colon and row.isascii() and row.isdigit() and len(digest) == 64):
+        raise ParameterError(
+            f"--head must be the row and the hash that `discreet ledger backup` prints, got {text!r}. "
+            "Write them as ROW:HASH."
+        )
+    return int(row), digest
 
 
 def _existing(place: str) -> "Ledger":

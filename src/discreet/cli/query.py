@@ -1,6 +1,5 @@
 """``discreet query``: one question about a private table, answered with noise."""
 
-import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +8,7 @@ from discreet.cli import words
 from discreet.cli.console import Console
 
 if TYPE_CHECKING:
-    from discreet.job.asking import Cell, Reply
-    from discreet.privacy import Promise
+    from discreet.job.reply import Cell, Reply
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
@@ -24,7 +22,8 @@ def query(
         typer.Argument(
             help="[COUNT | SUM(expression) | MEAN(expression)] [WHERE condition] [BY column, ...]; "
             "an expression alone is summed, so that a condition counts. A number to group by says where "
-            "its cells begin: BY age (30, 45, 60). Columns that are no plain words go in double quotes.",
+            "its cells begin: BY age (30, 45, 60). Columns that are no plain words go in double quotes. Or "
+            "the same as SQL: SELECT COUNT(*) | SUM(x) | AVG(x) FROM name [WHERE ...] [GROUP BY ...].",
             metavar="QUESTION",
         ),
     ],
@@ -36,6 +35,15 @@ def query(
     sd: Annotated[
         float | None,
         typer.Option(help="Or else: standard deviation of the noise, in the unit of a count or a sum."),
+    ] = None,
+    refine: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--refine",
+            help="Receipt of an earlier answer to the same question: pay for another one, and merge them. A "
+            "mean by groups has two receipts: name both, in their order.",
+            metavar="RECEIPT",
+        ),
     ] = None,
     ledger: words.LedgerPlace = None,
     no_ledger: words.NoLedger = False,
@@ -61,7 +69,9 @@ def query(
             )
             return
         place = words.ledger_place(ledger, no_ledger)
-        reply = ask(table, question, schema=declared, ledger=place, privacy=privacy, sd=sd)
+        reply = ask(
+            table, question, schema=declared, ledger=place, privacy=privacy, sd=sd, refines=refine or ()
+        )
         _show(console, reply, delta or _DELTA)
 
 
@@ -75,9 +85,23 @@ def _show(console: Console, reply: "Reply", delta: float) -> None:
     else:
         (cell,) = reply.cells
         console.line(f"  {_margin_of(cell).removesuffix(' ± 0')}{unit}")
-    for sentence in _price_words(reply, delta):
+    for sentence in (*_reading_words(reply), *_price_words(reply, delta)):
         console.paragraph(sentence)
+    if reply.ledger is not None and reply.receipts:
+        flags = " ".join(f"--refine {receipt.id}" for receipt in reply.receipts)
+        console.line(f"For more precision, pay again and merge: {flags}")
     console.json(reply.to_dict())
+
+
+def _reading_words(reply: "Reply") -> list[str]:
+    """Say what the numbers are made of, and which of them to leave alone."""
+    said = []
+    if reply.refined:
+        draws = len(reply.parts[0])
+        said.append(f"Merged from {draws} answers, each weighted by the inverse of its variance.")
+    if reply.group_words is not None:
+        said.append(reply.group_words)
+    return said
 
 
 def _show_groups(console: Console, reply: "Reply") -> None:
@@ -97,6 +121,8 @@ def _show_groups(console: Console, reply: "Reply") -> None:
 
 
 def _show_price(console: Console, reply: "Reply", delta: float) -> None:
+    from discreet.job.costs import cost_words
+    from discreet.job.reply import rounded
     from discreet.report.wording import visible
 
     unit = f" {visible(reply.measure)}" if reply.measure else ""
@@ -107,10 +133,10 @@ def _show_price(console: Console, reply: "Reply", delta: float) -> None:
         assert cell.margin is not None
         each = " in each group" if reply.axes else ""
         least = " if it is over all rows; more with fewer" if mean and " where " in reply.question else ""
-        console.line(f"  would be ± {_rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
+        console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:
         console.line("  how noisy it would be depends on how many rows it is over, which is not public")
-    console.line(f"Would cost: {_cost_words(reply.cost, delta)}.")
+    console.line(f"Would cost: {cost_words(reply.cost, delta)}.")
     console.line("A dry run: no cell was read, nothing was charged or drawn.")
     console.json({"dry_run": True, **reply.to_dict()})
 
@@ -118,12 +144,13 @@ def _show_price(console: Console, reply: "Reply", delta: float) -> None:
 def _price_words(reply: "Reply", delta: float) -> list[str]:
     """Say what it cost, where it was charged and what is left."""
     from discreet.errors import PromiseError
+    from discreet.job.costs import cost_words
     from discreet.report.wording import counted, number
 
     if not reply.cost:
         return ["Cost: nothing. It follows from what is public."]
     rows = f"row{'s' * (len(reply.rows) > 1)} {', '.join(map(str, reply.rows))}"
-    cost = _cost_words(reply.cost, delta)
+    cost = cost_words(reply.cost, delta)
     if reply.cached:
         told = f"Cost: nothing. It was asked before ({rows} of the ledger): the same answer again."
     elif reply.ledger is None:
@@ -150,34 +177,12 @@ def _price_words(reply: "Reply", delta: float) -> list[str]:
     ]
 
 
-def _cost_words(cost: "tuple[Promise, ...]", delta: float) -> str:
-    """Write a price; Gaussian ones also as an epsilon."""
-    from discreet.privacy import Spending
-    from discreet.report.wording import number, promised
-
-    if not cost:
-        return "nothing"
-    listed = " and ".join(promised(promise.to_dict()) for promise in cost)
-    spent = sum((Spending.of(promise) for promise in cost), Spending())
-    if not spent.rho or all(promise.kind == "pure-dp" for promise in cost):
-        return listed
-    epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
-    return f"{listed} (epsilon {epsilon} at delta {delta:g})"
-
-
 def _margin_of(cell: "Cell") -> str:
+    from discreet.job.reply import rounded
+
     if cell.value is None or cell.margin is None:
         return "too few rows for its noise"
-    return f"{_rounded(cell.value, cell.margin)} ± {_rounded(cell.margin, cell.margin)}"
-
-
-def _rounded(value: float, margin: float) -> str:
-    """Write a number with as many digits as its margin leaves."""
-    if margin == 0:
-        return f"{value:,.10g}"
-    decimals = max(0, 1 - math.floor(math.log10(margin)))
-    text = f"{value:,.{min(decimals, 15)}f}"
-    return "0" if float(text.replace(",", "")) == 0 else text
+    return f"{rounded(cell.value, cell.margin)} ± {rounded(cell.margin, cell.margin)}"
 
 
 def _whisker(cell: "Cell", low: float, high: float) -> str:

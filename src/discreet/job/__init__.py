@@ -5,8 +5,10 @@ happens in them; ``declared`` and ``options`` turn a request into a schema, a le
 ``folders``, ``log`` and ``keeping`` look after what is written; ``sample``, ``comparing``, ``learning`` and
 ``what_if`` look at the result for the curator; ``rehearsing``, ``planning``, ``attacking`` and ``redraw`` are
 parts of the job that can be run by themselves. ``model`` trains one instead, with ``training`` to say which
-there are; ``asking`` answers a question that ``sentence`` reads. Names are loaded when they are first used:
-drafting a schema needs no learner.
+there are. ``asking`` answers a question that ``sentence`` reads, cut up by ``pieces``, ``select`` and
+``axes``: ``behind`` has the noisy sums that it takes, ``reply`` what it is answered with; ``combining`` adds
+answers up, and ``dummy`` makes rows to try questions on. Names are loaded when they are first used: drafting
+a schema needs no learner.
 """
 
 from __future__ import annotations

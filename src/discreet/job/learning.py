@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.job.aware import AwareModel, fit_aware
+from discreet.job.aware import AwareModel, AwareRows
 from discreet.job.kept import measure_kept
 from discreet.job.masked import masked_meter
 from discreet.job.models import BOOSTING, fit_boosted, fit_majority
@@ -106,13 +106,14 @@ def measure_learning(
     *,
     plan: Plan,
     stream: Stream,
+    beside: AwareRows | None = None,
     seconds: float = 8.0,
     progress: Callable[[float], None] | None = None,
 ) -> Learning | None:
     """Train the same model on true and on published rows, and test both on people whom neither has seen.
 
-    Beside them, where the noise law allows it, a learner that corrects for the noise is trained on the same
-    published rows.
+    Beside them, where the noise law allows it, a learner that corrects for the noise is trained: on all
+    published rows but those of the people to test on.
 
     Parameters
     ----------
@@ -125,6 +126,8 @@ def measure_learning(
         What was done; an invariant release is tried with the learner that it keeps.
     stream : Stream
         Decides who is trained on. It must not be the stream of the noise.
+    beside : AwareRows, optional
+        The published rows of everybody who is not in `published`, added up.
     seconds : float
         When the learning curve stops growing; the two models themselves are always trained.
     progress : callable, optional
@@ -154,17 +157,24 @@ def measure_learning(
     tell(0.4)
     scores = _scores(trial, models, rows, published)
     X, y = trial.part(rows, trial.test)
-    aware = fit_aware(plan, published, trial.others, question)
+    everybody = AwareRows(plan, n, stream.derive("aware")) if beside is None else beside
+    everybody.see({name: values[trial.others] for name, values in published.items()})
+    aware = everybody.fit()
     corrected, said = None, ""
     if isinstance(aware, str):
         said = aware
     else:
         found = trial.tested(aware, rows)
         corrected, said = worth(found, y, question), aware.note
-        if len(trial.others) > len(trial.train):
-            said = f"{said} The noise-aware model was trained on {len(trial.others):,} rows.".strip()
-        chances = aware.chances
-        knows = score(found, y, question, trained_on="aware", tested_on="original", chances=chances)
+        knows = score(
+            found,
+            y,
+            question,
+            trained_on="aware",
+            tested_on="original",
+            chances=aware.chances,
+            train_rows=everybody.n_rows,
+        )
         scores.insert(2, knows)
     guesses = {name: model.predict(X) for name, model in models.items()}
     whole, released = (worth(guesses[name], y, question) for name in ("original", "release"))
@@ -235,7 +245,9 @@ def accuracy_meter(
         found = worth(trial.fit(noised, places[: len(trial.train)]).predict(X), y, trial.question)
         if isinstance(plan, CoarsePlan):
             # Most cells are not shown: what is learned without the law says little about the release.
-            aware = fit_aware(plan, noised, places, trial.question)
+            everybody = AwareRows(plan, len(places), stream.derive("aware"))
+            everybody.see({name: values[places] for name, values in noised.items()})
+            aware = everybody.fit()
             if isinstance(aware, AwareModel):
                 found = worth(trial.tested(aware, rows), y, trial.question)
         spent += time.monotonic() - start
@@ -301,6 +313,7 @@ def _scores(trial: Trial, models: Mapping[str, Model], rows: Rows, published: Ro
                 trained_on=name,
                 tested_on=tested_on,
                 chances=model.chances and name != "majority",
+                train_rows=len(trial.train),
             )
             for name, model in trained.items()
         ]

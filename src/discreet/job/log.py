@@ -7,6 +7,7 @@ run, also of those that were refused; a release carries a copy in ``internal/aud
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import getpass
 import hashlib
@@ -47,6 +48,7 @@ class Log:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._own: list[bytes] = []
+        self._end: tuple[int, int, bytes] | None = None
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event; `facts` are plain JSON values."""
@@ -54,11 +56,17 @@ class Log:
             self._own.append(_line(self._own[-1] if self._own else None, event, facts))
             return
         with _alone(self.path) as handle:
-            last = _last_line(handle)
-            line = _line(last, event, facts)
-            os.lseek(handle, 0, os.SEEK_END)
-            os.write(handle, line)
-            self._own.append(line)
+            found = os.fstat(handle)
+            # Whoever wrote last, and was alone since, knows what the last line is.
+            if self._end is None or self._end[:2] != (found.st_ino, found.st_size):
+                last = _last_line(handle)
+            else:
+                last = self._end[2]
+            line, before = _line(last, event, facts), os.fstat(handle).st_size
+            if os.write(handle, line) != len(line):
+                os.ftruncate(handle, before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._end = (found.st_ino, before + len(line), line)
 
     def begin(self, **facts: Any) -> None:
         """Write who starts what, with which versions."""
@@ -81,6 +89,13 @@ class Log:
         """Write everything so far, earlier runs included, into the internal folder of a release."""
         content = b"".join(self._own) if self.path is None else self.path.read_bytes()
         target.write_bytes(content)
+
+
+def mend_log(path: Path) -> None:
+    """Cut off what a power failure left of a last line: nothing that it was about has happened."""
+    if path.exists():
+        with _alone(path) as handle:
+            _last_line(handle)
 
 
 def check_log(path: Path) -> int:
@@ -157,7 +172,7 @@ def _hash(content: dict[str, Any]) -> str:
 def _alone(path: Path) -> Iterator[int]:
     """Open the lasting log so that no other run appends meanwhile."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as problem:
         raise SourceError(
             f"The audit log {str(path)!r} cannot be written ({problem.strerror}). It is kept beside the "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.audit import Exposed, Guess, attack_file
 from discreet.errors import DiscreetError, ParameterError
 from discreet.job import steps
+from discreet.job.aware import AwareRows
 from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
 from discreet.job.keeping import Keeper
@@ -195,7 +196,8 @@ def publish(
             verdicts, audits = steps.test_plan(plan, attack_records, tell)
         log.write("promise", promises=[promise.to_dict() for promise in plan.promises])
         with stages.stage("release") as tell:
-            pairs = Pairs(plan.schema, Stream())
+            beside = AwareRows(plan, n_rows, Stream())
+            pairs = Pairs(plan.schema, Stream(), others=beside.see)
             publication = releasing.publish(
                 table, public / DATA, stream=keeper.stream(), watch=steps.watching(pairs, n_rows, tell)
             )
@@ -206,7 +208,7 @@ def publish(
             learning, positions = None, list[WhatIf]()
             with tell.sparing("what a learner gets from it"):
                 pairs = pairs if plan.of_people else steps.true_rows(table, declared)
-                learning, positions = steps.learn(releasing, declared, plan, pairs, n_rows, tell)
+                learning, positions = steps.learn(releasing, declared, plan, pairs, beside, n_rows, tell)
         with stages.stage("attack") as tell:
             on_file = attack_file(plan, steps.first_rows(public / DATA, plan.schema))
             on_rows, exposed = tuple[Guess, ...](), tuple[Exposed, ...]()

@@ -10,6 +10,8 @@ from discreet.errors import ParameterError
 from discreet.job.totals import ColumnTotals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from discreet._typing import AnyArray, Ints, Words
     from discreet.noise import Stream
     from discreet.release.base import Encoded
@@ -33,6 +35,8 @@ class Pairs:
         Decides which rows stay. It must not be the stream of the noise.
     rows : int
         How many rows stay at most; fewer of very wide tables.
+    others : callable, optional
+        Given the published rows that do not stay, each once: at once, or when another takes its place.
 
     Attributes
     ----------
@@ -63,7 +67,14 @@ class Pairs:
     (100, 3, [0.5, 0.5, 0.5])
     """
 
-    def __init__(self, schema: Schema, stream: Stream, *, rows: int = MOST_ROWS) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        stream: Stream,
+        *,
+        rows: int = MOST_ROWS,
+        others: Callable[[Encoded], None] | None = None,
+    ) -> None:
         if rows < 1:
             raise ParameterError(
                 f"rows of Pairs must be at least 1, was {rows}. Leave it out for {MOST_ROWS:,}."
@@ -73,6 +84,7 @@ class Pairs:
         self._names = [column.name for column in schema.released]
         self._capacity = min(rows, max(1, MOST_CELLS // len(self._names)))
         self._stream = stream
+        self._others = others
         self._words: Words = np.empty(self._capacity, np.uint64)
         self._held = 0
         self._kept: tuple[dict[str, AnyArray], dict[str, AnyArray]] = ({}, {})
@@ -117,16 +129,19 @@ class Pairs:
             slots = np.arange(self._held, self._held + room)
             self._store(slots, np.arange(room), rows, published, words)
             self._held += room
-        if self._held < self._capacity or room == len(words):
+        if room == len(words):
             return
         below = room + np.flatnonzero(words[room:] < self._words.max())
-        if not below.size:
-            return
         pool = np.concatenate([self._words, words[below]])
         stays = np.zeros(pool.size, np.bool_)
         stays[np.argpartition(pool, self._capacity - 1)[: self._capacity]] = True
-        slots = np.flatnonzero(~stays[: self._capacity])
-        self._store(slots, below[stays[self._capacity :]], rows, published, words)
+        slots, comes = np.flatnonzero(~stays[: self._capacity]), below[stays[self._capacity :]]
+        if self._others is not None:
+            passes = np.ones(len(words), np.bool_)
+            passes[:room] = passes[comes] = False
+            gone = self._kept[1]
+            self._others({n: np.concatenate([gone[n][slots], published[n][passes]]) for n in self._names})
+        self._store(slots, comes, rows, published, words)
 
     def _store(self, slots: Ints, places: Ints, rows: Encoded, published: Encoded, words: Words) -> None:
         self._words[slots] = words[places]

@@ -43,6 +43,7 @@ def score(
     trained_on: Trained,
     tested_on: Tested,
     chances: bool = True,
+    train_rows: int | None = None,
 ) -> Score:
     """Score predictions of rows that the model has not seen.
 
@@ -58,15 +59,24 @@ def score(
         As of :class:`~discreet.report.findings.Score`.
     chances : bool
         Whether the scores of classes are probabilities, so that calibration means something.
+    train_rows : int, optional
+        How many rows the model was trained on.
     """
     if not question.n_classes:
         rmse = math.sqrt(float(np.mean((y - predicted) ** 2))) * question.unit if len(y) else None
-        return Score(trained_on=trained_on, tested_on=tested_on, r2=worth(predicted, y, question), rmse=rmse)
+        return Score(
+            trained_on=trained_on,
+            tested_on=tested_on,
+            train_rows=train_rows,
+            r2=worth(predicted, y, question),
+            rmse=rmse,
+        )
     hits = int(np.sum(predicted.argmax(axis=1) == y))
     lower, upper = clopper_pearson(hits, len(y), FAILURE / 2) if len(y) else (np.array(0.0), np.array(1.0))
     return Score(
         trained_on=trained_on,
         tested_on=tested_on,
+        train_rows=train_rows,
         accuracy=worth(predicted, y, question),
         lower=float(lower),
         upper=float(upper),

@@ -1,4 +1,4 @@
-"""The questions that people type: ``mean(age) where sex = 'Female' by education``.
+"""The questions that people type: ``mean(age) where sex = 'Female' by education``, or the same as SQL.
 
 A question is one sentence: what to compute, of which rows, for which groups. What stands inside is the
 expression language of :mod:`discreet.query.expression`; here it is only cut into its parts.
@@ -8,37 +8,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from discreet.errors import ExpressionRefused
-from discreet.query.expression import parse, parse_groups
+from discreet.errors import ExpressionRefused, ParameterError
+from discreet.job.axes import Axis, Group, axes_of, given_group, typed_groups, write_name
+from discreet.job.pieces import Piece, pieces_of, shown
+from discreet.job.select import ANY_TABLE, WORDS, cut_select, is_select
+from discreet.query.expression import parse
+from discreet.query.expression.nodes import is_plain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from discreet.query.expression import Expression
     from discreet.schema import Schema
 
 Verb: TypeAlias = Literal["count", "sum", "mean"]
-_VERBS: dict[str, Verb] = {"count": "count", "sum": "sum", "mean": "mean"}
-_OTHER_WORDS = {"avg": "mean", "average": "mean", "total": "sum", "number": "count"}
-# Text in quotes is one piece: a value or a name may hold any word.
-_PIECES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_]\w*|\s+|.""", re.DOTALL)
+_VERBS: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "MEAN": "mean"}
+_SQL: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "AVG": "mean"}
+_OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COUNT"}
+_COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
 _MOST = 8192  # characters; an expression has at most half of them
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A column to group by.
-
-    Attributes
-    ----------
-    column : str
-        Its name.
-    edges : tuple of float
-        Where cells begin; empty for a column whose declared values are the cells.
-    """
-
-    column: str
-    edges: tuple[float, ...] = ()
+_LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +61,26 @@ class Sentence:
         if self.expression is not None:
             words += f"({_bare(self.expression.canonical)})"
         if self.where is not None:
-            words += f" where {_bare(self.where.canonical)}"
+            words += f" where {_clause(self.where)}"
         if self.by:
-            words += f" by {', '.join(map(_written, self.by))}"
+            words += f" by {', '.join(axis.written(self.schema) for axis in self.by)}"
         return words
+
+    @property
+    def sql(self) -> str:
+        """The same question as a SELECT, which is read as this sentence again."""
+        aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
+        inside = "*" if self.expression is None else _bare(self.expression.canonical)
+        named = self.schema.dataset or ""
+        table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
+        keys = [write_name(axis.column) for axis in self.by]
+        columns = ", ".join([*keys, f"{aggregate}({inside})"])
+        words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
+        if self.where is not None:
+            words += f" WHERE {_clause(self.where)}"
+        return words + (
+            f" GROUP BY {', '.join(axis.written(self.schema) for axis in self.by)}" if self.by else ""
+        )
 
     @property
     def measure(self) -> str | None:
@@ -92,7 +99,8 @@ def read_sentence(text: str, schema: Schema) -> Sentence:
     text : str
         ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. A number to group by is
         followed by where its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is
-        summed, so that a condition counts.
+        summed, so that a condition counts. Or the same as SQL: ``SELECT COUNT(*) | SUM(expression) |
+        AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
     schema : Schema
         What was declared.
 
@@ -112,52 +120,132 @@ def read_sentence(text: str, schema: Schema) -> Sentence:
     ...                          Column("sex", values=("f", "m"))])
     >>> print(read_sentence("Mean(age) WHERE sex = 'f' by age (30, 60)", schema))
     mean(age) where sex IN ('f') by age (30, 60)
-    >>> print(read_sentence("age > 40", schema))
+    >>> print(read_sentence("SELECT COUNT(*) FROM people WHERE age > 40", schema))
     count where 40 < age
     """
+    if not isinstance(text, str):
+        raise ExpressionRefused("no text", "Write a question such as COUNT WHERE age > 40.")
     if len(text) > _MOST:
         raise ExpressionRefused(f"more than {_MOST} characters", "Ask a shorter question.")
+    if is_select(text, _columns(schema)):
+        return _read_select(text, schema, suggest=True)
     what, condition, groups = _parts(text)
-    where = None if condition is None else parse(condition, schema)
-    if where is not None and not where.is_condition:
+    verb, rest = _verb(what, schema)
+    if verb == "count":
+        if not _COUNTED.fullmatch(rest):
+            raise _not_rows()
+        return _made("count", None, condition, groups, schema)
+    if not rest.strip():
+        raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
+    made = _made(verb or "sum", rest, condition, groups, schema)
+    if verb is None and condition is None and made.expression is not None and made.expression.is_condition:
+        return Sentence("count", None, made.expression, made.by, schema)
+    return made
+
+
+def sentence_of(
+    verb: Verb,
+    expression: str | None,
+    where: str | None,
+    by: Sequence[str | Mapping[str, Any]],
+    schema: Schema,
+) -> Sentence:
+    """Make a question of its parts.
+
+    Parameters
+    ----------
+    verb : {"count", "sum", "mean"}
+        What to compute.
+    expression : str or None
+        Of what; None for a count.
+    where : str or None
+        A condition; None for all rows.
+    by : sequence of str or mapping
+        Columns to group by: names, or ``{"column": "age", "edges": [30, 45, 60]}`` with where the cells of a
+        number begin; of a date in days since its first, or as ``"2024-01-31"``.
+    schema : Schema
+        What was declared.
+
+    Raises
+    ------
+    ExpressionRefused
+        As :func:`read_sentence`.
+
+    Reference
+    ---------
+    ``docs/reference/expressions.md``.
+
+    Examples
+    --------
+    >>> from discreet.schema import Column, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
+    >>> sentence_of("count", None, "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
+    'SELECT age, COUNT(*) FROM data WHERE 17 < age GROUP BY age (30, 60)'
+    """
+    if verb not in _VERBS.values():
+        raise ParameterError(f"verb of sentence_of must be count, sum or mean, was {verb!r}.")
+    if verb == "count" and expression is not None:
+        raise _not_rows()
+    if verb != "count" and expression is None:
+        raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
+    return _made(verb, expression, where, [given_group(item) for item in by], schema)
+
+
+def _read_select(text: str, schema: Schema, *, suggest: bool) -> Sentence:
+    cut = cut_select(text, _columns(schema))
+    if cut.refused is None:
+        return _made(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
+    # What stands before the refused thing is read first, so that the first one is named.
+    _made("sum", cut.expression, cut.where, cut.groups, schema)
+    for nearest in cut.refused.nearest if suggest else ():
+        try:
+            _read_select(nearest, schema, suggest=False)
+        except ExpressionRefused:
+            continue
+        if len(nearest) <= _LONGEST_NEAREST:
+            raise ExpressionRefused(cut.refused.construct, f"Write: {nearest}")
+    raise ExpressionRefused(cut.refused.construct, cut.refused.otherwise)
+
+
+def _made(
+    verb: Verb,
+    expression: str | None,
+    where: str | None,
+    groups: str | Sequence[Group] | None,
+    schema: Schema,
+) -> Sentence:
+    """Read the parts in the order in which they stand, so that the first mistake is named."""
+    parsed = None if expression is None else parse(expression, schema)
+    condition = _condition(where, schema)
+    axes = axes_of(typed_groups(groups) if isinstance(groups, str) else groups or (), schema)
+    return Sentence(verb, parsed, condition, axes, schema)
+
+
+def _condition(text: str | None, schema: Schema) -> Expression | None:
+    if text is None:
+        return None
+    where = parse(text, schema)
+    if not where.is_condition:
         raise ExpressionRefused(
             "something else than a condition after WHERE", "Compare it with something: WHERE age > 40."
         )
-    verb, rest = _verb(what)
-    if verb == "count":
-        if re.sub(r"[\s()]", "", rest) not in ("", "*"):
-            raise ExpressionRefused(
-                "something to count after COUNT", "Rows are counted: write COUNT WHERE and a condition."
-            )
-        expression = None
-    else:
-        if not rest.strip():
-            raise ExpressionRefused(
-                "nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY."
-            )
-        expression = parse(rest, schema)
-        if verb is None and expression.is_condition and where is None:
-            verb, expression, where = "count", None, expression
-    return Sentence(verb or "sum", expression, where, _axes(groups, schema), schema)
+    return where
 
 
 def _parts(text: str) -> tuple[str, str | None, str | None]:
     """Cut a sentence at WHERE and BY, where they stand outside of quotes and parentheses."""
     found: dict[str, tuple[int, int]] = {}
-    depth, before = 0, ("", 0)
-    for match in _PIECES.finditer(text):
-        piece = match[0]
-        if piece.isspace():
-            continue
-        depth += (piece == "(") - (piece == ")")
-        word = piece.lower()
-        if depth == 0 and word in ("where", "by"):
-            if word in found:
-                raise ExpressionRefused(f"a second {word.upper()}", "Join conditions with AND, groups by ,.")
-            group = word == "by" and before[0] == "group"
-            found[word] = (before[1] if group else match.start(), match.end())
-        before = (word, match.start())
-    where, by = found.get("where"), found.get("by")
+    before: Piece | None = None
+    for piece in pieces_of(text):
+        if piece.depth == 0 and piece.word in ("WHERE", "BY"):
+            if piece.word in found:
+                raise ExpressionRefused(
+                    f"a second {piece.word}", "Join conditions with AND, groups by commas."
+                )
+            grouped = piece.word == "BY" and before is not None and before.word == "GROUP"
+            found[piece.word] = (before.start if grouped and before else piece.start, piece.end)
+        before = piece
+    where, by = found.get("WHERE"), found.get("BY")
     if where and by and by < where:
         raise ExpressionRefused("BY before WHERE", "Write WHERE first: COUNT WHERE age > 40 BY sex.")
     end = by[0] if by else len(text)
@@ -165,57 +253,46 @@ def _parts(text: str) -> tuple[str, str | None, str | None]:
     return what, text[where[1] : end] if where else None, text[by[1] :] if by else None
 
 
-def _verb(what: str) -> tuple[Verb | None, str]:
+def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
     """Take the first word off, if it says what to compute."""
-    match = re.match(r"\s*([A-Za-z_]\w*)", what)
-    word = "" if match is None else match[1].lower()
-    if word in _OTHER_WORDS:
-        right = _OTHER_WORDS[word].upper()
-        raise ExpressionRefused(f"the word {word.upper()}", f"Write {right} instead.")
-    if match is None or word not in _VERBS:
+    pieces = pieces_of(what)
+    word = pieces[0].word if pieces else ""
+    if word in _OTHER_WORDS and word.casefold() not in _columns(schema):
+        raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
+    if word not in _VERBS:
         return None, what
-    return _VERBS[word], what[match.end() :]
-
-
-def _axes(groups: str | None, schema: Schema) -> tuple[Axis, ...]:
-    if groups is None:
-        return ()
-    parts = [part.strip() for part in re.split(r",(?![^(]*\))", groups)]
-    plain = [part for part in parts if not part.endswith(")")]
-    known = iter(parse_groups(", ".join(plain), schema) if plain else ())
-    made = [_banded(part, schema) if part.endswith(")") else Axis(next(known).column.name) for part in parts]
-    if len({axis.column for axis in made}) < len(made):
-        raise ExpressionRefused("a column to group by that comes twice", "Write it once.")
-    return tuple(made)
-
-
-def _banded(part: str, schema: Schema) -> Axis:
-    """Read a number with where its cells begin."""
-    name, _, inside = part.removesuffix(")").partition("(")
-    column = parse(name, schema).bare
-    try:
-        edges = tuple(float(edge) for edge in inside.split(","))
-    except ValueError:
-        edges = ()
-    if column is None or not edges or list(edges) != sorted(set(edges)):
+    rest = what[pieces[0].end :]
+    outside = [piece for piece in pieces[1:] if piece.depth == 0]
+    if word != "COUNT" and len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
+        # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
         raise ExpressionRefused(
-            "cells that are not a column of numbers and rising numbers",
-            "Write where cells begin: BY age (30, 45, 60).",
+            f"something after {word}(...), {shown(outside[2].text)}",
+            f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
         )
-    return Axis(column, edges)
+    return _VERBS[word], rest
 
 
-def _written(axis: Axis) -> str:
-    return f"{axis.column} ({', '.join(f'{edge:g}' for edge in axis.edges)})" if axis.edges else axis.column
+# Writing.
+
+
+def _columns(schema: Schema) -> frozenset[str]:
+    return frozenset(column.name.casefold() for column in schema.released)
+
+
+def _clause(where: Expression) -> str:
+    """Write a condition; in parentheses if a word in it would end it."""
+    bare = _bare(where.canonical)
+    ends = any(piece.depth == 0 and piece.word in WORDS for piece in pieces_of(bare))
+    return f"({bare})" if ends else bare
 
 
 def _bare(text: str) -> str:
     """Leave out parentheses around the whole."""
-    if not text.startswith("("):
-        return text
-    depth = 0
-    for match in _PIECES.finditer(text):
-        depth += (match[0] == "(") - (match[0] == ")")
-        if depth == 0:
-            return text[1:-1] if match.end() == len(text) else text
-    return text
+    outside = [piece for piece in pieces_of(text) if piece.depth == 0]
+    return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
+
+
+def _not_rows() -> ExpressionRefused:
+    return ExpressionRefused(
+        "something to count after COUNT", "Rows are counted: write COUNT WHERE and a condition."
+    )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray
     from discreet.audit import AuditResult, Exposed, Guess
+    from discreet.job.aware import AwareRows
     from discreet.job.scoring import Trained
     from discreet.job.stages import Told
     from discreet.privacy import Ledger, Receipt
@@ -149,7 +150,13 @@ def charged(receipt: Receipt, book: Ledger | None) -> str:
 
 
 def learn(
-    method: ReleaseMethod, schema: Schema, plan: Plan, pairs: Pairs, n_rows: int, tell: Told
+    method: ReleaseMethod,
+    schema: Schema,
+    plan: Plan,
+    pairs: Pairs,
+    beside: AwareRows,
+    n_rows: int,
+    tell: Told,
 ) -> tuple[Learning | None, list[WhatIf]]:
     """Measure what the release is worth to a learner, and what more or less noise would be."""
     stream = Stream()
@@ -164,6 +171,7 @@ def learn(
             pairs.published,
             plan=plan,
             stream=stream,
+            beside=beside,
             progress=lambda done: tell.progress(0.6 * done),
         )
     meter = meter_for(plan, pairs.rows, stream=stream, published=pairs.published)
@@ -202,9 +210,12 @@ def _learned(learning: Learning | None) -> str:
         score = found.get(side)
         if score is not None and (score.accuracy is not None or score.r2 is not None):
             worth = f"{score.accuracy:.1%}" if score.accuracy is not None else f"R2 {score.r2:.3f}"
-            parts.append(f"{worth} {said}")
+            more = score.train_rows is not None and score.train_rows > learning.train_rows
+            parts.append(f"{worth} {said}" + (f" ({score.train_rows:,} rows)" if more else ""))
     equals = learning.equals_share
-    share = "" if equals is None or equals >= 1 else f"; as good as {equals:.0%} of the rows"
+    share = ""
+    if equals is not None and equals < 1:
+        share = f"; as good as {equals:.0%} of {learning.train_rows:,} original rows"
     return f"{learning.target}: {', '.join(parts) or learning.note}{share}"
 
 

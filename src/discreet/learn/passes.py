@@ -54,6 +54,7 @@ class ExactSums(LocalSums):
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
+        **_: Any,
     ) -> Answer:
         """Answer exactly."""
         if not isinstance(privacy, NoPromise) or variance is not None:
@@ -68,7 +69,7 @@ class ExactSums(LocalSums):
         silent = Noise(
             law="gaussian", promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64)
         )
-        return self._answer(bound, silent, bound.exact(self._engine), receipt, False, None)
+        return self._answer(bound, silent, bound.exact(self._engine), self.n_rows, receipt, False, None)
 
     def expected_sd(
         self, question: Question, *, privacy: Any = None, variance: float | None = None

@@ -38,6 +38,7 @@ _AMOUNTS = (
     "gaussian", "concentrated", "pure", "pure_squares", "point_epsilon", "point_delta",
     "total_variation",
 )  # fmt: skip
+_LISTS = ("covers", "unpromised", "assumes")
 
 # Each release's bound is lowered by its own sampler's total variation, of order 1e-35 of the squared
 # range per draw; a part in 1e9 of the mean square covers what many releases add to that.
@@ -169,14 +170,11 @@ class Spending:
         )
 
     def __add__(self, other: Spending) -> Spending:
-        total = self._merge(other)
         if self.covers is None or other.covers is None:
-            covers = other.covers if self.covers is None else self.covers
-        else:
-            covers = tuple(sorted(set(self.covers) & set(other.covers)))
-        return dataclasses.replace(total, covers=covers)
+            return self._merge(other, other.covers if self.covers is None else self.covers)
+        return self._merge(other, tuple(sorted(set(self.covers) & set(other.covers))))
 
-    def _merge(self, other: Spending) -> Spending:
+    def _merge(self, other: Spending, covers: tuple[str, ...] | None = None) -> Spending:
         """Add everything but what is covered, which parts unite and charges intersect."""
         for name in ("unit", "neighbors"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -193,6 +191,7 @@ class Spending:
             charges=self.charges + other.charges,
             unit=self.unit or other.unit,
             neighbors=self.neighbors or other.neighbors,
+            covers=covers,
             columns=tuple(sorted(costs.items())),
             unpromised=tuple(sorted({*self.unpromised, *other.unpromised})),
             assumes=tuple(sorted({*self.assumes, *other.assumes})),
@@ -364,12 +363,11 @@ class Spending:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; amounts are decimals in text, so nothing is lost."""
-        values: dict[str, Any] = {}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Amount):
-                value = str(value)
-            values[item.name] = list(value) if isinstance(value, tuple) else value
+        values: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
+        for name in _AMOUNTS:
+            values[name] = str(values[name])
+        for name in _LISTS:
+            values[name] = None if values[name] is None else list(values[name])
         values["columns"] = {
             name: [None if x is None else str(x) for x in (cost.information, cost.prior)]
             for name, cost in self.columns
@@ -379,22 +377,24 @@ class Spending:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spending:
         """Make the books that :meth:`to_dict` wrote."""
-        names = {item.name for item in dataclasses.fields(cls)}
-        if set(values) != names:
+        if set(values) != set(_NAMES):
             raise ParameterError(
-                f"keys of Spending must be {', '.join(sorted(names))}, got "
+                f"keys of Spending must be {', '.join(sorted(_NAMES))}, got "
                 f"{', '.join(sorted(values))}. Write them with to_dict()."
             )
         made = dict(values)
         for name in _AMOUNTS:
             made[name] = Amount.parse(made[name])
-        for name in ("covers", "unpromised", "assumes"):
+        for name in _LISTS:
             made[name] = None if made[name] is None else tuple(made[name])
         made["columns"] = tuple(
             (name, ColumnCost(*(None if x is None else Amount.parse(x) for x in pair)))
             for name, pair in sorted(made["columns"].items())
         )
         return cls(**made)
+
+
+_NAMES = tuple(item.name for item in dataclasses.fields(Spending))
 
 
 def _cost(promise: Promise) -> Spending:

@@ -134,9 +134,12 @@ def now() -> str:
     return datetime.now(UTC).replace(second=0, microsecond=0).isoformat(timespec="seconds")
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(value: Any) -> str:
     """Write JSON in the one form that is hashed: sorted keys, no spaces, plain ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 @cache

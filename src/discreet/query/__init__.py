@@ -3,9 +3,11 @@
 Reading order: ``curation`` says what private rows look like to an engine; ``engines`` add integers up;
 ``expression`` is what analysts may write; ``questions`` know how far one row can move their sums,
 ``passes`` how batches of rows become sums; ``noising`` turns a promise into noise on integers; ``sums`` is
-the protocol that learners ask and the answer they get; ``local`` and ``database`` are who answers;
-``paper`` has the theorems. ``vertical`` asks several databases that have columns of the same people, with
-``signs`` for everybody, ``cross`` products from sketches, and the ``blocks`` of a matrix.
+the protocol that learners ask and the answer they get; ``pricing`` says what that costs; ``answering``
+charges, adds up, draws and keeps, with ``turns`` and ``slots`` for many who ask at once; ``local`` and
+``database`` are who answers, with ``verbs`` for people; ``paper`` has the theorems. ``vertical`` asks several
+databases that have columns of the same people, with ``signs`` for everybody, ``cross`` products from
+sketches, and the ``blocks`` of a matrix.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from discreet.query.cross import cross_products
 from discreet.query.database import Database
 from discreet.query.local import LocalSums
 from discreet.query.paper import PosteriorOdds
+from discreet.query.pricing import Pricing
 from discreet.query.questions import (
     ClusterSums,
     GradientSums,
@@ -28,7 +31,7 @@ from discreet.query.questions import (
     Sums,
     question_from_dict,
 )
-from discreet.query.sums import Answer, NoisySums
+from discreet.query.sums import Answer, NoisySums, RefinableSums
 from discreet.query.vertical import VerticalDatabases
 
 __all__ = [
@@ -45,7 +48,9 @@ __all__ = [
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
+    "Pricing",
     "Question",
+    "RefinableSums",
     "SignSketches",
     "Sums",
     "VerticalDatabases",

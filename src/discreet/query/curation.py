@@ -183,7 +183,7 @@ class Curation:
                 f"columns of a private database must be 1 to {_MOST_COLUMNS} that leave, and the schema has "
                 f"{len(released)}. Give a column another role."
             )
-        return cls(schema, _layouts(_Same(schema)), ids)
+        return cls(schema, _layouts(Same(schema)), ids)
 
     @cached_property
     def _index(self) -> dict[str, Curated]:
@@ -297,7 +297,7 @@ class Curation:
         return iter(self.columns)
 
 
-class _Same:
+class Same:
     """A schema by identity: equal ones may list levels of other types, such as 1 and True."""
 
     __slots__ = ("schema",)
@@ -309,11 +309,11 @@ class _Same:
         return id(self.schema)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.schema is self.schema
+        return isinstance(other, Same) and other.schema is self.schema
 
 
 @lru_cache(maxsize=16)
-def _layouts(same: _Same) -> tuple[Curated, ...]:
+def _layouts(same: Same) -> tuple[Curated, ...]:
     # Kept, because every text of a question is parsed against a layout of all columns.
     return tuple(_layout(i, column) for i, column in enumerate(same.schema.released))
 

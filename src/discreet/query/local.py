@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError
+from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.sums import EngineSums
 
 if TYPE_CHECKING:
     from discreet.privacy import Ledger

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -20,16 +21,18 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy._numbers import round_up, sqrt_up
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
+from discreet.privacy.promises import promise_from_dict
 from discreet.privacy.reading import root_down, sampling_delta
 from discreet.query.paper import PosteriorOdds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats, Ints
     from discreet.noise import Stream
     from discreet.query.questions import Bound
     from discreet.schema import Schema
+    from discreet.schema.table import Neighbors
 
 Law: TypeAlias = Literal["gaussian", "laplace"]
 Asked: TypeAlias = Promise | PosteriorOdds
@@ -104,22 +107,15 @@ class Noise:
         squared, absolute = rows**2 * bound.squared, rows * bound.absolute
         if (squared if law == "gaussian" else absolute) == 0:
             return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
-        common: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
+        promise: Promise
         if law == "laplace":
-            scale = _laplace_scale(privacy, absolute)
-            promise: Promise = PureDP(
-                epsilon=laplace_epsilon(float(absolute), scale),
-                total_variation=bound.size * laplace.TOTAL_VARIATION,
-                **common,
-            )
+            scale, promise = _laplace(privacy, absolute, bound.size, schema.unit, schema.neighbors)
             by = bound.weight
             relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
         else:
-            distance = sqrt_up(Fraction(squared))
-            variation = bound.size * gaussian.TOTAL_VARIATION
-            scale = _sd(privacy, variance, bound, distance, variation)
-            mu = mu_for_sd(distance, scale)
-            promise = GaussianDP(mu=mu, total_variation=variation, **common)
+            wanted = privacy if variance is None else _root_of_variance(variance, bound)
+            assert wanted is not None
+            scale, promise = _gaussian(wanted, squared, bound.size, schema.unit, schema.neighbors)
             by = bound.precision
             relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
         kinds = sorted(relative)
@@ -167,22 +163,53 @@ class Noise:
         return [self.law, self.scale, [list(group) for group in self.groups]]
 
 
+def asked_from_dict(values: Mapping[str, Any]) -> Asked:
+    """Make the promise or the paper's budget that their ``to_dict`` wrote."""
+    if values.get("kind") == "posterior-odds":
+        return PosteriorOdds(**{name: value for name, value in values.items() if name != "kind"})
+    return promise_from_dict(values)
+
+
 def _is_pure(privacy: Asked | None) -> bool:
     if isinstance(privacy, PosteriorOdds):
         return privacy.theorem == "theorem 5"
     return isinstance(privacy, PureDP)
 
 
-def _sd(
-    privacy: Asked | None, variance: float | None, bound: Bound, distance: float, variation: float
-) -> float:
-    """Return the standard deviation, in integers, of an entry of precision 1."""
-    if variance is not None:
-        return _root_of_variance(variance, bound)
-    if isinstance(privacy, PosteriorOdds):
+@lru_cache(maxsize=1024)
+def _gaussian(
+    wanted: Asked | float, squared: int, size: int, unit: str, neighbors: Neighbors
+) -> tuple[float, GaussianDP]:
+    """Return the standard deviation, in integers, of an entry of precision 1, and what it promises.
+
+    Kept, because people ask many questions under the same few promises.
+    """
+    distance = sqrt_up(Fraction(squared))
+    variation = size * gaussian.TOTAL_VARIATION
+    if isinstance(wanted, float):
+        scale = wanted
+    elif isinstance(wanted, PosteriorOdds):
         # The paper's R is for a distance of 1.
-        return round_up(Fraction(distance) * Fraction(sqrt_up(Fraction(privacy.variance))))
-    return sd_for_mu(mu_of(privacy, variation), distance)
+        scale = round_up(Fraction(distance) * Fraction(sqrt_up(Fraction(wanted.variance))))
+    else:
+        scale = sd_for_mu(mu_of(wanted, variation), distance)
+    mu = mu_for_sd(distance, scale)
+    return scale, GaussianDP(mu=mu, total_variation=variation, unit=unit, neighbors=neighbors)
+
+
+@lru_cache(maxsize=1024)
+def _laplace(
+    privacy: Asked | None, absolute: int, size: int, unit: str, neighbors: Neighbors
+) -> tuple[float, PureDP]:
+    """Return the scale, in integers, of an entry of weight 1, and what it promises."""
+    if isinstance(privacy, PosteriorOdds):
+        scale = laplace_scale(float(absolute) * privacy.queries, privacy.epsilon)
+    else:
+        assert isinstance(privacy, PureDP)
+        scale = laplace_scale(float(absolute), privacy.epsilon)
+    epsilon = laplace_epsilon(float(absolute), scale)
+    variation = size * laplace.TOTAL_VARIATION
+    return scale, PureDP(epsilon=epsilon, total_variation=variation, unit=unit, neighbors=neighbors)
 
 
 def mu_of(privacy: Promise | None, variation: float) -> float:
@@ -213,13 +240,6 @@ def _check_kind(privacy: Asked | None) -> None:
             f"privacy of a question must be about whole rows, and covers {', '.join(privacy.covers)} alone. "
             "Leave covers out."
         )
-
-
-def _laplace_scale(privacy: Asked | None, absolute: int) -> float:
-    if isinstance(privacy, PosteriorOdds):
-        return laplace_scale(float(absolute) * privacy.queries, privacy.epsilon)
-    assert isinstance(privacy, PureDP)
-    return laplace_scale(float(absolute), privacy.epsilon)
 
 
 def _root_of_variance(variance: float, bound: Bound) -> float:

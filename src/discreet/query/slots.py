@@ -32,7 +32,9 @@ class Slots:
     -------
     Of the time that an answer took, only the number of slots can be seen. It is the same for all tables on
     which the work takes less than one slot, so choose them several times as long as the work usually takes.
-    What remains: a table that is so slow that one slot more is needed, and the load of the machine.
+    A slot begins before the wait for others who ask, which takes as long as their work, and nobody waits for
+    the rest of another's slot. What remains: a table that is so slow that one slot more is needed, and the
+    load of the machine.
 
     Reference
     ---------

@@ -54,7 +54,7 @@ class VerticalAnswer(Answer):
 
     Attributes
     ----------
-    parts : tuple of Answer
+    answers : tuple of Answer
         What each was asked and charged for, with the receipts of their ledgers. The receipt of the whole is
         in no ledger.
     sketches : int or None
@@ -71,7 +71,7 @@ class VerticalAnswer(Answer):
     docs/explanation/theorems/sulq-vertical.md, composition.md.
     """
 
-    parts: tuple[Answer, ...]
+    answers: tuple[Answer, ...]
     sketches: int | None = None
     statement: str = ""
 
@@ -79,7 +79,7 @@ class VerticalAnswer(Answer):
         """Return plain JSON values."""
         return {
             **super().to_dict(),
-            "parts": [part.to_dict() for part in self.parts],
+            "answers": [answer.to_dict() for answer in self.answers],
             "sketches": self.sketches,
             "statement": self.statement,
         }
@@ -296,7 +296,7 @@ class VerticalDatabases:
             cost=cost,
             cached=all(answer.cached for answer in answers),
             receipt=receipt,
-            parts=tuple(answers),
+            answers=tuple(answers),
             sketches=m,
             statement=_statement(len(self.databases), self.schema.unit, self.key, m),
         )

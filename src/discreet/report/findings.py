@@ -33,6 +33,8 @@ class Score(Record):
         "original" rows or "release"d ones; the same people either way, none of whom was trained on (an
         invariant release keeps its model on the whole table alone, so there everybody was, and
         :attr:`Learning.note` says so).
+    train_rows : int or None
+        How many rows it was trained on, where models had different numbers of them.
     accuracy, lower, upper : float or None
         Of a classifier, with a 95 % interval.
     auc : float or None
@@ -45,6 +47,7 @@ class Score(Record):
 
     trained_on: Literal["original", "release", "aware", "majority"]
     tested_on: Literal["original", "release"]
+    train_rows: int | None = None
     accuracy: float | None = None
     lower: float | None = None
     upper: float | None = None

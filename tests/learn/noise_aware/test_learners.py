@@ -12,13 +12,15 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
 
 from discreet import Column, GaussianRelease, Schema, datasets
+from discreet.errors import ParameterError
 from discreet.law import Clear, ColumnLaw, JointResponseLaw, NoiseLaw, SampledLaw
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.noise_aware import estimators
+from discreet.learn.noise_aware import classifier, estimators
 from discreet.noise import Stream
 from discreet.privacy import gaussian_mu
 from tests.learn.noise_aware.simulated import coarse, keep, noised, respond
 
+MIDWAY = classifier._midway
 GENERATOR = Stream.from_seed(11).generator()
 MIXING = np.array([[0.5, 0.2, 0.1], [0.0, 0.4, 0.2], [0.1, 0.0, 0.5]])
 X = np.clip(GENERATOR.random((20_000, 3)) @ MIXING, 0, 1)
@@ -106,10 +108,37 @@ def test_classes_are_told_apart_from_two_of_six_randomized_lists(
     np.testing.assert_allclose(learner.predict_proba(codes[:5]).sum(axis=1), 1.0)
 
 
-def test_where_no_row_shows_two_columns_it_is_naive_bayes() -> None:
-    codes, y = classes(2)
-    Z, labels, law = coarse(codes, [4] * 6, epsilon=2.0, m=1, stream=Stream.from_seed(5), classes=2, labels=y)
-    assert NoiseAwareClassifier(law).fit(Z, labels).model_ == "nb"
+def test_where_no_row_shows_two_columns_they_are_not_believed_as_if_each_said_something_new() -> None:
+    generator = Stream.from_seed(23).generator()
+    y = generator.integers(0, 2, 30_000)
+    told = np.where(generator.random(len(y)) < 0.8, y, 1 - y)
+    codes = np.repeat(told[:, None], 8, axis=1)  # one column, eight times
+    Z, labels, law = coarse(codes, [2] * 8, epsilon=2.0, m=1, stream=Stream.from_seed(5), classes=2, labels=y)
+    model = NoiseAwareClassifier(law).fit(Z, labels)
+    assert (model.status_, model.model_) == ("ok", "mean")
+
+    def off(model: Any) -> float:
+        return float(np.abs(model.decision_function(np.array([[0] * 8, [1] * 8]))).mean() / np.log(4))
+
+    # The truth is log 4 for all of them together, and naive Bayes says eight times as much.
+    assert off(NoiseAwareClassifier(law, model="nb").fit(Z, labels)) > 6
+    assert off(model) < 3
+
+
+def test_rows_that_pass_by_are_learned_from_as_if_they_were_read_at_once() -> None:
+    codes, y = classes(3)
+    Z, labels, law = coarse(codes, [4] * 6, epsilon=4.0, m=2, stream=Stream.from_seed(5), classes=3, labels=y)
+    whole = NoiseAwareClassifier(law).fit(Z, labels)
+    gathering = NoiseAwareClassifier(law).gathering()
+    for start in (0, 7, 9_000, 20_000):
+        stop = {0: 7, 7: 9_000, 9_000: 20_000, 20_000: 20_000}[start]
+        gathering.see({f"c{j}": Z[start:stop, j] for j in range(6)} | {"label": labels[start:stop]})
+    assert gathering.n_rows == 20_000
+    model = gathering.fit()
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-12)
+    assert (model.predict(codes[:100]) == whole.predict(codes[:100])).all()
+    with pytest.raises(ParameterError, match="must be a NoiseLaw that has a target"):
+        NoiseAwareClassifier(NoiseLaw(columns=law.features)).gathering()
 
 
 def test_a_list_randomized_together_with_the_label_is_read_as_one_answer() -> None:
@@ -167,12 +196,43 @@ def test_frames_files_matrices_and_releases_give_the_same_model(tmp_path: Any) -
 
 
 def test_scales_never_claim_more_than_the_best_direction() -> None:
-    measured = np.array([1.0, 0.1]), np.array([1.0, 2.0]), np.array([0.0, 0.05])
-    first, second = estimators.scales_of(*measured)
-    assert first == 1
+    measured = estimators.CrossFit(
+        np.array([1.0, 0.1]), np.array([[0.4, 0.6], [1.5, 0.5]]), np.array([0.0, 0.05])
+    )
+    first, second = estimators.scales_of(measured, together=True)
+    assert first == pytest.approx(1)
     assert second == pytest.approx(0.5)
+    # Where nobody knows how much columns overlap, least squares: 1 + 1 times less.
+    np.testing.assert_allclose(estimators.scales_of(measured, together=False), [0.5, 0.25])
     assert estimators.scale_of(1.0, -0.1, 0.1) == 0
     assert estimators.scale_of(0.01, 1.0, 1.0) == pytest.approx(0.5)
+
+
+def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weights go along with the noise in the means that they were made of; those of other folds do not."""
+    generator = Stream.from_seed(41).generator()
+    y = (generator.random(3_000) < 0.15).astype(int)
+    x = np.clip(0.5 + 0.08 * generator.standard_normal((3_000, 20)), 0, 1)
+    x[:, 0] += 0.15 * y
+
+    def too_far() -> Any:
+        """Return how much farther from the middle the rarer class seems to be than its true rows are."""
+        found = []
+        for seed in range(20):
+            Z, law = noised(x, 0.3, Stream.from_seed(seed))
+            model = NoiseAwareClassifier(law, model="lda", on_weak="rank").fit(Z, y)
+            claimed = 2 * (np.log(model.shares_[1]) - model.intercept_[1])
+            true = (x[y == 1] - 0.5 - model.center_) @ model.coef_[1]  # coordinates count from mid-range
+            found.append(claimed - true.mean())
+        return np.array(found)
+
+    fair = too_far()
+    monkeypatch.setattr(classifier, "_midway", lambda weights, moments, sides: MIDWAY(weights, moments))
+    own = too_far()
+    assert own.mean() > 4 * own.std(ddof=1) / len(own) ** 0.5
+    assert abs(fair.mean()) < 0.5 * own.mean()
 
 
 def census() -> tuple[Any, list[int], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from discreet.errors import InsufficientInformation
 from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 from discreet.learn.noise_aware.coordinates import Answers, Coordinates
+from discreet.learn.noise_aware.estimators import inverse_of
 from discreet.learn.noise_aware.labels import ClassLabel
 from discreet.learn.noise_aware.moments import Moments
 from discreet.learn.noise_aware.refusal import Evidence, critical_value, weigh
@@ -52,6 +54,47 @@ def test_without_a_relation_the_statistic_is_chi_square(m: int, label_epsilon: f
     assert stats.kstest(statistics, stats.chi2(rank).cdf).pvalue > 1e-6
     assert stats.kstest(statistics / 1.25, stats.chi2(rank).cdf).pvalue < 1e-6  # a test with power
     assert sum(e.status != "refused" for e in found) <= 3
+
+
+SHORT = 150
+RARE = np.where(GENERATOR.random((SHORT, 12)) < 0.2, GENERATOR.integers(1, 3, (SHORT, 12)), 0)
+
+
+def short_evidence(seed: int, epsilon: float, *, seen: bool = True) -> Evidence:
+    """Weigh a short table that shows each of twelve columns in a twelfth of its rows, some levels never."""
+    dealt = Stream.from_seed(1000 + seed).generator().permutation(LABELS[:SHORT])
+    Z, y, law = coarse(
+        RARE, [3] * 12, epsilon=epsilon, m=1, stream=Stream.from_seed(seed), classes=2, labels=dealt
+    )
+    label, coordinates = ClassLabel(Answers(2, 1.0)), Coordinates(law)
+    sums = add_up([({f"c{j}": Z[:, j] for j in range(12)}, y)], coordinates, label, 5)
+    moments = Moments.of(sums.total, coordinates, label)
+    return weigh(moments if seen else dataclasses.replace(moments, seen=np.ones_like(moments.seen)))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 60.0])
+def test_in_a_short_table_the_statistic_has_the_mean_of_its_null_too(epsilon: float) -> None:
+    found = [short_evidence(seed, epsilon) for seed in range(300)]
+    # Over the rank: with so little noise that levels vanish, tables have different ones.
+    over = np.array([e.statistic / e.rank for e in found]) * (SHORT - 1) / SHORT
+    assert abs(over.mean() - 1) < 4 * over.std(ddof=1) / 300**0.5
+    assert sum(e.status != "refused" for e in found) <= 3
+
+
+def test_counting_by_the_rows_that_show_a_column_is_caught() -> None:
+    over = np.array([e.statistic / e.rank for e in (short_evidence(s, 1.0, seen=False) for s in range(100))])
+    assert over.mean() - 1 > 4 * over.std(ddof=1) / 100**0.5
+
+
+def test_directions_without_variance_count_neither_in_the_statistic_nor_in_its_rank() -> None:
+    full = np.array([[2.0, 1.0], [1.0, 3.0]])
+    observed = np.zeros((4, 4))
+    observed[:2, :2] = full
+    observed[2, 2] = 1e-16  # a level that has all but vanished
+    inverse, rank = inverse_of(observed)
+    assert rank == 2
+    np.testing.assert_allclose(inverse[:2, :2], np.linalg.inv(full))
+    assert not inverse[2:].any()
 
 
 @pytest.mark.stats

@@ -12,6 +12,9 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.query.curation import Curation
+from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines.postgres import PostgresEngine
+from discreet.query.engines.spark import SparkEngine
 from discreet.query.expression import Expression, hoist
 from discreet.schema import Column, Schema
 
@@ -102,7 +105,7 @@ def duckdb_indices(
     connection: duckdb.DuckDBPyConnection, expressions: Sequence[Expression], bits: int
 ) -> list[AnyArray]:
     """Compute grid indices in DuckDB."""
-    query = selection(expressions, bits).sql("duckdb", copy=False)
+    query = DuckDBEngine.sql.of(selection(expressions, bits))
     assert query.count("FROM") == query.count("FROM curated") + query.count("FROM (SELECT")
     found: Any = connection.execute(query).fetchnumpy()
     return [np.asarray(found[f"v{i}"]) for i in range(len(expressions))]
@@ -123,7 +126,7 @@ def postgres_indices(url: str, arrays: dict[str, AnyArray]) -> Iterator[Compute]
         connection.execute("SET jit = off")
 
         def compute(expressions: Sequence[Expression], bits: int) -> list[AnyArray]:
-            query: Any = selection(expressions, bits, fence=True).sql("postgres")
+            query: Any = PostgresEngine.sql.of(selection(expressions, bits, fence=True))
             return list(np.array(connection.execute(query).fetchall(), np.int64).T)
 
         yield compute
@@ -138,7 +141,7 @@ def spark_indices(spark: Any, arrays: dict[str, AnyArray], folder: Path) -> Comp
     spark.read.parquet(f"{folder}/curated.parquet").createOrReplaceTempView("curated")
 
     def compute(expressions: Sequence[Expression], bits: int) -> list[AnyArray]:
-        found = spark.sql(selection(expressions, bits).sql("spark")).toArrow()
+        found = spark.sql(SparkEngine.sql.of(selection(expressions, bits))).toArrow()
         return [found.column(i).to_numpy() for i in range(len(expressions))]
 
     return compute

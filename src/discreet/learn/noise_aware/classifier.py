@@ -46,8 +46,8 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
     noised rows and wrong about true ones. Here the public law of the noise is taken out of means and
     covariances first. Two fits follow: linear discriminants with the corrected covariance, under a ridge as
     wide as what remains uncertain in it; and naive Bayes from debiased shares, which needs no covariance
-    between columns. The less the release says about how columns go together (``kappa_``), the more the second
-    counts.
+    between columns. What counts is a weighted mean of their scores, each as large as folds of the release
+    confirm.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
         that nothing was noised.
     model : {"auto", "lda", "nb", "mean"}
-        Which of the two fits: as ``kappa_`` says, one of them, or both alike.
+        Which of the two fits: the discriminants somewhat more than naive Bayes, one of them, or both alike.
     rows : {"clean", "noised"}
         Which rows are to be classified: true ones, or further ones of the same release.
     folds : int
@@ -222,20 +222,21 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         if noised:
             self.model_, self.scale_ = "lda", 1.0
             found = _midway(discriminants(total), total)
-        elif not coordinates.has_products or coordinates.paired is not None or self.model == "nb":
-            # Where no row shows two columns at once, naive Bayes is all that can be known; of levels that
-            # were randomized together with the label it knows everything.
+        elif coordinates.paired is not None or self.model == "nb":
+            # Of levels that were randomized together with the label naive Bayes knows everything.
             self.model_, self.scale_ = "nb", 1.0
             found = estimators.naive_bayes(total, coordinates, rank)
         else:
             measured = estimators.cross_fitted(total, parts, [discriminants, bayes], within=True)
-            scales = estimators.scales_of(*measured)
-            chosen = {"auto": estimators.mixture(self.kappa_), "lda": (1.0, 0.0), "mean": (0.5, 0.5)}
-            shares = chosen[self.model]
+            scales = estimators.scales_of(measured, together=coordinates.has_products)
             self.model_ = "lda" if self.model == "lda" else "mean"
-            self.scale_ = float(np.dot(shares, scales))
-            weights = shares[0] * scales[0] * discriminants(total) + shares[1] * scales[1] * bayes(total)
-            found = _midway(weights, total)
+            first = {"auto": estimators.TOGETHER, "lda": 1.0, "mean": 0.5}[self.model]
+            factors = np.array([first, 1 - first]) * scales
+            self.scale_ = float(factors.sum())
+            weights = factors[0] * discriminants(total) + factors[1] * bayes(total)
+            # Means of classes as folds see them that had no part in the weights: those that had seem farther
+            # apart than they are.
+            found = _midway(weights, total, factors @ measured.sides)
         self._settle(self.scale_)
         if self.status_ == "refused" and self.on_weak == "majority":
             self.model_ = "prior"
@@ -263,11 +264,21 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         return np.asarray(softmax(self._scores(X, "predict_proba"), axis=1))
 
 
-def _midway(weights: Floats, moments: Moments) -> Linear:
-    """Let scores of two classes be equal midway between their means, but for how frequent they are."""
-    shifts = estimators.class_shifts(moments)
-    intercepts = np.log(estimators.class_shares(moments)) - (weights * shifts).sum(axis=1) / 2
-    return Linear(weights, intercepts)
+def _midway(weights: Floats, moments: Moments, sides: Floats | None = None) -> Linear:
+    """Let scores of two classes be equal midway between their means, but for how frequent they are.
+
+    Parameters
+    ----------
+    weights : array of shape (n_classes, n_coordinates)
+        Of the scores.
+    moments : Moments
+        Of all rows.
+    sides : array of shape (n_classes,), optional
+        Mean score of the rows of each class times its share; by default of the rows themselves.
+    """
+    shares = estimators.class_shares(moments)
+    sides = (weights * moments.cross).sum(axis=1) if sides is None else sides
+    return Linear(weights, np.log(shares) - sides / shares / 2)
 
 
 def _one_class() -> DataError:

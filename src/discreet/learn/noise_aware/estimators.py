@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from discreet._typing import Floats
     from discreet.learn.noise_aware.coordinates import Coordinates
 
-# Chosen by accuracy and R2 on small public tables (waveform, segment, German credit, Pima, heart,
-# mammographic, WDBC, blood transfusion, Australian credit, abalone), also resampled to 5,000 to 50,000 rows.
-# Adult and Lending Club gave no constant, but scores on them three times showed what was still missing (rare
-# levels, limits of scales) and led to the last one, which was not tried elsewhere. None is sharp.
+# Chosen by accuracy and R2 on public tables (waveform, segment, German credit, Pima, heart, mammographic,
+# WDBC, blood transfusion, Australian credit, abalone, digits) and made-up ones, also resampled to 5,000 to
+# 50,000 rows: benchmarks/noise_aware_constants.py. Adult and Lending Club gave no constant; scores on them
+# three times showed what was still missing (rare levels, limits of scales). None is sharp.
 COVARIANCE_RIDGE = 0.5
 """Width of the ridge over what random matrix theory gives the noise in a corrected covariance."""
 CROSS_RIDGE = 2.5
@@ -30,10 +30,8 @@ RARE = 5.0
 """Levels seen in so few rows count half."""
 LARGEST_SCALE = 3.0
 """Most that cross-fitting may enlarge scores."""
-RESOLVED = 2.0
-"""``kappa`` at which the covariance between columns counts half."""
-TOGETHER = 0.75
-"""How much the discriminants count where nothing is uncertain."""
+TOGETHER = 0.6
+"""How much the discriminants count; naive Bayes has the rest. From a half to three quarters all are alike."""
 _SMALL = 1e-10
 
 
@@ -45,14 +43,17 @@ class Linear:
     intercepts: Floats
 
 
-def rank_of(observed: Floats) -> int:
-    """Return how many directions published coordinates have."""
-    return int((_scaled_values(observed) > _SMALL).sum())
+def inverse_of(observed: Floats) -> tuple[Floats, int]:
+    """Return the inverse of the covariance of published coordinates, and how many directions they have.
 
-
-def _scaled_values(observed: Floats) -> Floats:
+    Levels of a list add up to one, and some may never come up: directions without variance are left out of
+    both alike.
+    """
     scale = _inverse_root(np.diagonal(observed))
-    return np.asarray(np.linalg.eigvalsh(observed * np.outer(scale, scale)))
+    values, vectors = np.linalg.eigh(observed * np.outer(scale, scale))
+    good = values > _SMALL * max(float(values[-1]), 1.0)
+    inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T
+    return np.asarray(inverse * np.outer(scale, scale)), int(good.sum())
 
 
 def _inverse_root(spread: Floats) -> Floats:
@@ -118,17 +119,40 @@ def diagonal(covariance: Floats, ridge: Floats, moments: Moments, sides: Floats)
     return np.where(moving, sides / (variance + DIAGONAL_RIDGE * ridge), 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class CrossFit:
+    """The risk ``a**2 s - 2 a b`` on true rows of ``a`` times each of several fits, measured across folds.
+
+    Attributes
+    ----------
+    square : array of shape (n_fits,)
+        ``s``.
+    sides : array of shape (n_fits, n_labels)
+        What each label adds to ``b``.
+    doubt : array of shape (n_fits,)
+        About how far ``s`` may be off.
+    """
+
+    square: Floats
+    sides: Floats
+    doubt: Floats
+
+    @property
+    def side(self) -> Floats:
+        """``b`` of each fit."""
+        return np.asarray(self.sides.sum(axis=1))
+
+
 def cross_fitted(
     total: Moments,
     parts: Sequence[tuple[Moments, Moments]],
     fits: Sequence[Callable[[Moments], Floats]],
     within: bool,
-) -> tuple[Floats, Floats, Floats]:
-    """Return ``s`` and ``b`` of the risk ``a**2 s - 2 a b`` on true rows of ``a`` times each fit, and doubts.
+) -> CrossFit:
+    """Measure fits on rows that they have not seen.
 
-    Weights are fitted without a fold and measured on it alone, so both are unbiased for true rows although
-    only published ones are read: the best ``a`` says how large scores should be. The third result is about
-    how far ``s`` may be off.
+    Weights are fitted without a fold and measured on it alone, so ``s`` and ``b`` are unbiased for true rows
+    although only published ones are read: the best ``a`` says how large scores should be.
 
     Parameters
     ----------
@@ -142,11 +166,11 @@ def cross_fitted(
         Whether classes are told apart, so that variance between them does not count.
     """
     shares = class_shares(total) if within else np.ones(1)
-    square, side = np.zeros(len(fits)), np.zeros(len(fits))
+    square, sides = np.zeros(len(fits)), np.zeros((len(fits), len(total.cross)))
     for rest, fold in parts:
         for i, fit in enumerate(fits):
             w = fit(rest)
-            side[i] += float((w * fold.cross).sum()) / len(parts)
+            sides[i] += (w * fold.cross).sum(axis=1) / len(parts)
             variances = ((w @ fold.covariance) * w).sum(axis=1)
             if within:
                 # One factor from each part: their noise is independent, so the product is unbiased.
@@ -154,7 +178,7 @@ def cross_fitted(
             square[i] += float(shares @ variances) / len(parts)
     spread = noise_spread(total)
     doubt = [math.sqrt(2 / total.n) * float(shares @ (fit(total) ** 2 @ spread)) for fit in fits]
-    return square, side, np.array(doubt)
+    return CrossFit(square, sides, np.array(doubt))
 
 
 def scale_of(square: float, side: float, doubt: float) -> float:
@@ -169,22 +193,29 @@ def scale_of(square: float, side: float, doubt: float) -> float:
     return float(np.clip(side * square / (square**2 + doubt**2), 0.0, LARGEST_SCALE))
 
 
-def scales_of(square: Floats, side: Floats, doubt: Floats) -> tuple[float, float]:
-    """Return factors for the discriminants and for a second fit.
+def scales_of(measured: CrossFit, *, together: bool) -> Floats:
+    """Return factors for the discriminants and for naive Bayes.
 
     No direction separates classes better than the best one, which the discriminants estimate: noise must not
     let the second claim more.
+
+    Parameters
+    ----------
+    measured : CrossFit
+        Of the two.
+    together : bool
+        Whether some row shows two columns. Otherwise nobody knows how much of what they say is the same, and
+        both are measured as if nothing were. Scores are then taken down to those of least squares, which
+        spread over all rows and not inside classes alone: the more columns claim, the less they are believed.
     """
-    first, second = (scale_of(float(square[i]), float(side[i]), float(doubt[i])) for i in range(2))
+    side = measured.side
+    first, second = (
+        scale_of(float(measured.square[i]), float(side[i]), float(measured.doubt[i])) for i in range(2)
+    )
     if side[1] > 0:
         second = min(second, first * max(float(side[0]), 0.0) / float(side[1]))
-    return first, second
-
-
-def mixture(kappa: float) -> tuple[float, float]:
-    """Return how much the fit that knows how columns go together counts, and how much the other."""
-    together = TOGETHER / (1 + (kappa / RESOLVED) ** 2)
-    return together, 1 - together
+    claimed = 0.0 if together else max(first * float(side[0]), 0.0)
+    return np.array([first, second]) / (1 + claimed)
 
 
 def class_shares(moments: Moments) -> Floats:

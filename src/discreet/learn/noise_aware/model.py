@@ -15,7 +15,7 @@ from discreet.learn.noise_aware import estimators, reading
 from discreet.learn.noise_aware.coordinates import Coordinates
 from discreet.learn.noise_aware.moments import Moments, edge
 from discreet.learn.noise_aware.refusal import weigh
-from discreet.learn.noise_aware.sums import add_up
+from discreet.learn.noise_aware.sums import Adder, add_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -85,6 +85,28 @@ class NoiseAwareLearner(Learner):
         self.check_parameters()
         owner = f"{type(self).__name__}.fit"
         X, y, law = self._lawful(X, y, owner)
+        coordinates, label = self._understood(law, y)
+        sums = add_up(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
+        return self._fitted(sums, law, coordinates, label)
+
+    def gathering(self) -> Gathering:
+        """Return what takes in published rows as they come by, where nobody can read them from a file.
+
+        ``law`` must be given, with a target in it.
+        """
+        self.check_parameters()
+        law = self.law
+        if not isinstance(law, NoiseLaw) or law.label is None:
+            raise ParameterError(
+                f"law of {type(self).__name__}.gathering must be a NoiseLaw that has a target, and is not. "
+                "Use fit for labels that are given apart."
+            )
+        self.n_features_in_ = len(law.features)
+        self.feature_names_in_ = np.array([column.name for column in law.features], dtype=object)
+        return Gathering(self, law, *self._understood(law, None))
+
+    def _understood(self, law: NoiseLaw, y: AnyArray | None) -> tuple[Coordinates, Label]:
+        """Return how features and label are read."""
         coordinates = Coordinates(law)
         label = self._label(law, y)
         if not coordinates.size:
@@ -92,9 +114,13 @@ class NoiseAwareLearner(Learner):
                 f"law of {type(self).__name__} must have a feature whose cells say something, and has none. "
                 "Ask for a release with a larger epsilon or error."
             )
-        sums = add_up(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
-        self._check_rows(sums, label, owner)
+        return coordinates, label
+
+    def _fitted(self, sums: Sums, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
+        self._check_rows(sums, label, f"{type(self).__name__}.fit")
         total = Moments.of(sums.total, coordinates, label)
+        self.law_ = law
+        self._weigh(total)
         center = total.mean, total.level
         whole = sums.total
         parts = [
@@ -105,8 +131,6 @@ class NoiseAwareLearner(Learner):
             for fold in sums.folds
             if 0 < fold[0, 0] < sums.n_rows
         ]
-        self.law_ = law
-        self._weigh(total)
         self._learn(total, parts, coordinates, label)
         return self
 
@@ -230,6 +254,43 @@ class NoiseAwareLearner(Learner):
         return np.concatenate(made) if made else np.empty((0, coordinates.size))
 
     center_: Floats
+
+
+class Gathering:
+    """Published rows, added up as they come by, for a learner that is fitted when all have come.
+
+    Made by :meth:`NoiseAwareLearner.gathering`; memory does not grow with the number of rows. They may come
+    in any order: neighbors fall into different folds, by a hash that follows no period.
+    """
+
+    def __init__(
+        self, learner: NoiseAwareLearner, law: NoiseLaw, coordinates: Coordinates, label: Label
+    ) -> None:
+        self._learner, self._law = learner, law
+        self._coordinates, self._label = coordinates, label
+        self._adder = Adder(coordinates, label, int(learner.folds))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows came by."""
+        return self._adder.n_rows
+
+    @property
+    def work(self) -> int:
+        """How many products each row is added up in."""
+        return (self._coordinates.n_raw + self._label.n_raw) ** 2
+
+    def see(self, batch: Mapping[str, AnyArray]) -> None:
+        """Take in some rows: every column of the law by name, of a list the places of its levels.
+
+        "Not published" has the place after the last.
+        """
+        assert self._law.label is not None
+        self._adder.add(batch, batch[self._law.label.name])
+
+    def fit(self) -> NoiseAwareLearner:
+        """Fit the learner to what came by."""
+        return self._learner._fitted(self._adder.sums, self._law, self._coordinates, self._label)
 
 
 def _lengths(owner: str) -> DataError:

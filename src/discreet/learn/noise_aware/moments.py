@@ -43,6 +43,8 @@ class Moments:
         Variance of the debiased label with and without its noise.
     weight : array of shape (p,)
         How much one published row adds to a level: more than 1 where not every row shows it; 0 for numbers.
+    seen : array of shape (p,)
+        How many rows show a coordinate, over how many should on average.
     cross_spread : array of shape (q, p)
         Variance of what one row adds to ``cross``.
     pair_covariance : array of shape (q, k, k) or None
@@ -61,6 +63,7 @@ class Moments:
     label_observed: Floats
     label_variance: Floats
     weight: Floats
+    seen: Floats
     cross_spread: Floats
     pair_covariance: Floats | None = None
     pair_place: slice = field(default_factory=lambda: slice(0, 0))
@@ -143,6 +146,7 @@ class Moments:
             label_observed=label_observed,
             label_variance=label_variance,
             weight=coordinates.weight,
+            seen=seen,
             cross_spread=cross_spread,
             pair_covariance=evidence,
             pair_place=slice(0, 0) if paired is None else paired.place,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy import stats
 
-from discreet.learn.noise_aware.estimators import rank_of
+from discreet.learn.noise_aware.estimators import inverse_of
 
 if TYPE_CHECKING:
     from discreet.learn.noise_aware.moments import Moments
@@ -75,11 +75,10 @@ def weigh(moments: Moments) -> Evidence:
         inverses = np.linalg.pinv(moments.pair_covariance, rcond=1e-10, hermitian=True)
         statistic = n * float(np.einsum("cv,cvw,cw->c", cross, inverses, cross).max(initial=0.0))
         return Evidence(statistic, rank, critical_value(rank, n, tests))
-    rank = rank_of(observed)
-    scale = np.sqrt(np.maximum(np.diagonal(observed), 1e-300))
-    inverse = np.linalg.pinv(observed / np.outer(scale, scale), rcond=1e-10, hermitian=True)
-    standard = moments.cross / scale
-    explained = np.einsum("cp,pq,cq->c", standard, inverse, standard)
+    inverse, rank = inverse_of(observed)
+    # Over all rows, not over those that show a coordinate: the statistic is the explained share of all.
+    cross = moments.cross * moments.seen
+    explained = np.einsum("cp,pq,cq->c", cross, inverse, cross)
     statistic = n * float((explained / np.maximum(moments.label_observed, 1e-300)).max(initial=0.0))
     return Evidence(statistic, rank, critical_value(rank, n, tests))
 

@@ -162,8 +162,10 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
 
         # Where no row shows two columns at once, their slopes can only be had one by one.
         fit = whole if coordinates.has_products else apart
-        square, side, doubt = estimators.cross_fitted(total, parts, [fit], within=False)
-        self.scale_ = estimators.scale_of(float(square[0]), float(side[0]), float(doubt[0]))
+        measured = estimators.cross_fitted(total, parts, [fit], within=False)
+        self.scale_ = estimators.scale_of(
+            float(measured.square[0]), float(measured.side[0]), float(measured.doubt[0])
+        )
         weights = self.scale_ * fit(total)[0]
         self._settle(self.scale_)
         if self.status_ == "refused" and self.on_weak == "mean":

@@ -65,44 +65,73 @@ def _hashed(group: AnyArray, member: AnyArray) -> AnyArray:
     return np.asarray(word ^ (word >> np.uint64(31)))
 
 
+class Adder:
+    """Adds up products of raw entries of rows that come by, in constant memory.
+
+    Parameters
+    ----------
+    coordinates, label
+        How rows become raw entries.
+    n_folds : int
+        Among how many folds rows are dealt out.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows came by.
+    """
+
+    def __init__(self, coordinates: Coordinates, label: Label, n_folds: int) -> None:
+        size = coordinates.n_raw + label.n_raw
+        self.n_rows = 0
+        self._coordinates, self._label = coordinates, label
+        # Sums of zeros and ones stay exact in single precision for 2**24 rows, and pieces are shorter.
+        self._kind: Any = np.float32 if coordinates.counts and label.counts else np.float64
+        self._folds = np.zeros((n_folds, size, size))
+
+    @property
+    def sums(self) -> Sums:
+        """What there is so far."""
+        return Sums(self.n_rows, self._folds)
+
+    def add(self, columns: Mapping[str, AnyArray], labels: AnyArray) -> None:
+        """Take in some rows: columns by name, categories as codes, and the label beside them."""
+        n_folds = len(self._folds)
+        pattern = fold_pattern(n_folds)
+        at = 0
+        while at < len(labels):
+            # A piece ends where the pattern does, so that the fold of a row depends on its place alone.
+            start = self.n_rows % len(pattern)
+            stop = min(len(labels), at + len(pattern) - start)
+            mine = pattern[start : start + stop - at]
+            sorted_by_fold = np.argsort(mine, kind="stable")
+            part = {name: values[at:stop][sorted_by_fold] for name, values in columns.items()}
+            raw = self._coordinates.encode(part, stop - at, self._label.n_raw, self._kind)
+            self._label.encode(labels[at:stop][sorted_by_fold], raw)
+            ends = np.cumsum(np.bincount(mine, minlength=n_folds))
+            for fold, end in enumerate(ends):
+                rows = raw[ends[fold - 1] if fold else 0 : end]
+                self._folds[fold] += rows.T @ rows
+            self.n_rows += stop - at
+            at = stop
+
+
 def add_up(
     batches: Iterable[tuple[Mapping[str, AnyArray], AnyArray]],
     coordinates: Coordinates,
     label: Label,
     n_folds: int,
 ) -> Sums:
-    """Read rows once and add up products of their raw entries, in constant memory.
+    """Read rows once and add up products of their raw entries.
 
     Parameters
     ----------
     batches : iterable of (mapping, array)
-        Published columns by name, categories as codes, and the label beside them.
-    coordinates, label
-        How they become raw entries.
-    n_folds : int
-        Among how many folds rows are dealt out.
+        As :meth:`Adder.add` takes them.
+    coordinates, label, n_folds
+        As of :class:`Adder`.
     """
-    size = coordinates.n_raw + label.n_raw
-    # Sums of zeros and ones stay exact in single precision for 2**24 rows, and pieces are shorter.
-    kind: Any = np.float32 if coordinates.counts and label.counts else np.float64
-    folds = np.zeros((n_folds, size, size))
-    pattern = fold_pattern(n_folds)
-    n_rows = 0
+    adder = Adder(coordinates, label, n_folds)
     for columns, labels in batches:
-        at = 0
-        while at < len(labels):
-            # A piece ends where the pattern does, so that the fold of a row depends on its place alone.
-            start = n_rows % len(pattern)
-            stop = min(len(labels), at + len(pattern) - start)
-            mine = pattern[start : start + stop - at]
-            sorted_by_fold = np.argsort(mine, kind="stable")
-            part = {name: values[at:stop][sorted_by_fold] for name, values in columns.items()}
-            raw = coordinates.encode(part, stop - at, label.n_raw, kind)
-            label.encode(labels[at:stop][sorted_by_fold], raw)
-            ends = np.cumsum(np.bincount(mine, minlength=n_folds))
-            for fold, end in enumerate(ends):
-                rows = raw[ends[fold - 1] if fold else 0 : end]
-                folds[fold] += rows.T @ rows
-            n_rows += stop - at
-            at = stop
-    return Sums(n_rows, folds)
+        adder.add(columns, labels)
+    return adder.sums

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
+import itertools
 import os
-import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from discreet.errors import LedgerError, LedgerTampered, ParameterError, PromiseError
-from discreet.privacy.caps import Caps
+from discreet.errors import LedgerError, LedgerTampered
 from discreet.privacy.compose import Spending
-from discreet.privacy.ledger.chain import START, Row
-from discreet.privacy.ledger.proof import check, read_caps, scopes_of, write_caps
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store, owner_scope
+from discreet.privacy.ledger.backup import back_up
+from discreet.privacy.ledger.backup import restore as put_back
+from discreet.privacy.ledger.chain import link
+from discreet.privacy.ledger.charging import Charge, check_words, priced, written
+from discreet.privacy.ledger.entries import (
+    Entry,
+    answer_key,
+    charges,
+    entry_of,
+    find_entry,
+    missing_row,
+    receipt_of,
+)
+from discreet.privacy.ledger.opening import Opening, fixed, opened, store_at
+from discreet.privacy.ledger.proof import DATASET_MARK, check, scopes_of, write_caps
+from discreet.privacy.ledger.store import Session, Store, owner_scope
+from discreet.privacy.ledger.totals import Totals, scope_name
 from discreet.privacy.promises import NoPromise, Promise
-from discreet.privacy.receipt import Receipt, canonical, now, product_version
+from discreet.privacy.receipt import canonical, now, product_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
+    from discreet.privacy.receipt import Receipt
 
-_ON_RECEIPT = ("what", "owner", "question", "promises", "schema", "seeded", "version")
+T = TypeVar("T")
 
 
 class Ledger:
@@ -44,7 +57,8 @@ class Ledger:
     the total and for the owner, both or neither, and is on disk before :meth:`charge` returns. So
     whatever is drawn afterwards was paid for, a crash costs budget and never privacy, and
     :meth:`guarantee` holds against analysts who choose each question after seeing every answer.
-    There are no refunds. The record shows what was asked and when, and no row of the data.
+    There are no refunds. The record shows what was asked and when, and no row of the data: whoever
+    charges gives it public facts alone.
 
     Owners' limits assume that owners do not pool what they learn; the total does not.
 
@@ -61,9 +75,11 @@ class Ledger:
     0.9
     """
 
-    def __init__(self, store: Store, identity: str) -> None:
+    def __init__(self, store: Store, opening: Opening) -> None:
         self._store = store
-        self.identity = identity
+        self.identity = opening.identity
+        self._totals = Totals(opening.owner_caps)
+        self._marked = opening.marked
 
     @classmethod
     def open(
@@ -92,32 +108,19 @@ class Ledger:
         timeout : float
             Seconds to wait for other writers.
         """
-        store = _store(os.fspath(path_or_url), timeout)
-        caps = _fix(limit, gaussian_share)
-        owner_caps = _fix(owner_limit, gaussian_share)
-        if not store.exists():
-            body = {
-                "type": "open",
-                "format": FORMAT,
-                "version": product_version(),
-                # Two ledgers opened with the same words at the same time are two ledgers.
-                "born": [os.getpid(), time.monotonic_ns()],
-                "caps": None if caps is None else caps.to_dict(),
-                "owner_caps": None if owner_caps is None else owner_caps.to_dict(),
-            }
-            first = Row.after(0, START, now(), canonical(body))
-            store.create(first, write_caps(caps), canonical(Spending().to_dict()))
-        with store.read() as session:
-            identity, _, _ = session.head()
-            opened = _first(session)
-        _check_limit("limit", caps, opened["caps"])
-        _check_limit("owner_limit", owner_caps, opened["owner_caps"])
-        return cls(store, identity)
+        store = store_at(path_or_url, timeout)
+        caps, owner_caps = fixed(limit, gaussian_share), fixed(owner_limit, gaussian_share)
+        return cls(store, opened(store, caps, owner_caps, when=now()))
 
     @property
     def url(self) -> str:
         """Where it is kept."""
         return self._store.url
+
+    @property
+    def shown(self) -> str:
+        """Where it is kept, without secrets, for messages."""
+        return self._store.shown
 
     @property
     def head(self) -> tuple[int, str]:
@@ -136,6 +139,8 @@ class Ledger:
         schema: str | None = None,
         seeded: bool = False,
         plan: Iterable[Promise] = (),
+        asked: Mapping[str, Any] | None = None,
+        request: str | None = None,
     ) -> Receipt:
         """Charge what is about to be drawn, durably, or refuse.
 
@@ -161,6 +166,12 @@ class Ledger:
             What will be charged after this, by the same work: refused now unless all of it fits too, so
             that nobody pays for the first half of something. It is neither charged nor kept aside, and a
             question that was paid for is free whatever the plan.
+        asked : mapping, optional
+            What was asked, as JSON, for whoever reads the record. Kept in it and not on the receipt.
+        request : str, optional
+            A key that the owner chose for this request, so that it can be sent again if its answer got
+            lost: the repeat has the receipt, and the answer, of the first, also where the data changed
+            in between and `question` with it, as long as promises and `asked` are the same.
 
         Returns
         -------
@@ -173,89 +184,60 @@ class Ledger:
             A cap of the total or of the owner would be passed; nothing was charged.
         PromiseError
             The limit cannot express the promise.
+        KeyReused
+            The owner used the key `request` for another question.
         LedgerUnavailable
             The charge may or may not stand; nothing may be drawn.
+
+        Privacy
+        -------
+        `what`, `asked` and `request` are kept in a record that many may read: they must be public facts
+        and not depend on rows.
         """
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
-        asked = Spending.of(parts)
+        cost, said = priced(parts)
         planned = tuple(plan)
-        later = sum(map(Spending.of, planned), Spending()) if planned else None
-        _check_words(what=what)
-        _check_words(
-            **{
-                name: value
-                for name, value in (("owner", owner), ("question", question), ("schema", schema))
-                if value is not None
-            }
-        )
+        check_words(what=what, owner=owner, question=question, schema=schema, request=request)
         body: dict[str, Any] = {
             "type": "charge",
             "what": what,
             "owner": owner,
             "question": question,
-            "promises": [part.to_dict() for part in parts],
+            "promises": said,
+            "scopes": scopes_of(owner, known=False),
             "schema": schema,
             "seeded": bool(seeded),
             "version": product_version(),
         }
-        with self._store.write() as session:
+        if asked is not None:
+            body["asked"] = dict(asked) if isinstance(asked, Mapping) else asked
+        if request is not None:
+            body["request"] = request
+        charge = Charge(
+            identity=self.identity,
+            totals=self._totals,
+            promises=parts,
+            cost=cost,
+            later=sum(map(Spending.of, planned), Spending()) if planned else None,
+            when=now(),
+            body=body,
+            text=written(body),
+        )
+        return self._write(charge, marks=request is not None)
+
+    def _write(self, work: Callable[[Session], T], *, marks: bool = False) -> T:
+        """Do a piece of work on the ledger that was opened, with the table of marks if it needs one."""
+        made = marks and not self._marked
+
+        def checked(session: Session) -> T:
             self._check_identity(session)
-            paid = session.paid(question) if question is not None else {}
-            if paid:
-                earlier = self._earlier(session, paid, owner, body)
-                if earlier is not None:
-                    return earlier
-            scopes = scopes_of(owner, known=bool(paid))
-            body["scopes"] = scopes
-            for scope in scopes:
-                self._spend(session, scope, asked, later)
-            row = session.append(now(), canonical(body))
-            if question is not None:
-                session.put_paid(question, owner or "", row.seq)
-            answer = session.answer(_key(question, row.seq))
-        return self._receipt(row, answer)
+            if made:
+                session.execute(session.marks_table)
+            return work(session)
 
-    def _spend(self, session: Session, scope: str, asked: Spending, later: Spending | None) -> None:
-        caps, before = self._scope(session, scope)
-        name = scope if scope == TOTAL else scope.removeprefix("owner:")
-        after = before + asked if caps is None else caps.admit(before, asked, scope=name, later=later)
-        session.put_total(scope, write_caps(caps), canonical(after.to_dict()))
-
-    def _scope(self, session: Session, scope: str) -> tuple[Caps | None, Spending]:
-        found = session.total(scope)
-        try:
-            if found is None:
-                return read_caps(_first(session)["owner_caps"]), Spending()
-            caps, spent = found
-            return (
-                read_caps(None if caps is None else json.loads(caps)),
-                Spending.from_dict(json.loads(spent)),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerTampered(
-                f"the total of {scope!r} must be readable, and is not ({error}). "
-                "Restore the ledger from a backup that checks."
-            ) from error
-
-    def _earlier(
-        self, session: Session, paid: dict[str, int], owner: str | None, body: dict[str, Any]
-    ) -> Receipt | None:
-        """Return the receipt of a question already paid for by `owner`, if it is."""
-        seq = paid.get(owner) if owner is not None else min(paid.values())
-        row = session.row(min(paid.values()) if seq is None else seq)
-        if row is None:
-            raise LedgerTampered(
-                f"row {seq} of the ledger's record must be there, and is not. "
-                "Restore the ledger from a backup that checks."
-            )
-        if row.content["promises"] != json.loads(canonical(body["promises"])):
-            raise PromiseError(
-                "question of Ledger.charge must be a digest that fixes the promise too, and this one "
-                "was charged with another promise. Put the noise into the digest."
-            )
-        if seq is None:
-            return None
-        return self._receipt(row, session.answer(_key(row.content["question"], row.seq)))
+        result = self._store.write(checked)
+        self._marked = self._marked or made
+        return result
 
     def store(self, receipt: Receipt, answer: bytes) -> bytes:
         """Keep the answer that a charge paid for, and return the one that may leave.
@@ -263,18 +245,20 @@ class Ledger:
         The first answer stored is the only one: whoever executed the same question at the same time
         gets that one back and throws their own away.
         """
-        with self._store.write() as session:
-            self._check_identity(session)
+        key = None if receipt.seq is None else answer_key(receipt.question, receipt.seq)
+        digest = hashlib.sha256(answer).hexdigest()
+        when, body = now(), canonical({"type": "answer", "key": key, "sha256": digest})
+
+        def keep(session: Session) -> bytes:
             self._find(session, receipt)
-            assert receipt.seq is not None
-            key = _key(receipt.question, receipt.seq)
+            assert key is not None
             stored = session.answer(key)
-            if stored is not None:
-                return stored
-            digest = hashlib.sha256(answer).hexdigest()
-            session.append(now(), canonical({"type": "answer", "key": key, "sha256": digest}))
-            session.put_answer(key, answer)
-        return answer
+            if stored is None:
+                session.append(when, body)
+                session.put_answer(key, answer)
+            return answer if stored is None else stored
+
+        return self._write(keep)
 
     def spent(self, owner: str | None = None) -> Spending:
         """Return the exact books of the total, or of one owner.
@@ -285,13 +269,13 @@ class Ledger:
         answer was seen; otherwise :meth:`guarantee` is.
         """
         with self._store.read() as session:
-            _, spent = self._scope(session, _scope_name(owner))
+            _, spent = self._totals.of(session, scope_name(owner))
         return spent
 
     def remaining(self, owner: str | None = None) -> dict[str, float] | None:
         """Return what is left in each currency, rounded down; None without a limit."""
         with self._store.read() as session:
-            caps, spent = self._scope(session, _scope_name(owner))
+            caps, spent = self._totals.of(session, scope_name(owner))
         return None if caps is None else caps.left(spent)
 
     def guarantee(self, owner: str | None = None) -> Promise:
@@ -304,26 +288,62 @@ class Ledger:
         come to.
         """
         with self._store.read() as session:
-            caps, spent = self._scope(session, _scope_name(owner))
+            caps, spent = self._totals.of(session, scope_name(owner))
         if caps is None:
             return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
         return caps.guarantee(spent)
 
     def set_owner_limit(self, owner: str, limit: Promise | None, *, gaussian_share: float = 0.5) -> None:
         """Give an owner a limit of their own, before their first charge."""
-        _check_words(owner=owner)
-        caps = _fix(limit, gaussian_share)
-        scope = owner_scope(owner)
-        with self._store.write() as session:
-            self._check_identity(session)
-            if self._scope(session, scope)[1].charges:
+        check_words(owner=owner)
+        caps = fixed(limit, gaussian_share)
+        scope, when = owner_scope(owner), now()
+
+        def fix(session: Session) -> None:
+            if self._totals.of(session, scope)[1].charges:
                 raise LedgerError(
                     f"limit of owner {owner!r} must be set before the first charge, and there are "
                     "charges. Caps are fixed before any answer is seen."
                 )
             values = None if caps is None else caps.to_dict()
-            session.append(now(), canonical({"type": "owner limit", "owner": owner, "caps": values}))
+            session.append(when, canonical({"type": "owner limit", "owner": owner, "caps": values}))
             session.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
+
+        self._write(fix)
+
+    def owners(self) -> dict[str, Spending]:
+        """Return the exact books of every owner who was charged or given a limit, by name."""
+        with self._store.read() as session:
+            return self._totals.owners(session)
+
+    def bind(self, dataset: str) -> None:
+        """Record which data set the ledger is about, or make sure that it is this one.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is about another data set: charges against one would use up the other's limit.
+        """
+        check_words(dataset=dataset)
+        when = now()
+
+        def settle(session: Session) -> str:
+            seq = session.mark(DATASET_MARK)
+            if seq is None:
+                row = session.append(when, canonical({"type": "bind", "dataset": dataset}))
+                session.put_mark(DATASET_MARK, row.seq)
+                return dataset
+            bound = session.row(seq)
+            if bound is None:
+                raise missing_row(seq)
+            return str(bound.content["dataset"])
+
+        found = self._write(settle, marks=True)
+        if found != dataset:
+            raise LedgerError(
+                f"dataset of Ledger.bind must be the one that the ledger {self.shown} is about, "
+                f"{found!r}, got {dataset!r}. Keep a ledger for each data set."
+            )
 
     def history(self, owner: str | None = None, *, after: int = 0) -> list[Receipt]:
         """Return the receipts of all charges, oldest first.
@@ -335,13 +355,40 @@ class Ledger:
         after : int
             Only rows of the record past this one.
         """
-        found = []
         with self._store.read() as session:
-            for row in session.record(after):
-                content = row.content
-                if content["type"] == "charge" and owner in (None, content["owner"]):
-                    found.append(self._receipt(row, None))
-        return found
+            return [
+                receipt_of(self.identity, row, content) for row, content in charges(session, owner, after)
+            ]
+
+    def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        """Return all charges with what was asked and answered, oldest first.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Only theirs.
+        after : int
+            Only rows of the record past this one.
+        last : int, optional
+            Only the newest so many.
+        """
+        with self._store.read() as session:
+            found = charges(session, owner, after, newest_first=last is not None)
+            chosen = list(itertools.islice(found, last))
+            if last is not None:
+                chosen.reverse()
+            return [entry_of(session, self.identity, row, content) for row, content in chosen]
+
+    def entry(self, receipt_id: str) -> Entry:
+        """Return the charge that a receipt's id names, with what was asked and answered.
+
+        Raises
+        ------
+        LedgerError
+            It is not in this ledger.
+        """
+        with self._store.read() as session:
+            return find_entry(session, self.identity, receipt_id)
 
     def secret(self) -> bytes:
         """Return the key under which this ledger's questions are named, making it at first use.
@@ -355,6 +402,63 @@ class Ledger:
         key it tells nothing to whoever has not got it. Keep the key from those who may read the record.
         """
         return self._store.secret()
+
+    def backup(self, path: str | os.PathLike[str]) -> tuple[int, str]:
+        """Write the ledger as it is now to a new file, while others go on charging, and check it.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that does not exist yet. It becomes a ledger in SQLite, wherever this one is kept; its
+            key goes beside it, as for :meth:`secret`.
+
+        Returns
+        -------
+        tuple of (int, str)
+            The :attr:`head` of the copy.
+
+        Privacy
+        -------
+        A copy that is charged instead of the ledger is a second budget for the same people: keep it to
+        :meth:`restore` it and for nothing else.
+        """
+        return back_up(self._store, os.fspath(path))
+
+    @classmethod
+    def restore(
+        cls,
+        backup: str | os.PathLike[str],
+        to: str | os.PathLike[str],
+        *,
+        head: tuple[int, str] | None = None,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Put a backup in its ledger's place, unless charges would be forgotten, and open it.
+
+        Parameters
+        ----------
+        backup : str or path
+            What :meth:`backup` wrote.
+        to : str or path
+            A file or URL as for :meth:`open`. If there is a ledger, it must be an earlier state of the
+            same record, and the rows that it lacks are added to it.
+        head : tuple of (int, str), optional
+            A :attr:`head` of the lost ledger that was kept elsewhere: the backup must have this row.
+        timeout : float
+            Seconds to wait for other writers.
+
+        Raises
+        ------
+        LedgerError
+            Rows of `to`, or up to `head`, are not in the backup; the message says which.
+
+        Privacy
+        -------
+        Going back in the record would give spent budget back. Where the ledger is gone and no `head` was
+        kept, nobody can tell: charges after the backup are then forgotten.
+        """
+        put_back(store_at(backup, timeout), store_at(to, timeout), head)
+        return cls.open(to, timeout=timeout)
 
     def check(self, receipt: Receipt | None = None) -> None:
         """Verify the record, the totals against it, every cap, and that a receipt is still there.
@@ -372,6 +476,24 @@ class Ledger:
             if receipt is not None:
                 self._find(session, receipt)
 
+    def confirm(self, seq: int, hash: str) -> None:
+        """Make sure that the record still has a row as it was once seen, for instance as its head.
+
+        Raises
+        ------
+        LedgerTampered
+            It does not: an older state was put back, or another ledger in its place.
+        """
+        with self._store.read() as session:
+            self._check_identity(session)
+            row = session.row(seq)
+        if row is None or row.hash != hash or row.hash != link(row.seq, row.previous, row.time, row.body):
+            raise LedgerTampered(
+                f"row {seq} of the ledger's record must have the hash {hash!r}, and "
+                f"{'is not there' if row is None else 'has another'}: an older state was put back, or the "
+                "ledger was replaced or rewritten. Restore it from a backup that has this row."
+            )
+
     def _find(self, session: Session, receipt: Receipt) -> None:
         if receipt.ledger != self.identity or receipt.seq is None:
             raise LedgerError(
@@ -379,7 +501,7 @@ class Ledger:
                 "Look it up in the ledger that gave it."
             )
         row = session.row(receipt.seq)
-        if row is None or self._receipt(row, None) != receipt:
+        if row is None or receipt_of(self.identity, row, row.content) != receipt:
             raise LedgerTampered(
                 f"row {receipt.seq} of the ledger's record must be what the receipt {receipt.id} "
                 "says, and is not: the record was rolled back or rewritten. Restore the ledger."
@@ -389,23 +511,9 @@ class Ledger:
         identity, _, _ = session.head()
         if identity != self.identity:
             raise LedgerTampered(
-                f"the ledger {self._store.shown} must be the one that was opened, and is another: it "
+                f"the ledger {self.shown} must be the one that was opened, and is another: it "
                 "was replaced. Open it anew if that was meant."
             )
-
-    def _receipt(self, row: Row, answer: bytes | None) -> Receipt:
-        content = row.content
-        made = Receipt.from_dict(
-            {
-                "id": f"{self.identity[:12]}-{row.seq}",
-                "when": row.time,
-                "ledger": self.identity,
-                "seq": row.seq,
-                "hash": row.hash,
-                **{name: content[name] for name in _ON_RECEIPT},
-            }
-        )
-        return dataclasses.replace(made, answer=answer)
 
     def close(self) -> None:
         """Close the database; a ledger on file opens it again at its next use."""
@@ -436,7 +544,7 @@ class Ledger:
         return _reopen, (self.url, self.identity)
 
     def __repr__(self) -> str:
-        return f"Ledger({self._store.shown!r})"
+        return f"Ledger({self.shown!r})"
 
 
 def _reopen(url: str, identity: str) -> Ledger:
@@ -447,64 +555,3 @@ def _reopen(url: str, identity: str) -> Ledger:
             "Make sure that both processes see the same file."
         )
     return ledger
-
-
-def _store(url: str, timeout: float) -> Store:
-    if url.startswith(("postgresql://", "postgres://")):
-        from discreet.privacy.ledger.postgres import PostgresSchema
-
-        return PostgresSchema(url, timeout)
-    from discreet.privacy.ledger.sqlite import Memory, SqliteFile
-
-    return Memory() if url == ":memory:" else SqliteFile(url, timeout)
-
-
-def _fix(limit: Promise | None, gaussian_share: float) -> Caps | None:
-    return None if limit is None else Caps.fix(limit, gaussian_share=gaussian_share)
-
-
-def _first(session: Session) -> dict[str, Any]:
-    """Return what the ledger was opened with."""
-    first = session.row(1)
-    if first is None:
-        raise LedgerTampered(
-            "row 1 of the ledger's record must be there, and is not. "
-            "Restore the ledger from a backup that checks."
-        )
-    try:
-        return first.content
-    except ValueError as error:
-        raise LedgerTampered(
-            "row 1 of the ledger's record must be readable, and is not. "
-            "Restore the ledger from a backup that checks."
-        ) from error
-
-
-def _check_words(**named: object) -> None:
-    for name, value in named.items():
-        if not isinstance(value, str) or not value:
-            raise ParameterError(
-                f"{name} of a charge must be a non-empty string, got {value!r}. "
-                "Leave it out if there is none."
-            )
-
-
-def _check_limit(name: str, given: Caps | None, fixed: dict[str, Any] | None) -> None:
-    if given is None:
-        return
-    caps = read_caps(fixed)
-    # The amounts stay as they were fixed, also where a newer version would round them differently.
-    if caps is None or (caps.limit, caps.gaussian_share) != (given.limit, given.gaussian_share):
-        have = "none" if caps is None else str(caps.limit)
-        raise LedgerError(
-            f"{name} of Ledger.open must be the one fixed when the ledger was made, {have}, got "
-            f"{given.limit} (with its gaussian_share). Leave it out, or open another ledger."
-        )
-
-
-def _scope_name(owner: str | None) -> str:
-    return TOTAL if owner is None else owner_scope(owner)
-
-
-def _key(question: str | None, seq: int) -> str:
-    return f"row:{seq}" if question is None else f"question:{question}"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from discreet.privacy.ledger.line import Line
 
 IDLE = 8
-"""How many connections are kept for their next use."""
+"""How many connections are kept for their next use, and may read at once where a server has few."""
 
 
 class Closing(Protocol):
@@ -34,7 +32,8 @@ class _Process(Generic[C]):
         self.pid = os.getpid()
         # A deque takes and gives whole elements without a lock, which a fork could leave taken.
         self.idle: deque[C] = deque()
-        self.writing = threading.Lock()
+        self.line = Line()
+        self.readers = threading.BoundedSemaphore(IDLE)
 
 
 class Pool(Generic[C]):
@@ -67,16 +66,15 @@ class Pool(Generic[C]):
         else:
             connection.close()
 
-    @contextlib.contextmanager
-    def line(self, timeout: float) -> Iterator[None]:
-        """Let one thread of this process write at a time; TimeoutError after `timeout` seconds."""
-        writing = self._here().writing
-        if not writing.acquire(timeout=timeout):
-            raise TimeoutError("another thread is writing")
-        try:
-            yield
-        finally:
-            writing.release()
+    @property
+    def line(self) -> Line:
+        """The writing threads of this process."""
+        return self._here().line
+
+    @property
+    def readers(self) -> threading.BoundedSemaphore:
+        """Places for the reading threads of this process, where connections are scarce."""
+        return self._here().readers
 
     def close(self) -> None:
         """Close what is idle."""

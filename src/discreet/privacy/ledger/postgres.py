@@ -5,32 +5,36 @@ from __future__ import annotations
 import contextlib
 import re
 import weakref
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from discreet.errors import (
-    BudgetExceeded,
+    DiscreetError,
     LedgerError,
     LedgerTampered,
     LedgerUnavailable,
     MissingExtra,
     NotALedger,
     ParameterError,
-    PromiseError,
 )
 from discreet.privacy.ledger.chain import Row
 from discreet.privacy.ledger.pool import Pool
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store, fresh_key
+from discreet.privacy.ledger.store import FORMAT, NEWEST_FIRST, OLDEST_FIRST, Session, Store, fresh_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     import psycopg
 
+T = TypeVar("T")
+
 _MARK = f"discreet ledger, format {FORMAT}"
 
-_TABLES = """
+_MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq BIGINT NOT NULL)"
+
+_TABLES = f"""
 CREATE TABLE book (
     one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL,
     seq BIGINT NOT NULL, hash TEXT NOT NULL
@@ -45,6 +49,7 @@ CREATE TABLE questions (
     PRIMARY KEY (question, owner)
 );
 CREATE TABLE answers (key TEXT PRIMARY KEY, answer BYTEA NOT NULL);
+{_MARKS};
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
 $$BEGIN RAISE EXCEPTION 'the record is append-only'; END$$;
 CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON record
@@ -55,22 +60,40 @@ _KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (
 
 
 class _PostgresSession(Session):
+    marks_table: ClassVar[str] = _MARKS
+
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        super().__init__()
+        self.failures = (_driver().Error,)
         self._connection = connection
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        # Every statement is a constant of store.py: only its placeholder is spelled differently.
-        cursor = self._connection.execute(sql.replace("?", "%s").encode(), values)
+        cursor = self._connection.execute(_spelled(sql), values)
         return cursor.fetchall() if cursor.description is not None else []
 
-    def record(self, after: int = 0) -> Iterator[Row]:
+    def record(self, after: int = 0, *, newest_first: bool = False) -> Iterator[Row]:
         with self._connection.cursor(name="discreet_record") as rows:
-            rows.execute(
-                "SELECT seq, time, body, previous, hash FROM record WHERE seq > %s ORDER BY seq",
-                (after,),
-            )
+            rows.execute(_spelled(NEWEST_FIRST if newest_first else OLDEST_FIRST), (after,))
             for row in rows:
                 yield Row(*row)
+
+    def tables(self) -> set[str]:
+        found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return {str(name) for (name,) in found}
+
+
+def _keep_key(session: Session, proposed: bytes) -> bytes:
+    # Made here and not with the others: ledgers of earlier versions have no such table.
+    session.execute(_KEY_TABLE)
+    session.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
+    ((key,),) = session.execute("SELECT key FROM secret")
+    return bytes(key)
+
+
+@cache
+def _spelled(sql: str) -> bytes:
+    # Every statement is a constant of this package: only its placeholder is spelled differently.
+    return sql.replace("?", "%s").encode()
 
 
 class PostgresSchema(Store):
@@ -125,52 +148,62 @@ class PostgresSchema(Store):
             )
         return True
 
-    def create(self, first: Row, caps: str | None, spent: str) -> None:
+    def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
         """Make schema and tables in one transaction, unless another process just did."""
         with self._transaction() as connection:
             # Two processes that open at once: the second waits here, then finds the ledger made.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
             if self._marked(connection):
-                return
+                return False
             # The name was checked against a pattern; SQL has no placeholder for it.
             connection.execute(f"CREATE SCHEMA {self._schema}".encode())
             connection.execute(f"COMMENT ON SCHEMA {self._schema} IS '{_MARK}'".encode())
             connection.execute(_TABLES.encode())
             session = _PostgresSession(connection)
-            session.insert(first)
-            session.execute(
-                "INSERT INTO book (one, identity, seq, hash) VALUES (1, ?, ?, ?)",
-                first.hash, first.seq, first.hash,
-            )  # fmt: skip
-            session.put_total(TOTAL, caps, spent)
+            fill(session)
+            if key is not None:
+                _keep_key(session, key)
+        return True
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[Session]:
-        """Hold the book exclusively; commit durably at the end, undo everything on an exception."""
-        # All writers lock the one row of the book first: one order, so no deadlock. Threads of one
-        # process wait in line here instead, so that they do not use up the server's connections.
-        lock = "SELECT seq FROM book FOR UPDATE"
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Do a piece of work that holds the book exclusively, and return once it is durable."""
+        # Threads of one process wait in line here, so that they do not use up the server's connections.
         try:
-            with self._pool.line(self._timeout), self._transaction(lock) as connection:
-                yield _PostgresSession(connection)
+            return self._pool.line.write(work, self._writing, self._timeout)
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Session]:
-        """Look at one consistent state."""
-        begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-        with self._transaction(begin) as connection:
+    def _writing(self) -> Iterator[Session]:
+        # All writers lock the one row of the book first: one order, so no deadlock.
+        with self._transaction("SELECT seq FROM book FOR UPDATE") as connection:
             yield _PostgresSession(connection)
 
-    def secret(self) -> bytes:
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        """Look at one consistent state; a server has few connections, so threads wait for a place."""
+        begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        readers = self._pool.readers
+        if not readers.acquire(timeout=self._timeout):
+            raise self._unavailable(TimeoutError("too many threads are reading"))
+        try:
+            with self._transaction(begin) as connection:
+                yield _PostgresSession(connection)
+        finally:
+            readers.release()
+
+    def known_secret(self) -> bytes | None:
+        """Read the key's table, if there is one."""
+        if not self.exists():
+            return None
+        with self.read() as session:
+            found = session.execute("SELECT key FROM secret") if "secret" in session.tables() else []
+        return bytes(found[0][0]) if found else None
+
+    def secret(self, first: bytes | None = None) -> bytes:
         """Keep the key in a table of its own, which only the role that made it may read."""
-        with self.write() as session:
-            # Made here and not with the others: ledgers of earlier versions have no such table.
-            session.execute(_KEY_TABLE)
-            session.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", fresh_key())
-            ((key,),) = session.execute("SELECT key FROM secret")
-        return bytes(key)
+        proposed = first or fresh_key()
+        return self.write(lambda session: _keep_key(session, proposed))
 
     @contextlib.contextmanager
     def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:
@@ -180,16 +213,18 @@ class PostgresSchema(Store):
                 connection = self._begin(begin)
                 yield connection
                 connection.commit()
-            except (BudgetExceeded, PromiseError):
-                assert connection is not None
-                connection.rollback()
-                self._pool.keep(connection)
-                raise
-            except BaseException:
+            except BaseException as error:
                 if connection is not None:
-                    connection.close()
+                    self._undo(connection, error)
                 raise
             self._pool.keep(connection)
+
+    def _undo(self, connection: psycopg.Connection[Any], error: BaseException) -> None:
+        if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):
+            connection.rollback()
+            self._pool.keep(connection)
+        else:
+            connection.close()
 
     def _begin(self, begin: str) -> psycopg.Connection[Any]:
         idle = self._pool.take()

@@ -30,6 +30,8 @@ class Replay:
         The row in which an owner paid for a question.
     answers : dict of str to str
         Digest of each stored answer.
+    marks : dict of str to int
+        The row that has the key of a request, or the data set.
     """
 
     def __init__(self) -> None:
@@ -37,7 +39,9 @@ class Replay:
         self.caps: dict[str, Caps | None] = {}
         self.paid: dict[tuple[str, str], int] = {}
         self.answers: dict[str, str] = {}
+        self.marks: dict[str, int] = {}
         self._known: set[str] = set()
+        self._payers: dict[int, str | None] = {}
         self._owner_caps: Caps | None = None
 
     def follow(self, row: Row) -> None:
@@ -53,6 +57,10 @@ class Replay:
                     self._charge(row, content)
                 case "answer":
                     self._answer(content)
+                case "request":
+                    self._request(row, content)
+                case "bind":
+                    self._bind(row, content)
                 case other:
                     raise ValueError(f"unknown type {other!r}")
         except (ValueError, KeyError, TypeError, BudgetExceeded) as error:
@@ -88,6 +96,25 @@ class Replay:
         if question is not None:
             self.paid[question, owner or ""] = row.seq
             self._known.add(question)
+        self._payers[row.seq] = owner
+        if "request" in content:
+            self._mark(request_mark(owner, content["request"]), row.seq)
+
+    def _request(self, row: Row, content: Mapping[str, Any]) -> None:
+        owner = content["owner"]
+        if content["row"] not in self._payers or owner not in (None, self._payers[content["row"]]):
+            raise ValueError("a request that was free repeats a charge of its owner")
+        self._mark(request_mark(owner, content["request"]), row.seq)
+
+    def _bind(self, row: Row, content: Mapping[str, Any]) -> None:
+        if not isinstance(content["dataset"], str):
+            raise TypeError("a data set has a name")
+        self._mark(DATASET_MARK, row.seq)
+
+    def _mark(self, key: str, seq: int) -> None:
+        if key in self.marks:
+            raise ValueError(f"{key} has a row already")
+        self.marks[key] = seq
 
     def _answer(self, content: Mapping[str, Any]) -> None:
         if content["key"] in self.answers:
@@ -142,6 +169,11 @@ def _compare_answers(session: Session, replay: Replay) -> None:
             "the list of questions must be the record's, and is not: it was changed. "
             "Restore the ledger from a backup that checks."
         )
+    if session.marks() != replay.marks:
+        raise LedgerTampered(
+            "the list of requests' keys must be the record's, and is not: it was changed. "
+            "Restore the ledger from a backup that checks."
+        )
     keys = {str(key) for (key,) in session.execute("SELECT key FROM answers")}
     for key in sorted(keys | set(replay.answers)):
         answer = session.answer(key)
@@ -157,6 +189,15 @@ def scopes_of(owner: str | None, *, known: bool) -> list[str]:
     return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
 
 
+DATASET_MARK = canonical(["dataset"])
+"""Under which the row that binds the ledger to a data set is found."""
+
+
+def request_mark(owner: str | None, request: str) -> str:
+    """Return under which the row of an owner's request is found."""
+    return canonical(["request", owner, request])
+
+
 def read_caps(values: Mapping[str, Any] | None) -> Caps | None:
     """Make caps from the JSON of a row."""
     return None if values is None else Caps.from_dict(values)
@@ -167,4 +208,4 @@ def write_caps(caps: Caps | None) -> str | None:
     return None if caps is None else canonical(caps.to_dict())
 
 
-__all__ = ["Replay", "check", "read_caps", "scopes_of", "write_caps"]
+__all__ = ["DATASET_MARK", "Replay", "check", "read_caps", "request_mark", "scopes_of", "write_caps"]

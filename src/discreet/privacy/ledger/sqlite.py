@@ -10,25 +10,22 @@ import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from discreet.errors import (
-    BudgetExceeded,
-    LedgerError,
-    LedgerTampered,
-    LedgerUnavailable,
-    NotALedger,
-    PromiseError,
-)
+from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
 from discreet.privacy.ledger.chain import Row
 from discreet.privacy.ledger.pool import Pool
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store, fresh_key
+from discreet.privacy.ledger.store import FORMAT, NEWEST_FIRST, OLDEST_FIRST, Session, Store, fresh_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 APPLICATION = 0x64736372
 """SQLite's application id of our files: "dscr"."""
+
+_MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT"
 
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION};
@@ -47,6 +44,7 @@ CREATE TABLE questions (
     PRIMARY KEY (question, owner)
 ) STRICT;
 CREATE TABLE answers (key TEXT PRIMARY KEY, answer BLOB NOT NULL) STRICT;
+{_MARKS};
 CREATE TRIGGER record_is_never_changed BEFORE UPDATE ON record
 BEGIN SELECT RAISE(ABORT, 'the record is append-only'); END;
 CREATE TRIGGER record_is_never_deleted BEFORE DELETE ON record
@@ -57,17 +55,23 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 
 
 class _SqliteSession(Session):
+    # Where Python cannot read text as such, the file is damaged too.
+    failures = (sqlite3.Error, UnicodeDecodeError)
+    marks_table: ClassVar[str] = _MARKS
+
     def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
         self._connection = connection
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, values).fetchall()
 
-    def record(self, after: int = 0) -> Iterator[Row]:
-        rows = self._connection.execute(
-            "SELECT seq, time, body, previous, hash FROM record WHERE seq > ? ORDER BY seq", (after,)
-        )
+    def record(self, after: int = 0, *, newest_first: bool = False) -> Iterator[Row]:
+        rows = self._connection.execute(NEWEST_FIRST if newest_first else OLDEST_FIRST, (after,))
         return (Row(*row) for row in rows)
+
+    def tables(self) -> set[str]:
+        return {str(name) for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,9 @@ class SqliteFile(Store):
                 raise self._stranger("no file")
             look = sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
             with contextlib.closing(look):
+                # While the journal is written into the file, or where a kill stopped that, the header may
+                # name pages that are only in the journal. With this, SQLite reads the header all the same.
+                look.execute("PRAGMA writable_schema = ON")
                 ((application,),) = look.execute("PRAGMA application_id").fetchall()
                 ((version,),) = look.execute("PRAGMA user_version").fetchall()
         except sqlite3.Error as error:
@@ -128,7 +135,7 @@ class SqliteFile(Store):
             raise self._stranger(f"a ledger of format {version}, while this version knows {FORMAT}")
         return True
 
-    def create(self, first: Row, caps: str | None, spent: str) -> None:
+    def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
         """Make the file under another name and link it into place: it is whole or absent."""
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.exists() and not self._path.exists():
@@ -140,31 +147,36 @@ class SqliteFile(Store):
                 with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute("PRAGMA journal_mode = WAL")
-                    _fill(connection, first, caps, spent)
+                    _fill(connection, fill)
                 with draft.open("rb") as file:
                     os.fsync(file.fileno())
-                with contextlib.suppress(FileExistsError):
+                if key is not None and self.secret(key) != key:
+                    raise LedgerError(
+                        f"the key beside {self.shown} must be this ledger's, and is another's. Put it out "
+                        "of the way if it belongs to no ledger that is still used."
+                    )
+                try:
                     os.link(draft, self._path)
+                except FileExistsError:
+                    return False
             finally:
                 for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
                     draft.with_name(name).unlink(missing_ok=True)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self._path.parent)
         except (OSError, sqlite3.Error) as error:
             raise self._unavailable(error) from error
+        return True
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[Session]:
-        """Hold the book exclusively; commit durably at the end, undo everything on an exception."""
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Do a piece of work that holds the book exclusively, and return once it is durable."""
         # SQLite's own queue polls; threads of one process wait in line here instead.
         try:
-            with self._pool.line(self._timeout), self._transaction("BEGIN IMMEDIATE") as session:
-                yield session
+            return self._pool.line.write(work, self._writing, self._timeout)
         except TimeoutError as error:
             raise self._unavailable(error) from error
+
+    def _writing(self) -> contextlib.AbstractContextManager[Session]:
+        return self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
@@ -191,7 +203,7 @@ class SqliteFile(Store):
     def _undo(self, used: _Open | None, error: BaseException) -> None:
         if used is None:
             return
-        if isinstance(error, (BudgetExceeded, PromiseError)):
+        if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):
             with contextlib.suppress(sqlite3.Error):
                 used.connection.execute("ROLLBACK")
                 self._pool.keep(used)
@@ -231,16 +243,29 @@ class SqliteFile(Store):
         if not same:
             raise self._unavailable(FileNotFoundError("the file was moved or replaced"))
 
-    def secret(self) -> bytes:
+    @property
+    def _key_file(self) -> Path:
+        return self._path.with_name(f"{self._path.name}.version-key")
+
+    def known_secret(self) -> bytes | None:
+        """Read the key's file."""
+        try:
+            return self._key_file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise self._no_key(problem) from None
+
+    def secret(self, first: bytes | None = None) -> bytes:
         """Keep the key in a file of its own, so that the ledger may be shown without it."""
-        path = self._path.with_name(f"{self._path.name}.version-key")
+        path = self._key_file
         try:
             if not path.exists():
                 # Written whole under another name first: two processes may come at the same time.
                 draft = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
                 handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 try:
-                    os.write(handle, fresh_key())
+                    os.write(handle, first or fresh_key())
                     os.fsync(handle)
                     with contextlib.suppress(FileExistsError):
                         path.hardlink_to(draft)
@@ -249,10 +274,13 @@ class SqliteFile(Store):
                     draft.unlink()
             return path.read_bytes()
         except OSError as problem:
-            raise LedgerUnavailable(
-                f"The file {str(path)!r} must be readable, and writable at first use, and is not "
-                f"({problem.strerror}). Check who may write beside the ledger."
-            ) from None
+            raise self._no_key(problem) from None
+
+    def _no_key(self, problem: OSError) -> LedgerUnavailable:
+        return LedgerUnavailable(
+            f"The file {str(self._key_file)!r} must be readable, and writable at first use, and is not "
+            f"({problem.strerror}). Check who may write beside the ledger."
+        )
 
     def close(self) -> None:
         """Give back what the database holds open; the next use opens it again."""
@@ -294,22 +322,28 @@ class Memory(Store):
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._key = fresh_key()
+        self._key: bytes | None = None
         self._connection: sqlite3.Connection | None = None
 
     def exists(self) -> bool:
         """Say whether it was created."""
         return self._connection is not None
 
-    def create(self, first: Row, caps: str | None, spent: str) -> None:
-        """Make the tables with the record's first row."""
+    def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
+        """Make the tables and fill them."""
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, connection.close)
-        _fill(connection, first, caps, spent)
-        self._connection = connection
+        _fill(connection, fill)
+        self._connection, self._key = connection, key
+        return True
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Do a piece of work; one thread at a time."""
+        with self.read() as session:
+            return work(session)
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Session]:
+    def read(self) -> Iterator[Session]:
         """Hold the book exclusively; undo everything on an exception."""
         if self._pid != os.getpid():
             raise LedgerUnavailable(
@@ -327,11 +361,15 @@ class Memory(Store):
                 raise
             self._connection.execute("COMMIT")
 
-    read = write
-
-    def secret(self) -> bytes:
-        """Keep the key as long as the ledger."""
+    def known_secret(self) -> bytes | None:
+        """Return the key, if it was made."""
         return self._key
+
+    def secret(self, first: bytes | None = None) -> bytes:
+        """Keep the key as long as the ledger."""
+        with self._lock:
+            self._key = self._key or first or fresh_key()
+            return self._key
 
     def close(self) -> None:
         """Forget everything."""
@@ -341,14 +379,17 @@ class Memory(Store):
                 self._connection = None
 
 
-def _fill(connection: sqlite3.Connection, first: Row, caps: str | None, spent: str) -> None:
+def _fill(connection: sqlite3.Connection, fill: Callable[[Session], None]) -> None:
     connection.executescript(_TABLES)
     connection.execute("BEGIN IMMEDIATE")
-    session = _SqliteSession(connection)
-    session.insert(first)
-    session.execute(
-        "INSERT INTO book (one, identity, seq, hash) VALUES (1, ?, ?, ?)",
-        first.hash, first.seq, first.hash,
-    )  # fmt: skip
-    session.put_total(TOTAL, caps, spent)
+    fill(_SqliteSession(connection))
     connection.execute("COMMIT")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,6 +7,8 @@ layout and from questions; nothing that an analyst wrote is part of it.
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -19,16 +21,17 @@ from discreet.errors import DataError, EngineFailed, SourceError, TableChanged
 from discreet.noise import Stream, keep_per_unit
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.expression import hoist
+from discreet.query.expression.sql import FROM
 from discreet.query.signs import ID_BITS
 from discreet.tables.source import withhold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlglot.dialects.dialect import Dialect
     from sqlglot.expressions import Expr as Tree
 
     from discreet._typing import AnyArray, Bools, Ints, Words
+    from discreet.query.engines.text import SqlText
     from discreet.tables import Table
 
 T = TypeVar("T")
@@ -70,6 +73,109 @@ class Cells:
         """Length along each key."""
         return tuple(size for _, size in self.keys)
 
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return math.prod(self.shape)
+
+
+class Wanted(ABC):
+    """What a question wants of an engine: integers, all of which one pass over the rows can give."""
+
+    shares: ClassVar[bool] = False
+    """Whether several of this kind are had in one pass."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many sums or tables that is, which an engine has to plan."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many integers that is."""
+
+    @classmethod
+    @abstractmethod
+    def found(cls, engine: Engine, wanted: Sequence[Any]) -> list[list[int]]:
+        """Ask an engine for the integers of each of some of this kind, in as few passes as it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals(Wanted):
+    """Sums of integer expressions over all rows."""
+
+    shares: ClassVar[bool] = True
+    trees: tuple[Tree, ...]
+
+    @property
+    def width(self) -> int:
+        """How many sums that is."""
+        return len(self.trees)
+
+    @property
+    def size(self) -> int:
+        """How many integers that is."""
+        return len(self.trees)
+
+    @classmethod
+    def found(cls, engine: Engine, wanted: Sequence[Totals]) -> list[list[int]]:
+        """Sum the expressions of all of them in one pass."""
+        return _dealt(engine.aggregate([tree for one in wanted for tree in one.trees]), wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables(Wanted):
+    """Counts, or sums of an expression, in every cell of some tables, each in C order after the other.
+
+    Attributes
+    ----------
+    tables : tuple of (Cells, expression or None)
+        None counts.
+    """
+
+    shares: ClassVar[bool] = True
+    tables: tuple[tuple[Cells, Tree | None], ...]
+
+    @property
+    def width(self) -> int:
+        """How many tables that is."""
+        return len(self.tables)
+
+    @property
+    def size(self) -> int:
+        """How many integers that is."""
+        return sum(cells.size for cells, _ in self.tables)
+
+    @classmethod
+    def found(cls, engine: Engine, wanted: Sequence[Tables]) -> list[list[int]]:
+        """Fill the tables of all of them in one pass."""
+        tables = [table for one in wanted for table in one.tables]
+        filled = engine.grouped([cells for cells, _ in tables], [tree for _, tree in tables])
+        return _dealt([integer for cells in filled for integer in cells], wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept(Wanted):
+    """What a kernel adds up over batches of rows."""
+
+    kernel: Kernel
+
+    @property
+    def width(self) -> int:
+        """One pass."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """How many integers that is."""
+        return self.kernel.size
+
+    @classmethod
+    def found(cls, engine: Engine, wanted: Sequence[Swept]) -> list[list[int]]:
+        """Make a pass for each of them."""
+        return [engine.reduce(one.kernel) for one in wanted]
+
 
 class Engine(ABC):
     """Holds a curated table and answers with exact integers.
@@ -85,7 +191,7 @@ class Engine(ABC):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    dialect: ClassVar[str | type[Dialect]]
+    sql: ClassVar[SqlText]
     # Whether a sub-select must be kept from being merged, which would compute its values many times.
     fences: ClassVar[bool] = False
     # Whether the table can change under us, so that every pass must look at the fingerprints again.
@@ -120,11 +226,11 @@ class Engine(ABC):
 
     def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
         """Sum integer expressions over all rows, in one pass; an empty table sums to 0."""
-        sums = [exp.Sum(this=self._wide(expression)) for expression in expressions]
-        selected = [_text(exp.Coalesce(this=total, expressions=[exp.Literal.number(0)])) for total in sums]
-        query = self._selection([*self._witness(), *selected])
+        sums = [_text(exp.Sum(this=self._wide(expression))) for expression in expressions]
+        query = self._selection([*self._witness(), *sums])
         (row,) = self.run(lambda: self._fetch(query))
-        return [int(value) for value in self._witnessed(row)]
+        # Without rows a sum is NULL.
+        return [int(value or 0) for value in self._witnessed(row)]
 
     def grouped(self, tables: Sequence[Cells], expressions: Sequence[Tree | None]) -> list[list[int]]:
         """Count rows, or sum an expression, in every cell of some tables, in one pass.
@@ -153,10 +259,10 @@ class Engine(ABC):
                 sums.setdefault(expression, f"s{len(sums)}")
         sets = {tuple(sorted({keys[key] for key, _ in table.keys})) for table in tables}
         inner = self._selection(
-            [exp.alias_(tree.copy(), alias) for tree, alias in (*keys.items(), *sums.items())]
+            [exp.alias_(tree, alias, copy=False) for tree, alias in (*keys.items(), *sums.items())]
         )
         if self.fences:
-            inner = inner.offset(0)
+            inner = inner.offset(0, copy=False)
         if len(sets) == 1:
             grouping = [exp.column(name) for name in next(iter(sets))]
             group = exp.Group(expressions=grouping)
@@ -166,8 +272,8 @@ class Engine(ABC):
         # Keys are never NULL, so a NULL says that the key is not part of this grouping set.
         columns = [exp.func("COALESCE", exp.column(name), exp.Literal.number(-2)) for name in keys.values()]
         totals = [_text(exp.Sum(this=self._wide(exp.column(name)))) for name in sums.values()]
-        query = exp.select(*columns, exp.Count(this=exp.Star()), *totals).from_(inner.subquery("rows_"))
-        query.set("group", group)
+        query = exp.Select(expressions=[*columns, exp.Count(this=exp.Star()), *totals], group=group)
+        query.set(FROM, exp.From(this=inner.subquery("rows_", copy=False)))
         self._check_version()
         found = self.run(lambda: self._fetch(query))
         names = list(keys.values())
@@ -209,14 +315,17 @@ class Engine(ABC):
 
     def _selection(self, columns: Sequence[Tree]) -> exp.Select:
         """Select from the curated table, with the steps of expressions below it."""
-        return hoist(exp.select(*columns).from_(self._table()), fence=self.fences)
+        # Put together by hand: the builder copies all that it is given.
+        select = exp.Select(expressions=list(columns))
+        select.set(FROM, exp.From(this=self._table()))
+        return hoist(select, fence=self.fences)
 
     def _table(self) -> Tree:
-        return exp.to_table(TABLE)
+        return exp.Table(this=exp.to_identifier(TABLE))
 
     def _wide(self, expression: Tree) -> Tree:
         """Return an expression whose sum cannot overflow."""
-        return expression.copy()
+        return expression
 
     def _witness(self) -> list[Tree]:
         """Return what is selected beside an aggregate to see that the table is still the same."""
@@ -315,6 +424,12 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
         "row for each of them before you register the table.",
         column=column,
     )
+
+
+def _dealt(found: list[int], wanted: Sequence[Wanted]) -> list[list[int]]:
+    """Give each of those who share a pass what is theirs."""
+    ends = list(itertools.accumulate((one.size for one in wanted), initial=0))
+    return [found[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _text(expression: Tree) -> Tree:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import duckdb
 import numpy as np
-from sqlglot.dialects.duckdb import DuckDB
 
 from discreet.errors import SourceError
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.engines.text import SqlText
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
 from discreet.tables.engine import connect, literal, session
@@ -23,7 +23,6 @@ from discreet.tables.engine import connect, literal, session
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlglot.dialects.dialect import Dialect
     from sqlglot.expressions import Expr as Tree
 
     from discreet._typing import AnyArray
@@ -48,8 +47,7 @@ class DuckDBEngine(Engine):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    # The class and not its name, which sqlglot would look up and load at the first question.
-    dialect: ClassVar[str | type[Dialect]] = DuckDB
+    sql: ClassVar[SqlText] = SqlText({})
     _failures = (duckdb.Error, StreamBroken, MemoryError)
 
     def __init__(self) -> None:
@@ -116,7 +114,7 @@ class DuckDBEngine(Engine):
         )
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._reader.execute(query.sql(self.dialect, copy=False)).fetchall()
+        return self._reader.execute(self.sql.of(query)).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""

@@ -11,6 +11,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError, SourceError
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.engines.text import SqlText
 from discreet.tables import open_table
 from discreet.tables.postgres import Address
 from discreet.tables.source import withhold
@@ -18,7 +19,6 @@ from discreet.tables.source import withhold
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from sqlglot.dialects.dialect import Dialect
     from sqlglot.expressions import Expr as Tree
 
     from discreet._typing import AnyArray
@@ -51,7 +51,7 @@ class PostgresEngine(Engine):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    dialect: ClassVar[str | type[Dialect]] = "postgres"
+    sql: ClassVar[SqlText] = SqlText({"DOUBLE": "DOUBLE PRECISION"})
     fences: ClassVar[bool] = True
 
     def __init__(self, url: str, *, into: str | None = None, timeout: float = 600.0) -> None:
@@ -108,17 +108,18 @@ class PostgresEngine(Engine):
         return tally.version
 
     def _table(self) -> Tree:
-        return exp.to_table(f'"{(self._into or "pg_temp").replace(chr(34), chr(34) * 2)}".{TABLE}')
+        schema = exp.to_identifier(self._into or "pg_temp", quoted=True)
+        return exp.Table(this=exp.to_identifier(TABLE), db=schema)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._server.execute(query.sql(self.dialect, copy=False).encode()).fetchall()
+        return self._server.execute(self.sql.of(query).encode()).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
         selected = exp.select(
             *(exp.Cast(this=exp.column(name), to=exp.DataType.build("INT")) for name in columns)
         ).from_(self._table())
-        command = f"COPY ({selected.sql(self.dialect)}) TO STDOUT (FORMAT binary)"
+        command = f"COPY ({self.sql.of(selected)}) TO STDOUT (FORMAT binary)"
         record = _record([4] * len(columns))
         held = bytearray()
         start = len(_HEADER)
@@ -162,7 +163,7 @@ class PostgresEngine(Engine):
         with contextlib.suppress(*self._failures):
             if self._into is not None and self.version is not None:
                 self._server.execute("SET default_transaction_read_only = off")
-                self._server.execute(f"DROP TABLE IF EXISTS {self._table().sql(self.dialect)}".encode())
+                self._server.execute(f"DROP TABLE IF EXISTS {self.sql.of(self._table())}".encode())
         self._server.close()
 
 

@@ -16,12 +16,12 @@ from discreet.errors import DataError, MissingExtra, ParameterError, SourceError
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version, bigint
 from discreet.query.engines.base import ROWS, Engine, repeated_ids
+from discreet.query.engines.text import SqlText
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlglot.dialects.dialect import Dialect
     from sqlglot.expressions import Expr as Tree
 
     from discreet._typing import AnyArray
@@ -48,7 +48,7 @@ class SparkEngine(Engine):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    dialect: ClassVar[str | type[Dialect]] = "spark"
+    sql: ClassVar[SqlText] = SqlText({"TEXT": "STRING"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,14 +121,14 @@ class SparkEngine(Engine):
         return bool(self._frame.groupBy(*ids).count().filter(f.col("count") > 1).head(1))
 
     def _table(self) -> Tree:
-        return exp.to_table(self._name)
+        return exp.Table(this=exp.to_identifier(self._name))
 
     def _wide(self, expression: Tree) -> Tree:
         # A sum of DECIMAL(20) is a DECIMAL(30); a sum of BIGINT would be a BIGINT, and could overflow.
-        return exp.Cast(this=bigint(expression.copy()), to=exp.DataType.build("DECIMAL(20, 0)"))
+        return exp.Cast(this=bigint(expression), to=exp.DataType.build("DECIMAL(20, 0)"))
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        rows = self._frame.sparkSession.sql(query.sql(self.dialect, copy=False)).collect()
+        rows = self._frame.sparkSession.sql(self.sql.of(query)).collect()
         return [tuple(row) for row in rows]
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:

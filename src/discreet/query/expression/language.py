@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.curation import BITS, Curation
+from discreet.query.curation import BITS, Curation, Same
 from discreet.query.expression import sql
 from discreet.query.expression.evaluate import Columns, values
 from discreet.query.expression.lowering import Lowering
@@ -168,6 +169,16 @@ def parse(text: str, schema: Schema) -> Expression:
     >>> parse("age BETWEEN 20 AND 29", schema).canonical
     '((20 <= age) AND (age <= 29))'
     """
+    return _parsed(text, Same(schema)) if isinstance(text, str) else _understood(text, schema)
+
+
+@lru_cache(maxsize=128)
+def _parsed(text: str, same: Same) -> Expression:
+    # Kept, because the same text is priced, previewed and asked one after the other.
+    return _understood(text, same.schema)
+
+
+def _understood(text: str, schema: Schema) -> Expression:
     node = read(text, schema)
     asked = node.condition if isinstance(node, Indicator) else node
     curation = Curation.of(schema)

@@ -64,7 +64,7 @@ class Lowering:
     def __init__(self, curation: Curation) -> None:
         self.program = Program()
         self._curation = curation
-        self._places: dict[Node, int] = {}
+        self._places: dict[str, int] = {}
 
     def place(self, node: Node) -> int:
         """Return the place of a node's value.
@@ -74,17 +74,20 @@ class Lowering:
         ExpressionRefused
             If declared bounds do not show that the value exists for every row.
         """
-        if node not in self._places:
-            try:
-                self._places[node] = self._number(node) if isinstance(node, Number) else self._condition(node)
-                self._check(self._places[node])
-            except TooWide:
-                raise ExpressionRefused(
-                    "a value that could pass 1e100", "Put bounds on a part of it: LEAST(x, 1000)."
-                ) from None
-            if self.program.weight > _MOST_OPERATIONS:
-                raise ExpressionRefused("too much to compute for one row", "Ask in several questions.")
-        return self._places[node]
+        known = self._places.get(node.text)
+        if known is not None:
+            return known
+        try:
+            place = self._number(node) if isinstance(node, Number) else self._condition(node)
+            self._check(place)
+        except TooWide:
+            raise ExpressionRefused(
+                "a value that could pass 1e100", "Put bounds on a part of it: LEAST(x, 1000)."
+            ) from None
+        if self.program.weight > _MOST_OPERATIONS:
+            raise ExpressionRefused("too much to compute for one row", "Ask in several questions.")
+        self._places[node.text] = place
+        return place
 
     def _check(self, place: int) -> None:
         interval = self.program.operations[place].interval

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
+from discreet.query.curation import Same
 from discreet.query.expression.nodes import is_plain
 from discreet.query.expression.words import (
     FUNCTIONS,
@@ -92,12 +94,18 @@ def scan(text: object, schema: Schema) -> Scanned:
     return Scanned(" ".join(reader.tokens), tuple(reader.columns), tuple(reader.values))
 
 
+@lru_cache(maxsize=16)
+def _released(same: Same) -> dict[str, Column]:
+    """Return the columns that may be named, by their names without case."""
+    return {column.name.casefold(): column for column in same.schema.released}
+
+
 class _Reader:
     def __init__(self, schema: Schema) -> None:
         self.tokens: list[str] = []
         self.columns: list[Column] = []
         self.values: list[str] = []
-        self._released = {column.name.casefold(): column for column in schema.released}
+        self._released = _released(Same(schema))
         self._names = tuple(column.name for column in schema.released)
         self._nested = self._prefixes = self._operands = 0
 

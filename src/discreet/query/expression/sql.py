@@ -29,9 +29,15 @@ _OPERATORS: dict[Kind, Any] = {
     "less": exp.LT, "less_equal": exp.LTE, "equal": exp.EQ, "not_equal": exp.NEQ,
     "every": exp.And, "some": exp.Or,
 }  # fmt: skip
+_TYPES = {kind: exp.DataType.Type[kind] for kind in ("DOUBLE", "BIGINT")}
+_OPEN = (exp.Binary, exp.Neg, exp.In)  # what is put in parentheses inside something else
 _FUNCTIONS: dict[Kind, str] = {
     "sqrt": "SQRT", "floor": "FLOOR", "absolute": "ABS", "least": "LEAST", "greatest": "GREATEST",
 }  # fmt: skip
+
+
+FROM = "from_" if "from_" in exp.Select.arg_types else "from"
+"""What a SELECT calls its FROM; the name differs between the versions of sqlglot that we accept."""
 
 
 class Stepwise(exp.Expression):
@@ -90,7 +96,7 @@ def hoist(select: exp.Select, *, fence: bool = False) -> exp.Select:
     sqlglot Select
         The same one if nothing in it has steps.
     """
-    if select.find(Stepwise) is None:
+    if not _has_steps(select):
         return select
     select = select.copy()
     steps: dict[str, Tree] = {}
@@ -103,18 +109,32 @@ def hoist(select: exp.Select, *, fence: bool = False) -> exp.Select:
     levels: dict[str, int] = {}
     for alias in steps:  # an expression lists a step after those that it needs
         levels[alias] = 1 + max((levels[name] for name in used[alias] if name in levels), default=0)
-    clause = select.find(exp.From)
-    assert clause is not None, "steps are computed from a table"
+    clause = select.args[FROM]
     source, wanted = clause.this, _names(select)
     for level in range(1, max(levels.values()) + 1):
         later = wanted.union(*(used[alias] for alias in steps if levels[alias] > level))
         passed = [exp.column(name) for name in sorted(later) if levels.get(name, 0) < level]
         made = [_alias(tree, alias) for alias, tree in steps.items() if levels[alias] == level]
         inner = exp.Select(expressions=[*passed, *made])
-        inner.set(str(clause.arg_key), exp.From(this=source))
+        inner.set(FROM, exp.From(this=source))
         source = (inner.offset(0, copy=False) if fence else inner).subquery(f"steps_{level}", copy=False)
     clause.set("this", source)
     return select
+
+
+def _has_steps(tree: Tree) -> bool:
+    """Look for steps; most questions have none, and the walk of sqlglot takes as long as all the rest."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is Stepwise:
+            return True
+        for value in node.args.values():
+            if type(value) is list:
+                waiting += value
+            elif hasattr(value, "args"):
+                waiting.append(value)
+    return False
 
 
 def _names(tree: Tree) -> set[str]:
@@ -130,6 +150,9 @@ class _Writer:
         self._aliases: dict[int, str] = {}
         for at in self._uses:
             self._lay_out(at, final=at == place)
+        if any(shape.step for shape in self._shapes.values()):
+            for at in self._uses:
+                self._name(at)
 
     def steps(self) -> list[Tree]:
         """Return the steps with their names, each after those that it needs."""
@@ -159,6 +182,10 @@ class _Writer:
         repeated = self._uses[at] > 1 and size > _CHEAP
         step = (repeated or depth > _DEEPEST) and not final
         self._shapes[at] = _Shape(1, 0, True) if step else _Shape(size, depth, False)
+
+    def _name(self, at: int) -> None:
+        """Name a value by how it is computed, so that expressions can share it."""
+        operation = self._operations[at]
         parts = (operation.kind, operation.detail, [self._aliases[used] for used in operation.inputs])
         self._aliases[at] = "s_" + hashlib.blake2b(repr(parts).encode(), digest_size=10).hexdigest()
 
@@ -195,7 +222,7 @@ class _Writer:
 
     def _operand(self, at: int) -> Tree:
         tree = self.value(at)
-        return exp.Paren(this=tree) if isinstance(tree, exp.Binary | exp.Neg | exp.In) else tree
+        return exp.Paren(this=tree) if isinstance(tree, _OPEN) else tree
 
     def _named(self, operation: Operation) -> Tree:
         return self._column(str(operation.detail[0]))
@@ -242,7 +269,7 @@ def bigint(tree: Tree) -> Tree:
 
 
 def _cast(tree: Tree, kind: str) -> Tree:
-    return exp.Cast(this=tree, to=exp.DataType(this=exp.DataType.Type[kind]))
+    return exp.Cast(this=tree, to=exp.DataType(this=_TYPES[kind]))
 
 
 def _alias(tree: Tree, name: str) -> Tree:

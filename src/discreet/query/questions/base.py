@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.query.curation import Curation
-    from discreet.query.engines.base import Engine
+    from discreet.query.engines.base import Engine, Wanted
     from discreet.schema.table import Neighbors
 
 MOST_CELLS = 2**22
+
+
+def _as_found(found: list[int], n_rows: int) -> list[int]:
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +48,10 @@ class Bound:
         Which entry stands at each place of the answer; one past the last is the number of rows.
     plain_unit : float or None
         The unit of an entry of precision 1, in which a variance is given; None if entries have several.
-    exact : callable
-        Asks an engine for the integers. Private.
+    wanted : Wanted
+        What an engine is asked for.
+    finish : callable
+        Makes the integers of the entries of what the engine found, and of the number of rows. Private.
     labels : tuple or None
         What stands along each axis of the answer, where that is a list of levels.
     """
@@ -59,7 +65,8 @@ class Bound:
     shift: Floats
     places: AnyArray
     plain_unit: float | None
-    exact: Callable[[Engine], list[int]]
+    wanted: Wanted
+    finish: Callable[[list[int], int], list[int]] = _as_found
     labels: tuple[tuple[Any, ...], ...] | None = None
 
     @property
@@ -71,6 +78,11 @@ class Bound:
     def shape(self) -> tuple[int, ...]:
         """Shape of the answer."""
         return self.places.shape
+
+    def exact(self, engine: Engine) -> list[int]:
+        """Ask an engine for the integers. Private."""
+        (found,) = self.wanted.found(engine, [self.wanted])
+        return self.finish(found, engine.count())
 
     def arrange(self, entries: Floats, n_rows: float) -> Floats:
         """Put entries at their places."""

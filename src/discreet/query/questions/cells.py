@@ -11,7 +11,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.engines.base import Cells, Engine
+from discreet.query.engines.base import Cells, Tables
 from discreet.query.questions.base import Bound, Question, check_cells
 from discreet.query.questions.scalar import Term, parsed, term_of, written
 
@@ -156,11 +156,8 @@ class Histogram(Question):
         found = None if self.expression is None else parsed(self.expression, curation)
         term = Term(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
 
-        def exact(engine: Engine) -> list[int]:
-            if term.tree is None:
-                (counts,) = engine.grouped([table], [None])
-                return [term.anchor * count for count in counts]
-            counts, sums = engine.grouped([table, table], [None, term.tree])
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            counts, sums = found[:size], found[size:] or [0] * size
             return [term.total(s, c) for s, c in zip(sums, counts, strict=True)]
 
         if neighbors == "add-remove":
@@ -188,7 +185,8 @@ class Histogram(Question):
             shift=np.zeros(size),
             places=np.arange(size).reshape(shape),
             plain_unit=abs(term.step),
-            exact=exact,
+            wanted=Tables(((table, None), *(() if term.tree is None else ((table, term.tree),)))),
+            finish=finish,
             labels=tuple(key.labels for key in keys),
         )
 
@@ -296,13 +294,17 @@ class NodeTables(Question):
             for a in attributes
         ]
 
-        def exact(engine: Engine) -> list[int]:
-            counted = dict(zip(attributes, engine.grouped(tables, [None] * len(tables)), strict=True))
+        starts = dict(
+            zip(attributes, itertools.accumulate((t.size for t in tables), initial=0), strict=False)
+        )
+
+        def finish(found: list[int], n_rows: int) -> list[int]:
             cells: list[int] = []
             for i, node in enumerate(self.nodes):
                 for a in node.attributes:
                     length = len(keys[a].labels) * labels
-                    cells.extend(counted[a][i * length : (i + 1) * length])
+                    start = starts[a] + i * length
+                    cells.extend(found[start : start + length])
             return cells
 
         most = max(len(node.attributes) for node in self.nodes)
@@ -317,7 +319,8 @@ class NodeTables(Question):
             shift=np.zeros(size),
             places=np.arange(size),
             plain_unit=1.0,
-            exact=exact,
+            wanted=Tables(tuple((table, None) for table in tables)),
+            finish=finish,
         )
 
     def split(self, values: Floats, curation: Curation) -> list[dict[str, Floats]]:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS
+from discreet.query.engines.base import Totals
 from discreet.query.questions.base import Bound, Question, check_cells, root_up
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet.query.curation import Curated, Curation
-    from discreet.query.engines.base import Engine
     from discreet.schema.table import Neighbors
 
 _WIDE = 2 ** (BITS + 1)
@@ -119,9 +119,8 @@ class Moments(Question):
             unit.append(1.0)
             squared, absolute = 2 * squared, 2 * absolute
 
-        def exact(engine: Engine) -> list[int]:
-            summed = iter(engine.aggregate([tree for column in columns for tree in _trees(column)]))
-            n_rows = engine.count()
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            summed = iter(found)
             sums, squares = [], []
             for column in columns:
                 if column.is_category:
@@ -149,7 +148,8 @@ class Moments(Question):
             shift=np.zeros(len(precision)),
             places=places,
             plain_unit=None,
-            exact=exact,
+            wanted=Totals(tuple(tree for column in columns for tree in _trees(column))),
+            finish=finish,
         )
 
     def to_dict(self) -> dict[str, Any]:

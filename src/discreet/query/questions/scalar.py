@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS, Curation
+from discreet.query.engines.base import Totals
 from discreet.query.questions.base import Bound, Question
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
-    from discreet.query.engines.base import Engine
     from discreet.schema.table import Neighbors
 
 _MOST_EXPRESSIONS = 1024
@@ -125,11 +125,9 @@ class Sums(Question):
         # Every entry gets noise in proportion to how far it can move.
         weights = [-(-(2**BITS) // move) if 0 < move < 2**BITS and len(terms) > 1 else 1 for move in moves]
 
-        def exact(engine: Engine) -> list[int]:
-            trees = [term.tree for term in terms if term.tree is not None]
-            summed = iter(engine.aggregate(trees))
-            count = engine.count()
-            return [term.total(0 if term.tree is None else next(summed), count) for term in terms]
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            summed = iter(found)
+            return [term.total(0 if term.tree is None else next(summed), n_rows) for term in terms]
 
         steps = np.array([term.step for term in terms])
         anchors = np.array([float(term.anchor) for term in terms])
@@ -147,7 +145,8 @@ class Sums(Question):
             shift=np.array([term.lower for term in terms]) - anchors * steps,
             places=np.arange(len(terms)),
             plain_unit=abs(terms[0].step) if len({(t.step, t.top) for t in terms}) == 1 else None,
-            exact=exact,
+            wanted=Totals(tuple(term.tree for term in terms if term.tree is not None)),
+            finish=finish,
         )
 
     def to_dict(self) -> dict[str, Any]:

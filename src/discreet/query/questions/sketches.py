@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.query.engines.base import Swept
 from discreet.query.passes import ONE, Features
 from discreet.query.questions.base import Bound, Question, check_cells
 from discreet.query.signs import SketchPass
@@ -104,7 +105,7 @@ class SignSketches(Question):
             shift=np.zeros(m * d),
             places=np.arange(m * d).reshape(m, d),
             plain_unit=1 / ONE,
-            exact=lambda engine: engine.reduce(kernel),
+            wanted=Swept(kernel),
         )
 
     def _moved(self, curation: Curation, features: Features) -> int:

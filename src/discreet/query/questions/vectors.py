@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.query.engines.base import Swept
 from discreet.query.passes import (
     ONE,
     SIGMOID_BITS,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.query.curation import Curation
-    from discreet.query.engines.base import Engine
     from discreet.schema.table import Neighbors
 
 
@@ -113,8 +113,8 @@ class Gram(Question):
         # Cauchy-Schwarz: sum sqrt(p) |change| <= sqrt(size) sqrt(sum p change^2); whole weights are smaller.
         weight = [math.isqrt(p) for p in precision]
 
-        def exact(engine: Engine) -> list[int]:
-            return [*engine.reduce(kernel), *([engine.count()] if counts else [])]
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            return [*found, n_rows] if counts else found
 
         return Bound(
             canonical=_canonical(self.kind, features, self.columns, with_sums=self.with_sums),
@@ -126,7 +126,8 @@ class Gram(Question):
             shift=np.zeros(size),
             places=places,
             plain_unit=1 / ONE**2,
-            exact=exact,
+            wanted=Swept(kernel),
+            finish=finish,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,7 +203,7 @@ class ClusterSums(Question):
             shift=np.zeros(size),
             places=places,
             plain_unit=1 / ONE,
-            exact=lambda engine: engine.reduce(kernel),
+            wanted=Swept(kernel),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -323,7 +324,7 @@ class HalfspaceSums(_Labeled):
             shift=np.zeros(1 + d),
             places=np.arange(1 + d),
             plain_unit=1 / ONE,
-            exact=lambda engine: engine.reduce(kernel),
+            wanted=Swept(kernel),
         )
 
 
@@ -370,7 +371,7 @@ class GradientSums(_Labeled):
             shift=np.zeros(d),
             places=np.arange(d),
             plain_unit=2.0**-SIGMOID_BITS / ONE,
-            exact=lambda engine: engine.reduce(kernel),
+            wanted=Swept(kernel),
         )
 
 

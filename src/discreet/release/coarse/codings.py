@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 6
 """How many values a number gets where nothing is said; "missing" is one of them."""
+WIDE = 1000.0
+"""From this upper bound on, a number that is never negative is cut where it doubles, not in equal parts."""
 MOST_CUTS = 1000
 NOT_PUBLISHED = "not published"
 _OWNER = "CoarseRelease"
@@ -144,19 +146,28 @@ def check_names(parameter: str, given: Mapping[str, Any], columns: Sequence[Colu
 
 
 def _default_cuts(column: Column) -> Floats:
-    """Cut the declared range into equal parts, at round numbers."""
+    """Cut the declared range at round numbers, into equal parts or, where it is wide, into doubling ones.
+
+    Amounts that may be large are small for most people, and equal parts would put nearly everybody into the
+    first. What is declared says so, not the rows.
+    """
     lower, upper = column.range
     parts = MOST_VALUES - (not column.required)
-    if column.type != "number":
+    doubling = [upper / 2.0**i for i in range(parts - 1, 0, -1)]
+    wide = column.type != "date" and lower >= 0 and upper >= WIDE and doubling[0] > lower
+    if column.type != "number" and not wide:
         parts = min(parts, column.n_integers)
         steps = [lower + math.ceil(i * column.n_integers / parts) for i in range(1, parts)]
         return np.array(steps, np.float64)
-    exact = [lower + (upper - lower) * i / parts for i in range(1, parts)]
+    exact = doubling if wide else [lower + (upper - lower) * i / parts for i in range(1, parts)]
     digits = 2 - math.floor(math.log10(upper - lower))
     rounded = [round(point, digits) for point in exact]
     whole = [lower, *rounded, upper]
     fits = all(a < b for a, b in itertools.pairwise(whole))
-    return np.array(rounded if fits else exact)
+    chosen = rounded if fits else exact
+    return np.array(
+        [math.ceil(point) for point in chosen] if column.type == "integer" else chosen, np.float64
+    )
 
 
 def _checked_cuts(column: Column, given: Sequence[float | str | datetime.date]) -> Floats:

@@ -50,7 +50,8 @@ class CoarseRelease(ReleaseMethod):
         What is promised about everything in a row together, the label included.
     cuts : mapping of str to sequence of numbers, optional
         For a number or date, where each value but the first begins: ``{"age": [25, 35, 45, 55, 65]}``. By
-        default its range is cut into equal parts, so that it has six values, "missing" among them.
+        default its range is cut into equal parts, so that it has six values, "missing" among them; one from 0
+        on (or nearly) to 1,000 or more into parts of which each is twice as wide as the one before.
     groups : mapping of str to mapping of str to sequence, optional
         For a list, which levels go together under which name. Levels that are not named stay as they are.
     per_row : int, optional

@@ -106,15 +106,20 @@ def _headline(learning: Learning) -> str:
     if learning.equals_share is None:
         return line + "."
     if learning.equals_share >= 1:
-        return line + "; the release is worth as much as all original rows."
-    return line + f". The release equals training on {wording.percent(learning.equals_share)} of the rows."
+        return line + f"; the release is worth as much as {learning.train_rows:,} original rows."
+    share = wording.percent(learning.equals_share)
+    return line + f". The release equals training on {share} of {learning.train_rows:,} original rows."
 
 
 def _scores(learning: Learning) -> Table | None:
     if not learning.scores:
         return None
     classes = learning.task == "classification"
-    head = ("Model", "Tested on", *(("Accuracy", "95 % interval", "AUC") if classes else ("R²", "Error")))
+    counted = any(score.train_rows is not None for score in learning.scores)
+    head = (
+        *(("Model", "Training rows", "Tested on") if counted else ("Model", "Tested on")),
+        *(("Accuracy", "95 % interval", "AUC") if classes else ("R²", "Error")),
+    )
     rows = []
     for score in learning.scores:
         tested = "original rows" if score.tested_on == "original" else "released rows"
@@ -127,12 +132,13 @@ def _scores(learning: Learning) -> Table | None:
             cells = [_percent(score.accuracy), interval, _number(score.auc)]
         else:
             cells = [_number(score.r2), _number(score.rmse)]
-        rows.append([_NAMES[score.trained_on].capitalize(), tested, *cells])
+        trained = [wording.NONE if score.train_rows is None else f"{score.train_rows:,}"] if counted else []
+        rows.append([_NAMES[score.trained_on].capitalize(), *trained, tested, *cells])
     return Table(
         caption=f"How well {wording.name(learning.target)} is predicted",
         head=head,
         rows=rows,
-        numbers=range(2, len(head)),
+        numbers=(1, *range(3, len(head))) if counted else range(2, len(head)),
     )
 
 

@@ -1,0 +1,194 @@
+"""What the service costs beside a bare route that commits one row to the same store.
+
+Both are asked by the same crowd, 64 analysts over keep-alive connections, in turns within one run: on one
+process with SQLite, and on two with PostgreSQL for data and ledger. The service answers questions that
+nobody asked before (two durable commits, one pass over the table, exact noise), with the padding of answer
+times off; how long padded answers take is reported apart. Afterwards the books are checked against every
+answer received.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from measure import save
+from tests.postgres import running_server
+from tests.server.crowd import Crowd
+from tests.server.processes import served, town_in_postgres
+from tests.server.test_crowd import ANALYSTS, check_books, counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT = 1000.0
+ALLOWED = 2.5
+# One route, one row: the least that a service can do that does not forget.
+BARE = """
+import os, sqlite3, threading
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+app, store, lock, idle = FastAPI(), os.environ["BARE_STORE"], threading.Lock(), []
+
+class Question(BaseModel):
+    kind: str
+    where: str
+    privacy: dict[str, float | str]
+
+def sqlite_connection():
+    made = sqlite3.connect(store, isolation_level=None, check_same_thread=False, timeout=30)
+    made.execute("PRAGMA journal_mode = WAL")
+    made.execute("PRAGMA synchronous = FULL")
+    made.execute("CREATE TABLE IF NOT EXISTS kept (kind TEXT, asked TEXT)")
+    return made
+
+def keep_in_sqlite(question):
+    with lock:  # SQLite has one writer at a time, and polls; a lock is faster
+        used = idle.pop() if idle else sqlite_connection()
+        used.execute("BEGIN IMMEDIATE")
+        used.execute("INSERT INTO kept VALUES (?, ?)", (question.kind, question.where))
+        used.execute("COMMIT")
+        idle.append(used)
+
+def keep_in_postgres(question):
+    import psycopg
+    try:
+        used = idle.pop()
+    except IndexError:
+        used = psycopg.connect(store)
+        used.execute("CREATE TABLE IF NOT EXISTS kept (kind TEXT, asked TEXT)")
+    used.execute("INSERT INTO kept VALUES (%s, %s)", (question.kind, question.where))
+    used.commit()
+    idle.append(used)
+
+keep = keep_in_postgres if store.startswith("postgresql:") else keep_in_sqlite
+
+@app.post("/v1/query")
+def query(question: Question) -> dict[str, float]:
+    keep(question)
+    return {"value": 1.0, "sd": 1.0}
+"""
+
+
+@contextlib.contextmanager
+def bare(folder: Path, store: str, workers: int) -> Iterator[int]:
+    """Run the bare route; yield its port."""
+    (folder / "bare.py").write_text(BARE)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "bare:app", "--port", str(port), "--workers", str(workers),
+         "--no-access-log", "--log-level", "error"],
+        cwd=folder, env={**os.environ, "BARE_STORE": store},
+    )  # fmt: skip
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.05)
+        time.sleep(2)  # the second worker
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def told(crowd: Crowd) -> dict[str, float]:
+    """Return throughput and latencies of a crowd."""
+    return {
+        "answers": len(crowd.answered()),
+        "per_second": round(crowd.per_second(), 1),
+        "p50_ms": round(crowd.milliseconds(0.5), 1),
+        "p99_ms": round(crowd.milliseconds(0.99), 1),
+    }
+
+
+def compared(
+    folder: Path, seconds: float, table: str, ledger: str, bare_store: str, workers: int
+) -> dict[str, Any]:
+    """Ask both in turns, with the service and the bare route each up only while it is asked."""
+    changed: dict[str, Any] = {
+        "table": table,
+        "schema": "town.schema.yaml",
+        "ledger": ledger,
+        "workers": workers,
+        "limit": {"rho": LIMIT},
+        "analyst_limit": {"rho": LIMIT},
+        "limits": {"per_minute": 10**6, "concurrent": 256},
+    }
+    tokens = ["x"] * ANALYSTS
+    endless = [counts(i) for i in range(ANALYSTS)]
+    said, ours, theirs = [], [], []
+    for turn in range(2):
+        with bare(folder, bare_store, workers) as port:
+            theirs.append(Crowd(port, "/v1/query", tokens, counts).ask_for(seconds / 2))
+        with served(folder, **changed) as service:
+            if turn == 0:
+                known = service.tokens(ANALYSTS)
+            asked = Crowd(service.port, "/v1/query", known, lambda analyst: endless[analyst])
+            ours.append(asked.ask_for(seconds / 2))
+            said += asked.said
+    charged = check_books(str(folder / ledger) if "://" not in ledger else ledger, said, LIMIT)
+    statuses = sorted({one.status for one in said})
+    assert statuses == [200], f"some were not answered: {statuses}"
+    answers = sum(len(crowd.answered()) for crowd in ours)
+    assert charged == answers, "charges and answers differ"
+    ratio = sum(c.per_second() for c in theirs) / sum(c.per_second() for c in ours)
+    return {
+        "bare": [told(crowd) for crowd in theirs],
+        "service": [told(crowd) for crowd in ours],
+        "charges": charged,
+        "ratio": round(ratio, 2),
+        "allowed": ALLOWED,
+    }
+
+
+def padded(folder: Path, seconds: float) -> dict[str, Any]:
+    """Ask a service that pads its answers to slots of a second."""
+    changed: dict[str, Any] = {
+        "limit": {"rho": LIMIT},
+        "analyst_limit": {"rho": LIMIT},
+        "slots": 1.0,
+        "limits": {"per_minute": 10**6, "concurrent": 256},
+    }
+    with served(folder, **changed) as service:
+        crowd = Crowd(service.port, "/v1/query", service.tokens(ANALYSTS), counts).ask_for(seconds)
+    return {"slot_seconds": 1.0, **told(crowd)}
+
+
+def main(seconds: float = 60.0) -> None:
+    """Measure both stores, and the padded service."""
+    result: dict[str, Any] = {"analysts": ANALYSTS, "seconds": seconds}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for name in ("sqlite", "postgres", "padded"):
+            (place / name).mkdir()
+        result["sqlite, one process"] = compared(
+            place / "sqlite", seconds, "town.csv", "town.ledger", str(place / "sqlite" / "bare.db"), 1
+        )
+        print(result["sqlite, one process"])
+        with running_server() as server, server.database() as url:
+            result["postgresql, two processes"] = compared(
+                place / "postgres", seconds, town_in_postgres(url), f"{url}#town", url, 2
+            )
+        print(result["postgresql, two processes"])
+        result["padded to slots"] = padded(place / "padded", min(seconds, 20.0))
+        print(result["padded to slots"])
+    save("serve", result)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    main(parser.parse_args().seconds)

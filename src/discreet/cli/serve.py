@@ -1,0 +1,45 @@
+"""``discreet serve``: the private database as a service."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from discreet.cli.console import write_out
+
+if TYPE_CHECKING:
+    from discreet.server.office import Office
+
+
+def serve(
+    config: Annotated[
+        Path, typer.Argument(help="A YAML file: see docs/howto/run-the-service.md.", metavar="CONFIG")
+    ],
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Say whether the configuration is right; start and change nothing."),
+    ] = False,
+) -> None:
+    """Answer analysts over HTTP, under one budget, until it is told to end.
+
+    Ctrl-C or SIGTERM ends it quietly: what is being answered is finished, and nothing that was paid is lost.
+    """
+    from discreet.server import run
+
+    if check:
+        found = run.check(config)
+        write_out(f"{config}: right. It would answer for {found.dataset} at {found.listen}.\n")
+        return
+
+    def ready(address: str, office: "Office") -> None:
+        write_out(f"discreet answers for {office.dataset} at {address}\n")
+        valid = [token for token in office.tokens() if token["state"] == "valid"]
+        if not any(token["scope"] == "curator" for token in valid):
+            write_out(
+                "Nobody has a curator's token yet. Make one, and one for each analyst:\n"
+                f"  discreet token create NAME --scope curator --config {config}\n"
+            )
+        if office.config.seed is not None:
+            write_out("WARNING: a seed is set, so the noise is public. For tests alone.\n")
+
+    run.serve(config, ready=ready)

@@ -1,0 +1,116 @@
+"""``discreet token``: who may ask a service."""
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from discreet.cli import words
+from discreet.cli.console import Console, write_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from discreet.server.config import Config
+    from discreet.server.tokens import TokenDesk
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Who may ask a service. Works while it runs; what is revoked is revoked at once.",
+)
+ConfigFile = Annotated[
+    Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
+]
+Name = Annotated[str, typer.Argument(help="Of whoever bears it; their questions are charged to it.")]
+_DEFAULT = Path("config.yaml")
+
+
+@app.command()
+def create(
+    name: Name,
+    config: ConfigFile = _DEFAULT,
+    scope: Annotated[Literal["analyst", "curator"], typer.Option(help="What it opens.")] = "analyst",
+    days: Annotated[int, typer.Option(help="After which it expires.", min=1, max=3660)] = 90,
+    epsilon: Annotated[float | None, typer.Option(help="A limit of their own, fixed for good.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
+    rho: Annotated[float | None, typer.Option(help="Or else: in zero-concentrated privacy.")] = None,
+    mu: Annotated[float | None, typer.Option(help="Or else: in Gaussian privacy.")] = None,
+) -> None:
+    """Make a token and print it, once: nobody can show it again."""
+    limited = not (epsilon is None and rho is None and mu is None and delta is None)
+    with _desk(config) as (desk, found):
+        limit = None
+        if limited:
+            from discreet.server.office import declared_in
+
+            limit = words.dp_promise_of(declared_in(found), epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+        token = desk.create(_who(), name, scope, days=days, limit=limit)
+    write_out(token + "\n")
+
+
+@app.command(name="list")
+def list_(config: ConfigFile = _DEFAULT, json: words.Json = False) -> None:
+    """Say which tokens there are; the tokens themselves are known to their bearers alone."""
+    with _desk(config) as (desk, _):
+        found = desk.listed()
+    console = Console(as_json=json)
+    console.json({"tokens": found})
+    console.table(
+        "",
+        ("name", "scope", "made", "expires", "state"),
+        ((t["name"], t["scope"], _day(t["created"]), _day(t["expires"]), t["state"]) for t in found),
+        left=4,
+    )
+
+
+@app.command()
+def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
+    """Replace somebody's token by a new one and print it, once; the old one is worth nothing at once."""
+    with _desk(config) as (desk, _):
+        token = desk.rotate(_who(), name)
+    write_out(token + "\n")
+
+
+@app.command()
+def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
+    """Revoke somebody's tokens at once; what they paid for stays paid."""
+    with _desk(config) as (desk, _):
+        count = desk.revoke(_who(), name)
+    write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")
+
+
+@contextmanager
+def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
+    from discreet.server.access import AccessBook
+    from discreet.server.config import Config
+    from discreet.server.tokens import TokenDesk
+    from discreet.server.trail import Trail
+
+    found = Config.load(config)
+    access = AccessBook(found.access)
+    try:
+        yield TokenDesk(access, Trail(found.audit_log), lambda: _ledger(found)), found
+    finally:
+        access.close()
+
+
+def _ledger(found: "Config") -> Any:
+    from discreet.server.office import declared_in, open_ledger
+
+    return open_ledger(found, declared_in(found))
+
+
+def _who() -> str:
+    import getpass
+
+    try:
+        return f"{getpass.getuser()} at a terminal"
+    except (OSError, KeyError):  # a container may run under a number without a name
+        return "somebody at a terminal"
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

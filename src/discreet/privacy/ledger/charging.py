@@ -1,0 +1,180 @@
+"""One charge, as it happens inside a transaction that holds the book."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import KeyReused, ParameterError, PromiseError
+from discreet.privacy.compose import Spending
+from discreet.privacy.ledger.entries import answer_key, missing_row, receipt_of
+from discreet.privacy.ledger.proof import request_mark, scopes_of
+from discreet.privacy.receipt import canonical
+
+if TYPE_CHECKING:
+    from discreet.privacy.ledger.chain import Row
+    from discreet.privacy.ledger.store import Session
+    from discreet.privacy.ledger.totals import Totals
+    from discreet.privacy.promises import Promise
+    from discreet.privacy.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What is charged, prepared as far as it can be before the book is held.
+
+    Attributes
+    ----------
+    identity : str
+        Of the ledger.
+    totals : Totals
+        Of the ledger.
+    promises : tuple of Promise
+        What the result will promise.
+    cost, later : Spending
+        What they cost; what will be charged afterwards and must fit too.
+    when : str
+        The time for the record.
+    body : dict
+        Of the row, with the scopes of a question that nobody paid for.
+    text : str
+        The same in canonical form.
+    """
+
+    identity: str
+    totals: Totals
+    promises: tuple[Promise, ...]
+    cost: Spending
+    later: Spending | None
+    when: str
+    body: dict[str, Any]
+    text: str
+
+    def __call__(self, session: Session) -> Receipt:
+        """Charge, or find that it was charged before, or refuse."""
+        owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
+        if request is not None:
+            seq = session.mark(request_mark(owner, request))
+            if seq is not None:
+                return self._repeated(session, request, seq)
+        paid = session.paid(question) if question is not None else {}
+        if paid:
+            earlier = self._earlier(session, paid)
+            if earlier is not None:
+                if request is not None:
+                    self._remember(session, request, earlier)
+                return earlier
+        body, text = self.body, self.text
+        if paid:
+            body = body | {"scopes": scopes_of(owner, known=True)}
+            text = canonical(body)
+        for scope in body["scopes"]:
+            self.totals.spend(session, scope, self.cost, self.later)
+        row = session.append(self.when, text)
+        if question is not None:
+            session.put_paid(question, owner or "", row.seq)
+        if request is not None:
+            session.put_mark(request_mark(owner, request), row.seq)
+        receipt = receipt_of(self.identity, row, body, self.promises)
+        # A charge that nobody made before has no answer yet, unless another owner paid for the question.
+        return self._answered(session, receipt) if paid else receipt
+
+    def _earlier(self, session: Session, paid: dict[str, int]) -> Receipt | None:
+        """Return the receipt of a question already paid for by the owner, if it is."""
+        owner, first = self.body["owner"], min(paid.values())
+        seq = first if owner is None else paid.get(owner)
+        row = _row(session, first if seq is None else seq)
+        content = row.content
+        if content["promises"] != self.body["promises"]:
+            raise PromiseError(
+                "question of Ledger.charge must be a digest that fixes the promise too, and this one "
+                "was charged with another promise. Put the noise into the digest."
+            )
+        return None if seq is None else self._answered(session, receipt_of(self.identity, row, content))
+
+    def _repeated(self, session: Session, request: str, seq: int) -> Receipt:
+        """Return the receipt of what the same request was charged for, whatever happened since."""
+        said = _row(session, seq)
+        used = said.content
+        row = _row(session, used["row"]) if used["type"] == "request" else said
+        content = row.content
+        same = content["promises"] == self.body["promises"]
+        if not (same and self._same_question(content, used.get("asked"))):
+            raise KeyReused(
+                f"request of Ledger.charge must be a new key for each new question, and {request!r} was "
+                f"used before, for row {row.seq} ({content['what']!r}). Choose another key, or repeat the "
+                "question as it was."
+            )
+        return self._answered(session, receipt_of(self.identity, row, content))
+
+    def _same_question(self, content: dict[str, Any], asked: dict[str, Any] | None) -> bool:
+        question, told = self.body["question"], self.body.get("asked")
+        if question is not None and question == content["question"]:
+            return True
+        # The digest holds the version of the data; what was asked does not.
+        if told is not None or asked is not None:
+            return bool(json.loads(canonical(told)) == asked)
+        return question is None and content["question"] is None and self.body["what"] == content["what"]
+
+    def _remember(self, session: Session, request: str, earlier: Receipt) -> None:
+        """Record the key of a request that was free, so that it finds the same answer ever after."""
+        owner = self.body["owner"]
+        body = {"type": "request", "owner": owner, "request": request, "row": earlier.seq}
+        if "asked" in self.body:
+            body["asked"] = self.body["asked"]
+        row = session.append(self.when, canonical(body))
+        session.put_mark(request_mark(owner, request), row.seq)
+
+    def _answered(self, session: Session, receipt: Receipt) -> Receipt:
+        assert receipt.seq is not None
+        answer = session.answer(answer_key(receipt.question, receipt.seq))
+        return dataclasses.replace(receipt, answer=answer)
+
+
+def _row(session: Session, seq: int) -> Row:
+    row = session.row(seq)
+    if row is None:
+        raise missing_row(seq)
+    return row
+
+
+@lru_cache(maxsize=512)
+def priced(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
+    """Return what promises cost, and how the record says them: the same few come again and again."""
+    cost = Spending.of(promises)
+    return cost, json.loads(canonical([promise.to_dict() for promise in promises]))
+
+
+def check_words(**named: object) -> None:
+    """Refuse names that are empty or that a database cannot keep; None is no name."""
+    for name, value in named.items():
+        if value is None and name != "what":
+            continue
+        if not isinstance(value, str) or not value:
+            raise ParameterError(
+                f"{name} of a charge must be a non-empty string, got {value!r}. "
+                "Leave it out if there is none."
+            )
+        # Databases refuse these, and would undo the charges of others in the same transaction.
+        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise ParameterError(
+                f"{name} of a charge must be text without zero bytes and half characters, got {value!r}. "
+                "Leave them out."
+            )
+
+
+def written(body: dict[str, Any]) -> str:
+    """Return the body of a charge's row as text; all but what was asked is known to be plain."""
+    asked = body.get("asked", {})
+    try:
+        if not isinstance(asked, dict):
+            raise TypeError(f"it is {type(asked).__name__}")
+        return canonical(body)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"asked of Ledger.charge must be a dict of plain JSON values, and is not ({error}). "
+            "Write values with their to_dict()."
+        ) from None

@@ -1,0 +1,312 @@
+"""Noisy sums over a curated table: charge, add up, draw, keep."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import LedgerError, ParameterError
+from discreet.noise import Pool, Stream
+from discreet.privacy import Ledger, Receipt
+from discreet.privacy.receipt import canonical
+from discreet.query.noising import SeededDraws, asked_from_dict
+from discreet.query.paper import PosteriorOdds
+from discreet.query.pricing import Pricing
+from discreet.query.questions import question_from_dict
+from discreet.query.slots import Slots
+from discreet.query.sums import Answer, shaped
+from discreet.query.turns import Once, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.privacy import Promise
+    from discreet.privacy.ledger.entries import Entry
+    from discreet.query.curation import Curation
+    from discreet.query.engines.base import Engine
+    from discreet.query.noising import Asked, Draws, Noise
+    from discreet.query.questions import Bound, Question
+
+_MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
+
+
+class EngineSums(Pricing):
+    """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
+
+    Parameters
+    ----------
+    engine : Engine
+        With its table registered.
+    curation : Curation
+        The layout.
+    ledger : Ledger, optional
+        What is charged; one in memory, without a limit, if left out.
+    random_state : int, optional
+        A seed, which makes the noise public: for tests, and marked on every receipt.
+    version : str, optional
+        A public name for these rows; a secret fingerprint of them if left out.
+    slots : float or mapping of str to float, optional
+        Seconds by which answers are seen to take: see :class:`~discreet.query.slots.Slots`.
+
+    Privacy
+    -------
+    The charge is on disk before the first random number. The exact answer stays in this process; the noisy
+    one is stored in the ledger before it leaves, so that a repeat is free and the same, bit for bit. Any
+    number of threads may ask at once: the same question is then charged once for each owner, and one draw
+    leaves. A failure is not refunded; asking again is free. With ``slots`` an answer or a failure leaves, and
+    is entered in the ledger, at the end of a slot; without, its time is open.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        curation: Curation,
+        *,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+        version: str | None = None,
+        slots: float | Mapping[str, float] | None = None,
+    ) -> None:
+        assert engine.version is not None
+        schema = curation.schema
+        public = schema.neighbors == "replace-one" and schema.row_count == "public"
+        super().__init__(schema, engine.count() if public else None, curation=curation)
+        self._slots = Slots(slots)
+        self.ledger = Ledger.open(":memory:") if ledger is None else ledger
+        self._engine = engine
+        self._seeded = random_state is not None
+        self._draws: Draws = Pool() if random_state is None else SeededDraws(Stream.from_seed(random_state))
+        # A fingerprint of private rows must not be written down as it is: see Version.
+        self._version = version or engine.version.digest(self.ledger.secret())
+        self._schema_digest = schema.digest
+        self._turns = Turns()
+        self._once = Once()
+
+    def ask(
+        self,
+        question: Question,
+        *,
+        privacy: Asked | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        plan: Sequence[Promise] = (),
+        refines: str | None = None,
+        request: str | None = None,
+        said: str | None = None,
+    ) -> Answer:
+        """Charge a question, answer it, and keep the answer.
+
+        Parameters
+        ----------
+        question : Question
+            What to sum.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
+            What the answer shall promise. Pure promises get Laplace noise, all others Gaussian. Unit and
+            neighbors are the schema's.
+        variance : float
+            Instead of a promise: of the noise, in the answer's unit squared.
+        owner : str, optional
+            Who asks: charged beside the total.
+        plan : sequence of Promise
+            What will be asked after this: the question is refused unless all of it fits what the ledger has
+            left. It is not charged now.
+        refines : str, optional
+            Id of the receipt of an earlier answer to the same question about the same rows, which the owner
+            paid for. A new draw is charged, and merged with that answer and all that it refined in turn.
+        request : str, optional
+            A key of the owner's choice. The same request under the same key is answered as it was the first
+            time, also if rows have changed since; another request under it is refused.
+        said : str, optional
+            The question in the asker's words, for the record.
+
+        Raises
+        ------
+        BudgetExceeded
+            Nothing was charged and nothing was answered.
+        EngineFailed
+            The charge stands; asking again is free.
+        """
+        bound, noise = self.fit(question, privacy=privacy, variance=variance)
+        comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
+        if noise.promise is None:
+            if refines is not None:
+                raise _cannot_refine("be of an answer with noise, and this question has none")
+            return self._free(question, bound, noise, comparison)
+        earlier = [] if refines is None else self._refined(refines, bound, owner)
+        digest = self._digest(bound, noise, earlier[-1].receipt.question if earlier else None)
+        receipt = self.ledger.charge(
+            noise.promise,
+            owner=owner,
+            what=question.kind,
+            question=digest,
+            schema=self._schema_digest,
+            seeded=self._seeded,
+            plan=plan,
+            asked={
+                "question": question.to_dict(),
+                "privacy": None if privacy is None else privacy.to_dict(),
+                "variance": variance,
+                "refines": refines,
+                "said": said,
+            },
+            request=request,
+        )
+        stored = receipt.answer
+        # Under a key that was used before the rows changed the charge is for those rows.
+        if receipt.question != digest and (stored is None or receipt.schema != self._schema_digest):
+            raise ParameterError(
+                f"request of a question must be a key whose first use was answered under the present schema, "
+                f"and {request!r} was used before rows or schema changed. Ask under another key."
+            )
+        if stored is None:
+            stored = self._executed(question.kind, digest, bound, noise, receipt)
+        answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison)
+        return Answer.merged(*earlier, answer) if earlier else answer
+
+    def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
+        """Return an answer again as it left, merged with what it refined. Free.
+
+        Parameters
+        ----------
+        receipt : str
+            Id of its receipt.
+        owner : str, optional
+            Only if it is theirs.
+        """
+        return Answer.merged(*(answer for *_, answer in self._chain(receipt, owner)))
+
+    def _executed(self, kind: str, digest: str, bound: Bound, noise: Noise, receipt: Receipt) -> bytes:
+        """Add up, draw and store; threads that have paid for the same question get the same draw."""
+        with self._once.shared(digest) as work:
+            # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
+            with self._slots.slot(kind):
+                noisy = work.done(lambda: noise.added(self._turns.exact(self._engine, bound), self._draws))
+            # After the slot: the record shows when an answer was stored.
+            return self.ledger.store(receipt, canonical({"n_rows": self.n_rows, "noisy": noisy}).encode())
+
+    def _free(
+        self, question: Question, bound: Bound, noise: Noise, comparison: Mapping[str, float] | None
+    ) -> Answer:
+        """Answer what is the same for every neighbor: only the public number of rows is in it."""
+        if self.n_rows is None:
+            raise ParameterError(
+                "A question must depend on a column where the number of rows is not public, and this one "
+                "does not. Ask for the number of rows under add-remove neighbors."
+            )
+        receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
+        with self._slots.slot(question.kind):
+            exact = self._turns.exact(self._engine, bound)
+        return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
+
+    def _digest(self, bound: Bound, noise: Noise, refined: str | None) -> str:
+        assert noise.promise is not None
+        noised = [noise.canonical(), noise.promise.to_dict()]
+        # By the question and not by the receipt: two owners who refine the same answer share the draw.
+        fixed = [self._version, self._schema_digest, bound.canonical, noised, refined]
+        return hashlib.sha256(canonical(fixed).encode()).hexdigest()
+
+    def _chain(self, receipt: str, owner: str | None) -> list[tuple[Bound, Noise, Answer]]:
+        """Return an answer and all that it refined, oldest first, as the ledger kept them."""
+        found: list[tuple[Bound, Noise, Answer]] = []
+        following: str | None = receipt
+        while following is not None:
+            entry = self._entry(following, owner)
+            asked, stored = entry.asked, entry.answer
+            if asked is None or stored is None:
+                raise _cannot_refine("be of a question that was answered, and this was not")
+            if entry.receipt.schema != self._schema_digest:
+                raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
+            privacy = None if asked["privacy"] is None else asked_from_dict(asked["privacy"])
+            bound, noise = self.fit(
+                question_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
+            )
+            if (noise.promise,) != entry.receipt.promises:
+                raise _cannot_refine("be of an answer by this version of the product, and is of another")
+            comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
+            found.append((bound, noise, self._kept(stored, bound, noise, entry.receipt, True, comparison)))
+            following = asked["refines"]
+        return found[::-1]
+
+    def _refined(self, receipt: str, bound: Bound, owner: str | None) -> list[Answer]:
+        """Return the answers that a new draw is merged with, if they are about the same sums."""
+        chain = self._chain(receipt, owner)
+        before = None
+        for part, noise, answer in chain:
+            if part.canonical != bound.canonical:
+                raise _cannot_refine("be of an answer to the same question, and is of one to another")
+            if self._digest(part, noise, before) != answer.receipt.question:
+                raise _cannot_refine("be of an answer about the same rows, and the rows have changed")
+            before = answer.receipt.question
+        if len(chain) == _MOST_PARTS:
+            raise _cannot_refine(f"be of an answer of fewer than {_MOST_PARTS} draws, and this has them")
+        return [answer for *_, answer in chain]
+
+    def _entry(self, receipt: str, owner: str | None) -> Entry:
+        try:
+            entry = self.ledger.entry(receipt)
+        except LedgerError:
+            entry = None
+        # Somebody else's is not told from one that is not there; nor is it free to whoever did not pay.
+        if entry is None or (owner is not None and entry.receipt.owner != owner):
+            raise _cannot_refine("name a charge of the same owner in this ledger, and does not")
+        return entry
+
+    def _kept(
+        self,
+        stored: bytes,
+        bound: Bound,
+        noise: Noise,
+        receipt: Receipt,
+        cached: bool,
+        comparison: Mapping[str, float] | None,
+    ) -> Answer:
+        """Read what was stored, with the number of rows of that time."""
+        kept = json.loads(stored)
+        return self._answer(bound, noise, kept["noisy"], kept["n_rows"], receipt, cached, comparison)
+
+    def _answer(
+        self,
+        bound: Bound,
+        noise: Noise,
+        noisy: list[int],
+        n_rows: int | None,
+        receipt: Receipt,
+        cached: bool,
+        comparison: Mapping[str, float] | None,
+    ) -> Answer:
+        entries = noise.values(noisy, bound, n_rows)
+        return Answer(
+            value=shaped(bound.arrange(entries, np.nan if n_rows is None else n_rows)),
+            sd=shaped(bound.arrange(noise.sd(bound), 0.0)),
+            law=noise.law,
+            cost=() if noise.promise is None else (noise.promise,),
+            cached=cached,
+            receipt=dataclasses.replace(receipt, answer=None),
+            labels=bound.labels,
+            comparison=comparison,
+        )
+
+    def close(self) -> None:
+        """Drop the curated table and let go of the engine."""
+        self._engine.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _cannot_refine(must: str) -> ParameterError:
+    return ParameterError(
+        f"refines of a question must {must}. Give the id of the receipt of your own earlier answer, or leave "
+        "it out."
+    )

@@ -1,0 +1,121 @@
+"""Answers, prices and models as they go over the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.job.costs import cost_words
+from discreet.job.reply import LEVEL
+from discreet.server.learning import fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.job.reply import Cell, Reply
+    from discreet.privacy import Promise
+    from discreet.query import Answer
+    from discreet.server.wire import Training
+
+DELTA = 1e-6
+"""At which Gaussian costs are also told as an epsilon."""
+
+
+def answer_wire(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a sentence."""
+    alone = reply.cells[0] if not reply.axes else None
+    low, high = _ends(alone)
+    return {
+        "kind": "answer",
+        "question": reply.question,
+        "measure": reply.measure,
+        "by": list(reply.axes),
+        "cells": [_cell(cell) for cell in reply.cells],
+        "value": None if alone is None else alone.value,
+        "sd": None if alone is None else alone.sd,
+        "interval": {"level": LEVEL, "lower": low, "upper": high},
+        "law": reply.law,
+        "unreadable_below": reply.unreadable_below,
+        "cost": [promise.to_dict() for promise in reply.cost],
+        "cost_words": cost_words(reply.cost, DELTA),
+        "cached": reply.cached,
+        "receipts": [receipt.id for receipt in reply.receipts],
+        "parts": [list(merged) for merged in reply.parts],
+        "remaining": dict(left),
+    }
+
+
+def statistical_wire(question: dict[str, Any], answer: Answer, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a statistical question."""
+    return {
+        "kind": "answer",
+        "question": question,
+        "answer": answer.to_dict(),
+        "law": answer.law,
+        "cost": [promise.to_dict() for promise in answer.cost],
+        "cost_words": cost_words(answer.cost, DELTA),
+        "cached": answer.cached,
+        "receipts": [answer.receipt.id],
+        "parts": [list(getattr(answer, "parts", (answer.receipt.id,)))],
+        "remaining": dict(left),
+    }
+
+
+def model_wire(request: Training, learner: Any, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model."""
+    answers = learner.answers_.values()
+    return {
+        "kind": "model",
+        "question": request.kind,
+        "learner": request.kind,
+        "parameters": dict(request.parameters),
+        "fitted": fitted(learner),
+        "cost": [promise.to_dict() for promise in learner.promises_],
+        "cost_words": cost_words(learner.promises_, DELTA),
+        "cached": bool(answers) and all(answer.cached for answer in answers),
+        "receipts": [receipt.id for receipt in learner.receipts_],
+        "remaining": dict(left),
+    }
+
+
+def price_wire(
+    question: Any,
+    reply: Reply | None,
+    cost: tuple[Promise, ...],
+    left: Mapping[str, Any],
+    *,
+    sql: str | None = None,
+    learner: str | None = None,
+    sd: Any = None,
+) -> dict[str, Any]:
+    """Return what something would cost."""
+    cell = reply.cells[0] if reply is not None and reply.cells else None
+    spread = None if sd is None else np.asarray(sd).tolist()
+    return {
+        "kind": "price",
+        "question": question,
+        "sql": sql,
+        "learner": learner,
+        "measure": None if reply is None else reply.measure,
+        "by": [] if reply is None else list(reply.axes),
+        "sd": spread if cell is None else cell.sd,
+        "margin": None if cell is None else cell.margin,
+        "unreadable_below": None if reply is None else reply.unreadable_below,
+        "cost": [promise.to_dict() for promise in cost],
+        "cost_words": cost_words(cost, DELTA),
+        "remaining": dict(left),
+        "more": left["more"],
+        "free": not cost,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    low, high = _ends(cell)
+    return {"key": list(cell.key), "value": cell.value, "sd": cell.sd, "lower": low, "upper": high}
+
+
+def _ends(cell: Cell | None) -> tuple[float | None, float | None]:
+    if cell is None or cell.value is None or cell.margin is None:
+        return None, None
+    return cell.value - cell.margin, cell.value + cell.margin

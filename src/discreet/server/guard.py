@@ -1,0 +1,299 @@
+"""Everything that happens before a route is asked, and to everything that leaves.
+
+One layer around the whole application: a request gets its name, its caller, and a place within the limits; a
+response gets its headers and is counted. What goes wrong anywhere inside becomes an answer of one shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+
+from discreet.noise import Stream
+from discreet.server.access import PREFIX
+from discreet.server.problems import (
+    ADDRESS,
+    BUSY,
+    ENGINE,
+    FORBIDDEN,
+    FORM,
+    NOT_FOUND,
+    TOKEN_IN_ADDRESS,
+    TOO_LARGE,
+    UNAUTHORIZED,
+    Problem,
+    Refusal,
+    problem_of,
+    rate_limited,
+    wrong_method,
+)
+from discreet.server.sessions import form_fits, same_origin, session_of
+from discreet.server.telling import log, log_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from discreet.server.access import Caller
+    from discreet.server.office import Office
+    from discreet.server.telling import Metrics
+
+    T = TypeVar("T")
+
+REFUSED_AFTER = 0.1
+"""Seconds, or a multiple, after which a refusal for want of a token leaves, whatever was wrong with it."""
+
+_DESK = 8  # threads for everything that is no question
+_WORDS_OF_TOKENS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
+
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), interest-cohort=()",
+}
+
+
+class Rates:
+    """How often each caller may come: a bucket that fills with time.
+
+    Parameters
+    ----------
+    per_minute : float
+        What it holds, and what flows in within a minute.
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        self._most = max(1.0, per_minute)
+        self._flow = self._most / 60
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str, now: float | None = None) -> int | None:
+        """Take one from a caller's bucket; return after how many seconds to come again if it is empty."""
+        moment = time.monotonic() if now is None else now
+        level, since = self._buckets.get(name, (self._most, moment))
+        level = min(self._most, level + (moment - since) * self._flow)
+        if level < 1:
+            self._buckets[name] = (level, moment)
+            return max(1, math.ceil((1 - level) / self._flow))
+        self._buckets[name] = (level - 1, moment)
+        return None
+
+
+class Guard:
+    """The outermost layer of the application.
+
+    Parameters
+    ----------
+    app : ASGI application
+        The routes.
+    office : Office
+        Whom they ask.
+    metrics : Metrics
+        Where requests are counted.
+
+    Privacy
+    -------
+    A token that is missing, unknown, expired or revoked gets the same answer after the same time. What goes
+    wrong inside leaves as a fixed sentence; where is written to the log, without the error's own text.
+    """
+
+    def __init__(self, app: Any, office: Office, metrics: Metrics) -> None:
+        self._app = app
+        self.office = office
+        self.metrics = metrics
+        limits, workers = office.config.limits, office.config.workers
+        # Several processes share what one caller may have.
+        self._rates = Rates(limits.per_minute / workers)
+        self._most = math.ceil(limits.concurrent / workers)
+        self._seconds = limits.seconds
+        self._body_bytes = limits.body_bytes
+        self._running = 0
+        self.known: frozenset[str] = frozenset()  # paths that logs and counts may name
+        self._questions = ThreadPoolExecutor(self._most, thread_name_prefix="question")
+        self._desk = ThreadPoolExecutor(_DESK, thread_name_prefix="desk")
+        self._name = f"{Stream().integer(64):016x}"[:8]
+        self._count = 0
+        fixed = dict(HEADERS)
+        if office.config.secure:
+            fixed["strict-transport-security"] = "max-age=63072000"
+        self._headers = [(name.encode(), value.encode()) for name, value in fixed.items()]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request, or live through one life of the process."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        self._count += 1
+        request_id = f"{self._name}-{self._count:x}"
+        state = scope.setdefault("state", {})
+        state["request_id"], state["caller"], state["session"] = request_id, None, None
+        state["guard"] = self
+        began, status = time.monotonic(), 0
+
+        async def sending(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = self._dressed(message.get("headers", ()), request_id)
+            await send(message)
+
+        try:
+            self._admit(scope)
+            await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            problem = _routing(error) if isinstance(error, HTTPException) else problem_of(error)
+            if problem.code == "failed":
+                log_failure(request_id, error)
+            if problem.code in ("unauthorized", "forbidden"):
+                await asyncio.sleep(REFUSED_AFTER - (time.monotonic() - began) % REFUSED_AFTER)
+            if status == 0:
+                await self.refuse(problem, request_id, sending)
+            self.metrics.refusal(problem.code)
+        route = scope["path"] if scope["path"] in self.known else "(other)"
+        self.metrics.request(route, status)
+        caller = state["caller"]
+        log(
+            "request", request_id=request_id, method=scope["method"], route=route, status=status,
+            who=None if caller is None else caller.name,
+        )  # fmt: skip
+
+    @staticmethod
+    async def refuse(problem: Problem, request_id: str, send: Any) -> None:
+        """Send a problem."""
+        headers = [(b"content-type", b"application/json")]
+        headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+        body = problem.body(request_id)
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _dressed(self, headers: Any, request_id: str) -> list[tuple[bytes, bytes]]:
+        ours = {name for name, _ in self._headers}
+        kept = [(name, value) for name, value in headers if name.lower() not in ours]
+        return [*kept, *self._headers, (b"x-request-id", request_id.encode())]
+
+    # Who it is.
+
+    def _admit(self, scope: Any) -> None:
+        """Find out who comes, and whether they may; raise a refusal otherwise."""
+        path: str = scope["path"]
+        if scope["query_string"]:
+            _check_address(scope["query_string"])
+        headers = scope["headers"]
+        caller, session = self._bearer(headers), None
+        if caller is None:
+            session = session_of(self.office, headers)
+            if session is not None:
+                caller = session.caller
+        state = scope["state"]
+        state["caller"], state["session"] = caller, session
+        api = path.startswith("/v1/") or path == "/v1"
+        if api or path == "/metrics":
+            if caller is None:
+                raise Refusal(UNAUTHORIZED)
+            if (path == "/metrics" or path.startswith("/v1/curator")) and not caller.is_curator:
+                raise Refusal(FORBIDDEN)
+            if session is not None and scope["method"] not in ("GET", "HEAD"):
+                # A page's own script may post with its cookie, and proves that it is the page's.
+                sent = next((value for name, value in headers if name == b"x-csrf-token"), b"")
+                if not (same_origin(headers) and form_fits(session, sent.decode("latin-1"))):
+                    raise Refusal(FORM)
+        if caller is not None:
+            wait = self._rates.take(caller.name)
+            if wait is not None:
+                raise Refusal(rate_limited(wait))
+
+    def _bearer(self, headers: Any) -> Caller | None:
+        sent = [value for name, value in headers if name == b"authorization"]
+        if not sent:
+            return None
+        scheme, _, token = sent[0].partition(b" ")
+        fits = len(sent) == 1 and scheme.lower() == b"bearer" and len(token) <= 256
+        # Looked up all the same, so that a malformed token takes what a wrong one does.
+        found = self.office.access.find(token.strip()[:256].decode("latin-1"))
+        return found if fits else None
+
+    # What it may use.
+
+    async def body(self, scope: Any, receive: Any) -> bytes:
+        """Read a body, within its limits of size and time."""
+        for name, value in scope["headers"]:
+            if name == b"content-length" and (not value.isdigit() or int(value) > self._body_bytes):
+                raise Refusal(TOO_LARGE)
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(BUSY)
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > self._body_bytes:
+                        raise Refusal(TOO_LARGE)
+                    parts.append(part)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refusal(BUSY) from None
+
+    async def question(self, work: Callable[[], T]) -> T:
+        """Have a question answered by a thread of its own; refuse it while too many are."""
+        if self._running >= self._most:
+            raise Refusal(BUSY)
+        self._running += 1
+        future = asyncio.get_running_loop().run_in_executor(self._questions, work)
+        future.add_done_callback(self._done)
+        try:
+            # What runs goes on and is kept, so that asking again is free.
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            raise Refusal(ENGINE) from None
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        self._running -= 1
+        if not future.cancelled():
+            future.exception()  # whoever waited has it; a late one is nobody's
+
+    async def desk(self, work: Callable[[], T]) -> T:
+        """Have something else done, off the loop that listens; questions cannot crowd it out."""
+        return await asyncio.get_running_loop().run_in_executor(self._desk, work)
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        self._questions.shutdown(wait=True)
+        self._desk.shutdown(wait=True)
+
+
+def _routing(error: HTTPException) -> Problem:
+    """Return what somebody is told whose request has no route."""
+    allowed = (error.headers or {}).get("Allow")
+    return NOT_FOUND if allowed is None else wrong_method(allowed)
+
+
+def _check_address(query: bytes) -> None:
+    text = query.decode("latin-1")
+    try:
+        named = {name.lower() for name, _ in parse_qsl(text, keep_blank_values=True, max_num_fields=100)}
+    except ValueError:
+        raise Refusal(ADDRESS) from None
+    if PREFIX in text or named & _WORDS_OF_TOKENS:
+        raise Refusal(TOKEN_IN_ADDRESS)

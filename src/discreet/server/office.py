@@ -1,0 +1,439 @@
+"""The one way to ask: routes and pages call an office, and nothing else touches ledger and database.
+
+An :class:`Office` turns a request into questions, has them answered under the caller's name, writes the trail
+and says what is left. It knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, DiscreetError, ParameterError, SourceError
+from discreet.job.asking import answered, priced
+from discreet.job.costs import prices
+from discreet.job.declared import schema_of, table_of
+from discreet.job.sentence import read_sentence, sentence_of
+from discreet.privacy import Ledger
+from discreet.query import Database
+from discreet.query.questions import question_from_dict
+from discreet.server import wire
+from discreet.server.access import AccessBook, Caller
+from discreet.server.answers import answer_wire, model_wire, price_wire, statistical_wire
+from discreet.server.books import Books
+from discreet.server.learning import Aimed, prepared, targeted
+from discreet.server.problems import STOPPED, Refusal, fitting, problem_of, too_expensive
+from discreet.server.tokens import TokenDesk
+from discreet.server.trail import Trail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.job.reply import Reply
+    from discreet.job.sentence import Sentence
+    from discreet.privacy import Promise, Receipt
+    from discreet.query import Question
+    from discreet.schema import Schema
+    from discreet.server.access import Scope
+    from discreet.server.config import Config
+
+__all__ = ["Caller", "Office"]
+
+MOST_DUMMY = 10_000
+
+
+class Office:
+    """A private table, its ledger, and the people who may ask.
+
+    Parameters
+    ----------
+    config : Config
+        As an operator wrote it.
+
+    Attributes
+    ----------
+    config : Config
+        The same.
+    dataset : str
+        Its name.
+    schema : Schema
+        What is public about the table.
+    ledger : Ledger
+        What was paid.
+    database : Database
+        Who answers.
+    access : AccessBook
+        Who may ask.
+    trail : Trail
+        What happened.
+    books : Books
+        What was paid, told for people.
+
+    Privacy
+    -------
+    A question is charged to its caller and to the total before the engine is asked, and its answer is in the
+    ledger and its row in the trail before it leaves. Whatever is refused is refused for reasons that follow
+    from the request, the schema and the ledger. A ledger of another data set, or one that went back to an
+    earlier state, is refused at the start.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.dataset = config.dataset
+        declared = declared_in(config)
+        self.access = AccessBook(config.access)
+        self.trail = Trail(config.audit_log)
+        self.ledger = open_ledger(config, declared)
+        try:
+            self.trail.confirm(self.ledger)
+            self.database = Database(
+                table_of(config.table),
+                schema=declared,
+                ledger=self.ledger,
+                random_state=config.seed,
+                version=config.version,
+                slots=config.slots,
+            )
+        except BaseException:
+            self.ledger.close()
+            self.access.close()
+            raise
+        self.schema: Schema = self.database.schema
+        if self.database.n_rows == 0:
+            raise SourceError("table of the configuration must have at least one row, and has none.")
+        self.books = Books(self)
+        self._tokens = TokenDesk(self.access, self.trail, lambda: self.ledger)
+        self.whom: dict[str, Any] = {"unit": self.schema.unit, "neighbors": self.schema.neighbors}
+        self._read = lru_cache(maxsize=512)(self._sentence)
+        self.trail.write(
+            "start", dataset=self.dataset, schema=self.schema.digest, seeded=config.seed is not None
+        )
+
+    # Asking.
+
+    def ask(self, who: Caller, request: Any, *, key: str | None = None) -> dict[str, Any]:
+        """Answer a request.
+
+        Parameters
+        ----------
+        who : Caller
+            Who is charged.
+        request : wire.Question
+            What is asked.
+        key : str, optional
+            Sent again with the same key, a request is never charged twice.
+
+        Returns
+        -------
+        dict
+            The answer as it goes over the wire.
+
+        Raises
+        ------
+        DiscreetError, Refusal
+            As :func:`~discreet.server.problems.problem_of` tells them.
+        """
+        try:
+            self._check_running()
+            match request:
+                case wire.Statistical():
+                    told, receipts = self._statistical(who, request, key)
+                case wire.Training():
+                    told, receipts = self._model(who, request)
+                case _:
+                    told, receipts = self._sentence_answer(who, request, key)
+        except (DiscreetError, Refusal) as problem:
+            self.note_refusal(who, problem_of(problem).code, asked_words(request))
+            raise
+        self.trail.answered(who.name, told["question"], receipts, cached=told["cached"])
+        return told
+
+    def preview(self, who: Caller, request: Any) -> dict[str, Any]:
+        """Say what a request would cost and how noisy its answer would be. Free."""
+        privacy = wire.promise_of(request.privacy, **self.whom)
+        if isinstance(request, wire.Statistical):
+            return self._statistical_price(who, request, privacy)
+        if isinstance(request, wire.Training):
+            assert privacy is not None
+            schema = targeted(self.schema, request.target)
+            prepared(request, schema, privacy)
+            left = self.books.remaining(who, (privacy,))
+            return price_wire(request.kind, None, (privacy,), left, learner=request.kind)
+        asked = self.sentence(request)
+        reply = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=request.sd_or_none())
+        return price_wire(str(asked), reply, reply.cost, self._left(who, reply), sql=asked.sql)
+
+    def sentence(self, request: Any) -> Sentence:
+        """Return the question that a request is; refuses what is beyond the language."""
+        match request:
+            case wire.Said():
+                return self._read(request.text)
+            case wire.HistogramWire():
+                axes = tuple((name, tuple(request.edges.get(name, ()))) for name in request.columns)
+                for name in request.edges:
+                    if name not in request.columns:
+                        raise ParameterError(
+                            f"edges of a histogram must be of its columns, and {name!r} is not one of them."
+                        )
+                verb = "count" if request.expression is None else "sum"
+                return self._read(verb, request.expression, request.where, axes)
+        axes = tuple(
+            (axis, ()) if isinstance(axis, str) else (axis.column, tuple(axis.edges)) for axis in request.by
+        )
+        return self._read(request.kind, getattr(request, "expression", None), request.where, axes)
+
+    def _sentence(self, *parts: Any) -> Sentence:
+        if len(parts) == 1:
+            return read_sentence(parts[0], self.schema)
+        verb, expression, where, axes = parts
+        by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
+        return sentence_of(verb, expression, where, by, self.schema)
+
+    def _sentence_answer(self, who: Caller, request: Any, key: str | None) -> tuple[dict[str, Any], Any]:
+        asked = self.sentence(request)
+        privacy, sd = wire.promise_of(request.privacy, **self.whom), request.sd_or_none()
+        try:
+            reply = answered(
+                self.database,
+                asked,
+                privacy=privacy,
+                sd=sd,
+                owner=who.name,
+                refines=request.refines,
+                request=key,
+            )
+        except BudgetExceeded as problem:
+            quoted = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
+            raise self._too_expensive(who, problem, quoted.cost, privacy, sd) from None
+        return answer_wire(reply, self._left(who, reply)), reply.receipts
+
+    def _statistical(
+        self, who: Caller, request: wire.Statistical, key: str | None
+    ) -> tuple[dict[str, Any], Sequence[Receipt]]:
+        privacy = wire.promise_of(request.privacy, **self.whom)
+        plan = [wire.promise_of(promise, **self.whom) for promise in request.plan]
+        more: dict[str, Any] = {}
+        if request.refines:
+            if len(request.refines) != 1:
+                raise ParameterError(
+                    "refines of a statistical question must name one receipt, and named "
+                    f"{len(request.refines)}. Give that of the answer to refine."
+                )
+            more["refines"] = request.refines[0]
+        if key is not None:
+            more["request"] = key
+        question = self._question(request, privacy)
+        try:
+            answer = self.database.ask(
+                question,
+                privacy=privacy,
+                variance=request.variance,
+                owner=who.name,
+                plan=plan,  # type: ignore[arg-type]
+                **more,
+            )
+        except BudgetExceeded as problem:
+            sd = None if request.variance is None else math.sqrt(request.variance)
+            raise self._too_expensive(who, problem, (), privacy, sd) from None
+        left = self.books.remaining(who, answer.cost)
+        return statistical_wire(request.question, answer, left), [answer.receipt]
+
+    def _statistical_price(
+        self, who: Caller, request: wire.Statistical, privacy: Promise | None
+    ) -> dict[str, Any]:
+        question = self._question(request, privacy)
+        cost = self.database.cost(question, privacy=privacy, variance=request.variance)
+        spread = self.database.expected_sd(question, privacy=privacy, variance=request.variance)
+        left = self.books.remaining(who, cost)
+        return price_wire(request.question, None, cost, left, sd=spread)
+
+    def _question(self, request: wire.Statistical, privacy: Promise | None) -> Question:
+        """Return the question of a request, laid out once: whatever is wrong with it shows here."""
+        try:
+            question = question_from_dict(request.question)
+            self.database.fit(question, privacy=privacy, variance=request.variance)
+        except DiscreetError:
+            raise
+        except Exception:
+            # Nothing here has seen a row: values of some wrong type, in places without a check of their own.
+            raise ParameterError(
+                "question of a statistical request must be what the library's to_dict() writes, and is not."
+            ) from None
+        return question
+
+    def _too_expensive(
+        self,
+        who: Caller,
+        problem: BudgetExceeded,
+        cost: tuple[Promise, ...],
+        privacy: Promise | None,
+        sd: float | None,
+    ) -> Refusal:
+        """Say what would fit both budgets; they may be limited in different currencies."""
+        left, currency = self.books.remaining(who, ()), problem.currency
+        accounts = (account for account in (left["own"], left["total"]) if account is not None)
+        least = min(account.get(currency, problem.left) for account in accounts)
+        # A mean by groups is refused at the first of its two questions, and both must fit.
+        asked = max(problem.asked, prices(cost).get(currency, 0.0))
+        fits = fitting(privacy, sd, currency, least / asked if asked > 0 else 0.0)
+        return Refusal(too_expensive(problem, asked=asked, fits=fits))
+
+    def _model(self, who: Caller, request: wire.Training) -> tuple[dict[str, Any], Sequence[Receipt]]:
+        privacy = wire.promise_of(request.privacy, **self.whom)
+        schema = targeted(self.schema, request.target)
+        learner = prepared(request, schema, privacy)
+        learner.fit_database(Aimed(self.database, schema), owner=who.name)
+        left = self.books.remaining(who, learner.promises_)
+        return model_wire(request, learner, left), learner.receipts_
+
+    def _left(self, who: Caller, reply: Reply) -> dict[str, Any]:
+        return self.books.remaining(who, reply.cost)
+
+    def _check_running(self) -> None:
+        if self.access.stopped() is not None:
+            raise Refusal(STOPPED)
+
+    def note_refusal(self, who: Caller | None, code: str, asked: str) -> None:
+        """Write down that something was refused."""
+        self.trail.write("refused", who=None if who is None else who.name, code=code, asked=asked[:500])
+
+    # What is public.
+
+    def about(self) -> dict[str, Any]:
+        """Return what everybody who may ask may know about the table."""
+        return {
+            "dataset": self.dataset,
+            "schema": self.schema.to_dict(),
+            "n_rows": self.database.n_rows,
+            "neighbors": self.schema.neighbors,
+            "unit": self.schema.unit,
+            "digest": self.schema.digest,
+            "collusion": self.books.collusion,
+            "seeded": self.config.seed is not None,
+        }
+
+    def dummy(self, n: int, seed: int) -> dict[str, list[Any]]:
+        """Return made-up rows, drawn from the schema alone. Free."""
+        if not 1 <= n <= MOST_DUMMY:
+            raise ParameterError(f"n of dummy rows must be from 1 to {MOST_DUMMY}, was {n}.")
+        from discreet.job.dummy import dummy_rows
+
+        return dummy_rows(self.schema, n, seed)
+
+    def budget(self, who: Caller) -> dict[str, Any]:
+        """Return what somebody, and everybody together, may spend, have spent and have left."""
+        return self.books.budget(who)
+
+    def history(
+        self, who: Caller, *, analyst: str | None = None, after: int = 0, last: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what somebody paid for, with its answers; a curator may see everybody's."""
+        return self.books.history(analyst if who.is_curator else who.name, after=after, last=last)
+
+    # For the curator.
+
+    def overview(self) -> dict[str, Any]:
+        """Return what the service is, and how it stands."""
+        return self.books.overview()
+
+    def spending(self) -> dict[str, Any]:
+        """Return what was spent over time, by whom."""
+        return self.books.spending()
+
+    def refusals(self, most: int = 200) -> list[dict[str, Any]]:
+        """Return what was refused last, newest first."""
+        return [
+            {"when": line["time"], "who": line["who"], "code": line["code"], "asked": line["asked"]}
+            for line in self.trail.last("refused", most)
+        ]
+
+    def check(self) -> dict[str, Any]:
+        """Verify ledger and trail."""
+        self.ledger.check()
+        lines = self.trail.check()
+        self.trail.confirm(self.ledger)
+        rows, head = self.ledger.head
+        return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
+
+    def attack(self) -> dict[str, Any]:
+        """Return what an attacker could rebuild from all answers so far: never shown to analysts."""
+        return self.books.attack()
+
+    def stop(self, by: Caller) -> None:
+        """Answer nothing from now on, in all processes, also after a restart."""
+        self.access.stop(by.name)
+        self.trail.write("stop", who=by.name)
+
+    def resume(self, by: Caller) -> None:
+        """Answer again."""
+        self.access.resume(by.name)
+        self.trail.write("resume", who=by.name)
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """Return what is known of all tokens; the tokens themselves are known to nobody."""
+        return self._tokens.listed()
+
+    def create_token(
+        self, by: str, name: str, scope: Scope = "analyst", *, days: float = 90, limit: Promise | None = None
+    ) -> str:
+        """Make a token, with a limit of its bearer's own if one is given, and return it: shown once."""
+        return self._tokens.create(by, name, scope, days=days, limit=limit)
+
+    def rotate_token(self, by: str, name: str) -> str:
+        """Replace somebody's token, and return the new one: shown once."""
+        return self._tokens.rotate(by, name)
+
+    def revoke_token(self, by: str, name: str) -> int:
+        """Revoke somebody's tokens, from now on; return how many were valid."""
+        return self._tokens.revoke(by, name)
+
+    # Operations.
+
+    def ready(self) -> bool:
+        """Say whether ledger and engine answer."""
+        self.ledger.head  # noqa: B018 - reads the ledger
+        return self.database.n_rows != 0
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.database.close()
+        self.ledger.close()
+        self.access.close()
+
+
+def declared_in(config: Config) -> Schema:
+    """Return the schema that a configuration names; refuses one of another data set."""
+    declared = schema_of(config.table, config.schema_file)
+    if declared.dataset is not None and declared.dataset != config.dataset:
+        raise ParameterError(
+            f"dataset of the configuration must be the schema's, {declared.dataset!r}, was "
+            f"{config.dataset!r}. Correct one of them: the ledger goes by it."
+        )
+    return declared
+
+
+def open_ledger(config: Config, declared: Schema) -> Ledger:
+    """Open the ledger of a service, making it if it is not there; refuses one of another data set."""
+    ledger = Ledger.open(
+        config.ledger,
+        limit=config.limit.promise(declared),
+        owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(declared),
+    )
+    ledger.bind(config.dataset)
+    return ledger
+
+
+def asked_words(request: Any) -> str:
+    """Say in a line what a request asks."""
+    match request:
+        case wire.Said():
+            return request.text
+        case wire.Statistical():
+            return f"statistical {request.question.get('kind')}"
+        case wire.Training():
+            return request.kind
+        case wire.HistogramWire():
+            return f"histogram of {', '.join(request.columns)}"
+    words = str(request.kind) + (f" of {request.expression}" if hasattr(request, "expression") else "")
+    return words + (f" where {request.where}" if request.where else "")

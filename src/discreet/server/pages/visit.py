@@ -1,0 +1,180 @@
+"""One request of a browser: who it is, what it sent, and the frame of the page it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import RedirectResponse, Response
+
+from discreet.errors import DiscreetError
+from discreet.server.pages.forms import posted
+from discreet.server.pages.rendering import page
+from discreet.server.problems import FORBIDDEN, UNAUTHORIZED, Problem, Refusal, problem_of
+from discreet.server.sessions import check_form
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeAlias, TypeVar
+
+    from starlette.requests import Request
+
+    from discreet.server.access import Caller, Session
+    from discreet.server.guard import Guard
+    from discreet.server.office import Office
+
+    T = TypeVar("T")
+    Handler: TypeAlias = Callable[["Visit"], Awaitable[Response]]
+
+_TITLES = {
+    "not-found": "Nothing is here",
+    "forbidden": "This is not open to you",
+    "stopped": "All questions are stopped",
+    "busy": "One moment",
+    "rate-limited": "One moment",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A link of the top bar."""
+
+    href: str
+    words: str
+    here: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What every page shows around its content."""
+
+    dataset: str
+    unit: str
+    who: str
+    csrf: str
+    places: tuple[Place, ...]
+    collusion: str
+    seeded: bool
+    stopped: bool
+
+
+class Visit:
+    """A browser's request.
+
+    Parameters
+    ----------
+    office : Office
+        Whom it is about.
+    request : Request
+        As the application got it; the guard has found out who it is.
+    """
+
+    def __init__(self, office: Office, request: Request) -> None:
+        self.office = office
+        self.request = request
+        self.guard: Guard = request.state.guard
+        self._session: Session | None = request.state.session
+
+    @property
+    def session(self) -> Session:
+        """Whose browser it is; refused if it is nobody's."""
+        if self._session is None:
+            raise Refusal(UNAUTHORIZED)
+        return self._session
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        return self.session.caller
+
+    @property
+    def address(self) -> str:
+        """Where programs reach the service."""
+        return str(self.request.base_url).rstrip("/")
+
+    async def body(self) -> dict[str, str]:
+        """Return the fields of a form, wherever it came from."""
+        return posted(await self.guard.body(self.request.scope, self.request.receive))
+
+    async def form(self) -> dict[str, str]:
+        """Return the fields of a form, and refuse one that did not come from our own page."""
+        fields = await self.body()
+        check_form(self._session, self.request.headers.raw, fields)
+        return fields
+
+    async def desk(self, work: Callable[[], T]) -> T:
+        """Do something off the loop that listens."""
+        return await self.guard.desk(work)
+
+    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+        """Render a page in its frame."""
+        return page(template, status=status, frame=self._frame(), **values)
+
+    def notice(self, problem: Problem) -> Response:
+        """Tell a problem on a page of its own."""
+        told = self.page(
+            "notice.html.j2",
+            status=problem.status,
+            title=_TITLES.get(problem.code, "That did not work"),
+            message=problem.message,
+            hint=problem.hint,
+        )
+        told.headers.update(problem.headers)
+        return told
+
+    def _frame(self) -> Frame:
+        office, session = self.office, self._session
+        return Frame(
+            dataset=office.dataset,
+            unit=office.schema.unit,
+            who="" if session is None else session.caller.name,
+            csrf="" if session is None else session.form,
+            places=() if session is None else self._places(session.caller),
+            collusion="" if session is None else office.books.collusion,
+            seeded=office.config.seed is not None,
+            stopped=office.access.stopped() is not None,
+        )
+
+    def _places(self, caller: Caller) -> tuple[Place, ...]:
+        known = [("/", "Ask"), ("/history", "History"), ("/docs", "API")]
+        if caller.is_curator:
+            known.insert(2, ("/curator", "Curator"))
+        path = self.request.url.path
+        home = path if path.startswith(("/history", "/docs", "/curator")) else "/"
+        return tuple(
+            Place(href, words, home.partition("/")[2].partition("/")[0] == href[1:]) for href, words in known
+        )
+
+
+def seen(
+    office: Office, handler: Handler, *, curator: bool = False
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of a handler; what goes wrong becomes a page, what is nobody's goes to the door.
+
+    Parameters
+    ----------
+    curator : bool
+        Whether only a curator may.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        visit = Visit(office, request)
+        try:
+            if curator and not visit.caller.is_curator:
+                raise Refusal(FORBIDDEN)
+            return await handler(visit)
+        except (DiscreetError, Refusal) as error:
+            problem = problem_of(error)
+            if problem is UNAUTHORIZED:
+                return away("/login")
+            if problem.code == "failed":
+                raise
+            visit.guard.metrics.refusal(problem.code)
+            return visit.notice(problem)
+
+    return endpoint
+
+
+def away(address: str) -> Response:
+    """Send a browser on, so that loading the page again sends no form again."""
+    return RedirectResponse(address, status_code=303)

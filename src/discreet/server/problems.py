@@ -1,0 +1,297 @@
+"""How an error becomes an answer: one shape, fixed sentences wherever rows could be the reason.
+
+What an analyst is told follows from the request, the schema and the ledger. An error of ours may say so in
+its own words, since those obey the same rule; of anything else only a fixed sentence leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from decimal import ROUND_DOWN, ROUND_UP, Decimal, localcontext
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import (
+    BudgetExceeded,
+    DataError,
+    EngineFailed,
+    ExpressionRefused,
+    KeyReused,
+    LedgerError,
+    ParameterError,
+    PromiseError,
+    SchemaError,
+    SourceError,
+)
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.privacy.calibrate import gaussian_epsilon, gaussian_mu
+from discreet.server.wire import Invalid, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.privacy import Promise
+
+STATUS = {
+    "malformed": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not-found": 404,
+    "method-not-allowed": 405,
+    "budget-exceeded": 409,
+    "key-reused": 409,
+    "too-large": 413,
+    "unsupported-media": 415,
+    "invalid": 422,
+    "refused": 422,
+    "stopped": 423,
+    "busy": 429,
+    "rate-limited": 429,
+    "failed": 500,
+    "engine-failed": 503,
+    "ledger-unavailable": 503,
+}
+"""Every code there is, with its HTTP status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What somebody is told instead of an answer.
+
+    Attributes
+    ----------
+    code : str
+        For programs; in :data:`STATUS`.
+    message, hint : str
+        What is wrong, and the way out.
+    details : mapping
+        More for programs.
+    headers : mapping of str to str
+        That go with it.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        """Of the HTTP response."""
+        return STATUS[self.code]
+
+    def body(self, request_id: str) -> bytes:
+        """Return the JSON that leaves."""
+        error = {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "details": dict(self.details),
+            "request_id": request_id,
+        }
+        return json.dumps({"error": error}, ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+class Refusal(Exception):
+    """Carries a problem to whoever writes the response."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+
+
+UNAUTHORIZED = Problem(
+    code="unauthorized",
+    message="A valid token must come with this request, and none did.",
+    hint="Send it as 'Authorization: Bearer TOKEN'. Whoever runs the service gives out tokens.",
+    headers={"WWW-Authenticate": "Bearer"},
+)
+FORBIDDEN = Problem(
+    code="forbidden",
+    message="This must be asked by a curator, and was not.",
+    hint="Ask whoever runs the service.",
+)
+FORM = Problem(
+    code="forbidden",
+    message="A form must come from a page of this service, and this one did not.",
+    hint="Load the page again and send it from there.",
+)
+STOPPED = Problem(
+    code="stopped",
+    message="The curator has stopped this service: nothing is answered and nothing is charged.",
+    hint="Ask again later; what was paid for stays paid.",
+)
+BUSY = Problem(
+    code="busy",
+    message="Too many questions are being answered at once. Nothing was charged.",
+    hint="Ask again in a moment.",
+    headers={"Retry-After": "1"},
+)
+ENGINE = Problem(
+    code="engine-failed",
+    message=str(EngineFailed()),
+    hint="If that does not help, tell whoever runs the service the request_id.",
+    headers={"Retry-After": "1"},
+)
+LEDGER = Problem(
+    code="ledger-unavailable",
+    message="The ledger cannot be used now, so nothing is answered. A charge that was made stands.",
+    hint="Ask again later: whatever was paid for is free.",
+    headers={"Retry-After": "5"},
+)
+FAILED = Problem(
+    code="failed",
+    message="Something went wrong that should not. A charge that was made stands; asking again is free.",
+    hint="Tell whoever runs the service the request_id.",
+)
+TOO_LARGE = Problem(code="too-large", message="The body of a request must be smaller.", hint="Ask for less.")
+NOT_JSON = Problem(
+    code="unsupported-media",
+    message="The body of a request must be JSON, and says that it is something else.",
+    hint="Send it with 'Content-Type: application/json'.",
+)
+TOKEN_IN_BODY = Problem(
+    code="malformed",
+    message="A token must never be part of what is asked, which is kept, and one was.",
+    hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
+)
+TOKEN_IN_ADDRESS = Problem(
+    code="malformed",
+    message="A token must never be part of an address, where logs and histories keep it, and one was.",
+    hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
+)
+ADDRESS = Problem(
+    code="malformed",
+    message="The part of an address after ? must be a few names with values, and is not.",
+    hint="See /docs for what there is.",
+)
+NOT_FOUND = Problem(
+    code="not-found", message="There is nothing at this address.", hint="See /docs for what there is."
+)
+
+
+def rate_limited(seconds: int) -> Problem:
+    """Return what somebody is told who asks too often."""
+    return Problem(
+        code="rate-limited",
+        message="You ask more often than this service answers one caller. Nothing was charged.",
+        hint=f"Wait {seconds} s.",
+        headers={"Retry-After": str(seconds)},
+    )
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return what may be told about an error."""
+    match error:
+        case Refusal():
+            return error.problem
+        case Unreadable():
+            return Problem(code="malformed", message=str(error), hint="Send one JSON object.")
+        case Invalid():
+            details = {
+                "fields": list(error.fields),
+                "problems": [{"field": name, "message": said} for name, said in error.problems],
+            }
+            return Problem(code="invalid", message=str(error), hint="See /docs.", details=details)
+        case ExpressionRefused():
+            details = {"refused": error.construct, "nearest": error.hint}
+            return Problem(code="refused", message=str(error), hint=error.hint, details=details)
+        case BudgetExceeded():
+            return too_expensive(error, asked=error.asked, fits=None)
+        case DataError() | EngineFailed():
+            return ENGINE
+        case LedgerError() | SourceError():
+            return LEDGER
+        case KeyReused():
+            message, hint = _sentences(str(error))
+            return Problem(code="key-reused", message=message, hint=hint)
+        case ParameterError() | PromiseError() | SchemaError():
+            message, hint = _sentences(str(error))
+            return Problem(code="invalid", message=message, hint=hint)
+    return FAILED
+
+
+def wrong_method(allowed: str) -> Problem:
+    """Return what somebody is told who asks an address in a way that it does not take."""
+    return Problem(
+        code="method-not-allowed",
+        message="This address must be asked in another way.",
+        hint=f"It takes {allowed}.",
+        headers={"Allow": allowed},
+    )
+
+
+def too_expensive(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] | None) -> Problem:
+    """Return what somebody is told who cannot pay.
+
+    Parameters
+    ----------
+    error : BudgetExceeded
+        What the ledger said.
+    asked : float
+        What all of it would cost, in the currency of the error.
+    fits : dict or None
+        What would fit, from :func:`fitting`.
+    """
+    message, hint = _sentences(str(error))
+    amounts = {
+        "asked": asked,
+        "left": error.left,
+        "limit": error.limit,
+        "currency": error.currency,
+        "scope": "total" if error.scope == "total" else "own",
+        "fits": fits,
+    }
+    return Problem(code="budget-exceeded", message=message, hint=hint, details=amounts)
+
+
+def fitting(privacy: Promise | None, sd: float | None, currency: str, share: float) -> dict[str, Any] | None:
+    """Return the largest of what was asked for, of the same kind, that the budget would still pay for.
+
+    Parameters
+    ----------
+    privacy, sd
+        What was asked for.
+    currency : str
+        In which it is too much.
+    share : float
+        How much of it the budget would pay for, in that currency.
+    """
+    if share <= 0:
+        return None
+    found: dict[str, Any] | None = None
+    if currency == "rho":
+        root = math.sqrt(share)
+        match privacy:
+            case GaussianDP():
+                found = {"kind": privacy.kind, "mu": _four(privacy.mu * root)}
+            case ZCDP():
+                found = {"kind": privacy.kind, "rho": _four(privacy.rho * share)}
+            case ApproxDP():
+                mu = gaussian_mu(privacy.epsilon, privacy.delta) * root
+                epsilon = _four(gaussian_epsilon(mu, privacy.delta))
+                found = {"kind": privacy.kind, "epsilon": epsilon, "delta": privacy.delta}
+            case PureDP():
+                found = {"kind": privacy.kind, "epsilon": _four(privacy.epsilon * root)}
+            case None if sd is not None:
+                found = {"sd": _four(sd / root, up=True)}
+    elif currency == "epsilon" and isinstance(privacy, PureDP):
+        found = {"kind": privacy.kind, "epsilon": _four(privacy.epsilon * share)}
+    return found if found is not None and min(v for v in found.values() if isinstance(v, float)) > 0 else None
+
+
+def _four(value: float, *, up: bool = False) -> float:
+    """Round to four digits on the side that fits; the last is lost to rounding anyway."""
+    if not 0 < value < math.inf:
+        return 0.0
+    with localcontext() as context:
+        context.prec, context.rounding = 4, ROUND_UP if up else ROUND_DOWN
+        return float(+Decimal(value))
+
+
+def _sentences(text: str) -> tuple[str, str]:
+    """Cut a message into what is wrong and the way out."""
+    first, dot, rest = text.partition(". ")
+    return (first + ".", rest) if dot else (text, "")

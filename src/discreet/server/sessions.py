@@ -1,0 +1,101 @@
+"""Browsers: the cookie of a session, and the proof that a form came from one of our pages."""
+
+from __future__ import annotations
+
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from discreet.server.problems import FORM, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from discreet.server.access import Caller, Session
+    from discreet.server.office import Office
+
+FORM_FIELD = "csrf"
+"""What forms call the text that proves where they came from."""
+
+
+def cookie_name(office: Office) -> str:
+    """Return what the cookie is called: over HTTPS a name that browsers tie to this host."""
+    return "__Host-discreet" if office.config.secure else "discreet"
+
+
+def session_of(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
+    """Return the session that comes with a request, if one does."""
+    secret = secret_of(office, headers)
+    return None if secret is None else office.access.session(secret)
+
+
+def secret_of(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return what the cookie of a request holds."""
+    name = cookie_name(office)
+    for header, value in headers:
+        if header == b"cookie" and len(value) <= 4096:
+            try:
+                found = SimpleCookie(value.decode("latin-1")).get(name)
+            except CookieError:
+                continue
+            if found is not None:
+                return found.value[:256]
+    return None
+
+
+def opened(office: Office, caller: Caller) -> str:
+    """Let a browser in; return the Set-Cookie header."""
+    secret = office.access.open_session(caller, hours=office.config.session_hours)
+    return _cookie(office, secret, round(office.config.session_hours * 3600))
+
+
+def closed(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """End a session; return the Set-Cookie header that drops its cookie."""
+    secret = secret_of(office, headers)
+    if secret is not None:
+        office.access.close_session(secret)
+    return _cookie(office, "", 0)
+
+
+def _cookie(office: Office, value: str, seconds: int) -> str:
+    secure = "; Secure" if office.config.secure else ""
+    return f"{cookie_name(office)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+def check_form(session: Session | None, headers: Any, form: Mapping[str, str]) -> Session:
+    """Refuse a form that did not come from one of our pages, shown to this session.
+
+    Parameters
+    ----------
+    session : Session or None
+        Of the request.
+    headers : iterable of (bytes, bytes)
+        As ASGI gives them.
+    form : mapping of str to str
+        What was sent.
+    """
+    fits = session is not None and same_origin(headers) and form_fits(session, form.get(FORM_FIELD, ""))
+    if not fits:
+        raise Refusal(FORM)
+    assert session is not None
+    return session
+
+
+def form_fits(session: Session, sent: str) -> bool:
+    """Whether a form carries what its session was told."""
+    return hmac.compare_digest(session.form.encode(), sent.encode("utf-8", "surrogatepass"))
+
+
+def same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser says that a request comes from our own pages, or says nothing."""
+    said = {name: value.decode("latin-1") for name, value in headers}
+    if said.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = said.get(b"origin")
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == said.get(b"host", "").lower() != ""
+    except ValueError:
+        return False

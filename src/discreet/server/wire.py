@@ -1,0 +1,336 @@
+"""What goes over the wire: requests as strict models, answers as plain JSON values.
+
+A request is read once, here: unknown fields are refused by name, numbers are finite, lists and texts have a
+largest size. What a request means is decided by :class:`~discreet.server.office.Office`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from discreet.errors import ParameterError
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+
+MOST_TEXT, MOST_LISTED, MOST_PLANNED = 8192, 1024, 256
+_MOST_DEPTH = 16  # of the values in a question
+_LARGEST = 2**63  # of whole numbers in a question
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+ReceiptId = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}-[0-9a-f]{1,64}$")]
+Positive = Annotated[float, Field(gt=0, le=1e300, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+IdempotencyKey = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,128}$")]
+
+
+class Strict(BaseModel):
+    """A value that says no to what it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class PureWire(Strict):
+    """Pure differential privacy: Laplace noise."""
+
+    kind: Literal["pure-dp"]
+    epsilon: Positive
+
+
+class ApproxWire(Strict):
+    """Approximate differential privacy: Gaussian noise."""
+
+    kind: Literal["approx-dp"]
+    epsilon: Positive
+    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+
+class ConcentratedWire(Strict):
+    """Zero-concentrated differential privacy: Gaussian noise."""
+
+    kind: Literal["zcdp"]
+    rho: Positive
+
+
+class GaussianWire(Strict):
+    """Gaussian differential privacy: Gaussian noise."""
+
+    kind: Literal["gaussian-dp"]
+    mu: Positive
+
+
+PrivacyWire: TypeAlias = Annotated[
+    PureWire | ApproxWire | ConcentratedWire | GaussianWire, Field(discriminator="kind")
+]
+_PROMISES: dict[str, type[Promise]] = {
+    "pure-dp": PureDP,
+    "approx-dp": ApproxDP,
+    "zcdp": ZCDP,
+    "gaussian-dp": GaussianDP,
+}
+
+
+def promise_of(wire: PrivacyWire | None, **about: Any) -> Promise | None:
+    """Return the promise that a request asks for; unit and neighbors are the schema's."""
+    if wire is None:
+        return None
+    numbers = wire.model_dump(exclude={"kind"})
+    return _PROMISES[wire.kind](**numbers, **about)
+
+
+class Band(Strict):
+    """A number to group by, with where its cells begin."""
+
+    column: Name
+    edges: Annotated[list[Finite], Field(min_length=1, max_length=MOST_LISTED)]
+
+
+Axes: TypeAlias = Annotated[list[Name | Band], Field(max_length=16)]
+
+
+class _Asked(Strict):
+    """What every request for an answer says about its price."""
+
+    privacy: PrivacyWire | None = None
+    refines: Annotated[list[ReceiptId], Field(max_length=8)] = []
+
+    def sd_or_none(self) -> float | None:
+        """Return the noise that was asked for instead of a promise."""
+        return None
+
+
+class _Noisy(_Asked):
+    """A request that may name its noise instead of a promise."""
+
+    sd: Positive | None = None
+
+    def sd_or_none(self) -> float | None:
+        """Return the noise that was asked for instead of a promise."""
+        return self.sd
+
+    @model_validator(mode="after")
+    def _one(self) -> _Noisy:
+        _exactly_one("privacy", self.privacy, "sd", self.sd)
+        return self
+
+
+class Count(_Noisy):
+    """How many rows."""
+
+    kind: Literal["count"]
+    where: Text | None = None
+    by: Axes = []
+
+
+class Sum(_Noisy):
+    """The sum of an expression over rows."""
+
+    kind: Literal["sum"]
+    expression: Text
+    where: Text | None = None
+    by: Axes = []
+
+
+class Mean(_Asked):
+    """The average of an expression over rows."""
+
+    kind: Literal["mean"]
+    privacy: PrivacyWire
+    expression: Text
+    where: Text | None = None
+    by: Axes = []
+
+
+class HistogramWire(_Noisy):
+    """Counts, or sums of an expression, in every cell of some columns."""
+
+    kind: Literal["histogram"]
+    columns: Annotated[list[Name], Field(min_length=1, max_length=16)]
+    edges: dict[Name, Annotated[list[Finite], Field(min_length=1, max_length=MOST_LISTED)]] = {}
+    expression: Text | None = None
+    where: Text | None = None
+
+
+class Said(_Noisy):
+    """A sentence or a SELECT."""
+
+    kind: Literal["sentence"]
+    text: Text
+
+
+class Statistical(_Asked):
+    """Any question of :mod:`discreet.query.questions`, as its ``to_dict`` writes it."""
+
+    kind: Literal["statistical"]
+    question: dict[str, Any]
+    variance: Positive | None = None
+    plan: Annotated[list[PrivacyWire], Field(max_length=MOST_PLANNED)] = []
+
+    @model_validator(mode="after")
+    def _plain(self) -> Statistical:
+        _exactly_one("privacy", self.privacy, "variance", self.variance)
+        check_plain(self.question)
+        return self
+
+
+_Listed: TypeAlias = Annotated[list[int | Finite | Name], Field(max_length=MOST_LISTED)]
+Parameter: TypeAlias = (
+    bool
+    | int
+    | Finite
+    | Name
+    | _Listed
+    | Annotated[dict[Name, _Listed], Field(max_length=MOST_LISTED)]
+    | None
+)
+
+
+class Training(Strict):
+    """A model, trained on the service's own database."""
+
+    kind: Literal["pca", "kmeans", "perceptron", "id3"]
+    privacy: PrivacyWire
+    parameters: Annotated[dict[Name, Parameter], Field(max_length=32)] = {}
+    target: Name | None = None
+
+
+Question: TypeAlias = Annotated[
+    Count | Sum | Mean | HistogramWire | Said | Statistical | Training, Field(discriminator="kind")
+]
+"""What ``POST /v1/query`` and ``POST /v1/preview`` take."""
+
+QUESTION: TypeAdapter[Any] = TypeAdapter(Question)
+
+
+class TokenOrder(Strict):
+    """What a curator does to tokens."""
+
+    action: Literal["create", "rotate", "revoke"]
+    name: Name
+    scope: Literal["analyst", "curator"] = "analyst"
+    days: Annotated[int, Field(ge=1, le=3660)] = 90
+    limit: PrivacyWire | None = None
+
+
+class StopOrder(Strict):
+    """The stop switch."""
+
+    stopped: bool
+
+
+class Unreadable(ParameterError):
+    """A request is no JSON at all, as opposed to JSON that says something wrong."""
+
+
+class Invalid(ParameterError):
+    """A request has fields that are unknown, missing or outside their domain.
+
+    Attributes
+    ----------
+    fields : tuple of str
+        Which, as paths.
+    problems : tuple of (str, str)
+        Path and sentence.
+    """
+
+    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
+        self.problems = problems
+        self.fields = tuple(field for field, _ in problems)
+        first, why = problems[0]
+        rest = f" {len(problems) - 1} more things are wrong: see details." if len(problems) > 1 else ""
+        super().__init__(f"{first} of the request must be as documented, and is not: {why}.{rest}")
+
+
+def read(adapter: TypeAdapter[Any], body: bytes) -> Any:
+    """Read a request.
+
+    Raises
+    ------
+    Unreadable
+        It is not JSON.
+    Invalid
+        It is JSON, and fields are wrong; all of them are named.
+    """
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as problem:
+        found = problem.errors(include_url=False, include_input=False, include_context=False)
+        if any(error["type"] in ("json_invalid", "recursion_loop") for error in found):
+            raise Unreadable("The body of a request must be JSON, and is not.") from None
+        named = tuple((_path(error), _sentence(error)) for error in found[:32])
+        raise Invalid(named) from None
+
+
+def check_plain(value: Any) -> None:
+    """Refuse numbers that are no numbers, whole ones beyond 64 bits, and values nested too deep."""
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(item.values())
+            elif isinstance(item, list):
+                deeper.extend(item)
+            elif isinstance(item, float):
+                if item - item != 0:
+                    raise ValueError("numbers must be finite")
+            elif isinstance(item, int):
+                if not -_LARGEST <= item < _LARGEST:
+                    raise ValueError("whole numbers must fit 64 bits")
+            elif isinstance(item, str) and len(item) > MOST_TEXT:
+                raise ValueError(f"texts must have at most {MOST_TEXT} characters")
+        if not deeper:
+            return
+        level = deeper
+    raise ValueError(f"values must be nested at most {_MOST_DEPTH} deep")
+
+
+def _exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
+    if (value is None) == (instead is None):
+        given = "neither" if value is None else "both"
+        raise ValueError(f"exactly one of {one} and {other} must be given, and {given} was")
+
+
+def _path(error: Any) -> str:
+    """Say which field is meant; the tag of a union is no field of the request, and is left out."""
+    parts = [str(part) for part in error["loc"]]
+    kept = [
+        part
+        for before, part in zip(["", *parts], parts, strict=False)
+        if not (part in _KINDS and not before) and not (part in _PROMISES and before in _UNIONS)
+    ]
+    return ".".join(kept) or ("privacy" if error["type"] == "value_error" else "kind")
+
+
+_KINDS = (
+    "count",
+    "sum",
+    "mean",
+    "histogram",
+    "sentence",
+    "statistical",
+    "pca",
+    "kmeans",
+    "perceptron",
+    "id3",
+)
+_UNIONS = ("privacy", "limit", "plan")
+_WORDS = {
+    "extra_forbidden": "there is no such field",
+    "missing": "it is required",
+    "union_tag_not_found": "it is required",
+}
+
+
+def _sentence(error: Any) -> str:
+    said = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    return said[:1].lower() + said[1:]

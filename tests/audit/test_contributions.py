@@ -1,0 +1,105 @@
+"""What rows add one by one is what engines add up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+import pytest
+
+from discreet.audit.contributions import row_by_row, with_parsed
+from discreet.query.curation import Curation
+from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.questions import (
+    QUESTIONS,
+    ClusterSums,
+    GradientSums,
+    Gram,
+    HalfspaceSums,
+    Histogram,
+    Moments,
+    Node,
+    NodeTables,
+    Question,
+    SignSketches,
+    Sums,
+)
+from discreet.schema.table import Neighbors
+from tests.query.people import people, people_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WEIGHTS = (0.5, -1.0, 2.0, 0.25, 0.1)
+ASKED: list[Question] = [
+    Sums(("income", "age * height", "age > 40 AND owner = 1", "income IS NULL", "3", "-2 - age")),
+    Histogram(("age", "job")),
+    Histogram(("income", "owner"), {"income": (0.2, 0.5)}, "age - 50"),
+    Histogram(("job",), {}, "7"),
+    NodeTables(
+        "owner",
+        (
+            Node((("job", 0), ("age", 1)), ("height",)),
+            Node((("job", 0),), ("age", "height", "income")),
+            Node((("job", 3),), ("age",)),
+        ),
+        {"age": (30, 60), "height": (0.0,), "income": (0.5,)},
+    ),
+    Moments(("income", "job", "age", "height")),
+    Gram(("income", "job", "age")),
+    Gram(("income", "job", "age"), radius=0.6, with_sums=False),
+    Gram(("height", "age"), edges={"age": (30.0, 50.0)}),
+    ClusterSums(("income", "age"), ((0.1, 0.2), (0.8, 0.7), (0.5, 0.5)), radius=0.3),
+    ClusterSums(("income", "age"), ((0.4, 0.6),)),
+    HalfspaceSums(("income", "height", "age"), "owner", 1, WEIGHTS[:4]),
+    HalfspaceSums(("income", "age"), "owner", 1, WEIGHTS[:2], intercept=False, radius=0.5),
+    GradientSums(("income", "height", "age"), "owner", 0, WEIGHTS[:4]),
+]
+
+
+@pytest.fixture(params=get_args(Neighbors), scope="module")
+def engine(request: pytest.FixtureRequest) -> Iterator[DuckDBEngine]:
+    made = DuckDBEngine()
+    made.register(people(700), Curation.of(people_schema(request.param)))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("question", ASKED, ids=lambda question: question.kind)
+def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
+    engine: DuckDBEngine, question: Question
+) -> None:
+    curation = engine.curation
+    assert curation is not None
+    question = with_parsed(question, curation)
+    bound = question.bind(curation, curation.schema.neighbors)
+    rows = row_by_row(question, bound, curation)
+    assert rows is not None
+    names = curation.identifiers()
+    (arrays,) = engine.batches(names)
+    found = dict(zip(names, arrays, strict=True))
+    exact = np.array([float(value) for value in bound.exact(engine)])
+    # A sum of squares is rounded down once; everything else is whole.
+    slack = 1.0 if isinstance(question, Moments) else 0.0
+    assert np.all(np.abs(rows.total(found) - exact) <= slack)
+    places = np.arange(rows.size)
+    each = np.sum([part.take(places) for part in rows.of(found)], axis=0)
+    assert each.shape == (rows.size, 700)
+    assert np.allclose(each.sum(axis=1), exact, rtol=1e-12, atol=slack)
+    some = places[:: max(1, rows.size // 3)]
+    assert np.array_equal(np.sum([part.take(some) for part in rows.of(found)], axis=0), each[some])
+    touched = np.unique(np.concatenate([part.touched() for part in rows.of(found)]))
+    assert not np.delete(each, touched, axis=0).any()
+    # Only what it says it reads decides what a row adds.
+    scrambled = {name: a if name in rows.reads else np.roll(a, 1) for name, a in found.items()}
+    assert np.array_equal(rows.total(scrambled), rows.total(found))
+
+
+def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
+    assert {type(question) for question in ASKED} | {SignSketches} == set(QUESTIONS.values())
+
+
+def test_signs_of_ids_need_more_than_cells() -> None:
+    curation = Curation.of(people_schema())
+    bound = Sums(("age",)).bind(curation, "replace-one")
+    assert row_by_row(SignSketches(("age",), 2, "key"), bound, curation) is None

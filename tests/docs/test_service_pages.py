@@ -1,0 +1,284 @@
+"""What the pages and examples for operators say is what the service knows."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from discreet.cli.commands import app
+from discreet.server import pages, routes, telling
+from discreet.server.config import Config, Limit, Limits, Tls
+from discreet.server.problems import STATUS
+from tests.cli.run import discreet
+from tests.docs.test_tutorial import run
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+ROOT = Path(__file__).parents[2]
+HOWTO = ROOT / "docs" / "howto" / "run-the-service.md"
+TUTORIAL = ROOT / "docs" / "tutorial" / "first-service.md"
+EXAMPLES = ROOT / "examples" / "service"
+PAGES = (HOWTO, TUTORIAL)
+
+
+def blocks(page: Path, *kinds: str) -> list[tuple[str, str]]:
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [(kind, text) for kind, text in found if not kinds or kind in kinds]
+
+
+def keys(model: type[BaseModel]) -> set[str]:
+    return {item.alias or name for name, item in model.model_fields.items()}
+
+
+# The configuration.
+
+
+def test_the_table_of_keys_has_every_key_and_no_other() -> None:
+    table = re.search(r"^\| key \|.*?\n\n", HOWTO.read_text(), re.MULTILINE | re.DOTALL)
+    assert table is not None
+    rows = [line.split("|")[1:-1] for line in table.group().strip().splitlines()[2:]]
+    named = {name for first, *_ in rows for name in re.findall(r"`(\w+)`", first)}
+    assert named == keys(Config)
+    said = {name: cells for cells in rows for name in re.findall(r"`(\w+)`", cells[0])}
+    for key, model in (("limits", Limits), ("tls", Tls)):
+        inner = re.search(r"`\{(.*?)\}`", said[key][1])
+        assert inner is not None
+        assert set(inner.group(1).split(", ")) == keys(model)
+    assert set(re.findall(r"\w+", "".join(re.findall(r"`(\{.*?\})`", said["limit"][1])))) == keys(Limit)
+
+
+def test_the_defaults_in_the_table_are_the_defaults() -> None:
+    text = HOWTO.read_text()
+    least = Config.of({**_least(), "listen": "127.0.0.1:8000"}, Path("/"))
+    for key in ("workers", "slots", "session_hours"):
+        (shown,) = re.findall(rf"^\| `{key}` \|.*\| (.+?) \|$", text, re.MULTILINE)
+        assert float(shown) == getattr(least, key)
+    (shown,) = re.findall(r"^\| `limits` \|.*\| (.+?) \|$", text, re.MULTILINE)
+    limits = least.limits
+    known = [limits.body_bytes, limits.concurrent, limits.per_minute, limits.seconds]
+    assert [float(part) for part in shown.split(", ")] == known
+    assert f"| `{Config.model_fields['listen'].default}` |" in text
+
+
+def _least() -> dict[str, Any]:
+    return {
+        "dataset": "d", "table": "t.csv", "ledger": "l", "limit": {"rho": 0.1},
+        "access": "a", "audit_log": "j",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "postgres.yaml"])
+def test_the_example_configurations_are_right(name: str) -> None:
+    found = Config.load(EXAMPLES / name)
+    assert found.secure
+    assert found.seed is None
+    assert found.slots is not None
+    assert found.analyst_limit is not None
+
+
+def test_an_example_with_a_wrong_key_would_be_found(tmp_path: Path) -> None:
+    wrong = (EXAMPLES / "config.yaml").read_text().replace("audit_log:", "audit-log:")
+    (tmp_path / "config.yaml").write_text(wrong)
+    with pytest.raises(ValueError, match="Did you mean audit_log"):
+        Config.load(tmp_path / "config.yaml")
+
+
+# Commands, addresses, numbers.
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Return every command line of ours in pages and examples, without redirections."""
+    lines = [
+        (page.name, line) for page in PAGES for _, text in blocks(page, "sh") for line in text.splitlines()
+    ]
+    unit = (EXAMPLES / "discreet.service").read_text()
+    lines += [("discreet.service", found) for found in re.findall(r"^ExecStart\w*=(.+)$", unit, re.MULTILINE)]
+    told = (EXAMPLES / "prometheus.yml").read_text()
+    lines += [("prometheus.yml", found) for found in re.findall(r"(discreet token .+)$", told, re.MULTILINE)]
+    ours = []
+    for place, line in lines:
+        program, *arguments = shlex.split(line.partition(" > ")[0])
+        if Path(program).name == "discreet":
+            ours.append((place, arguments))
+    said = json.loads(
+        re.findall(r"^CMD (\[.+\])$", (EXAMPLES / "Containerfile").read_text(), re.MULTILINE)[-1]
+    )
+    return [*ours, ("Containerfile", said)]
+
+
+@pytest.mark.parametrize(("place", "arguments"), commands(), ids=lambda part: str(part)[:40])
+def test_every_command_exists_with_its_options(place: str, arguments: list[str]) -> None:
+    command: Any = get_command(app)
+    rest = list(arguments)
+    while hasattr(command, "commands"):
+        assert rest[0] in command.commands, place
+        command = command.commands[rest.pop(0)]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {part for part in rest if part.startswith("--")} <= known, place
+
+
+def test_there_are_commands_of_every_sort() -> None:
+    assert {arguments[0] for _, arguments in commands()} == {"serve", "token", "ledger"}
+    assert {place for place, _ in commands()} == {
+        "run-the-service.md", "first-service.md", "discreet.service", "prometheus.yml", "Containerfile",
+    }  # fmt: skip
+
+
+def test_every_address_that_is_named_is_answered() -> None:
+    known = Path(routes.__file__).read_text() + Path(pages.__file__).read_text()
+    texts = [page.read_text() for page in (*PAGES, *sorted(EXAMPLES.iterdir()))]
+    named = {
+        path
+        for text in texts
+        for path in re.findall(r"/v1(?:/\w+)+|(?<!\w)/(?:metrics|ready|health|curator)\b", text)
+    }
+    assert {"/v1/curator/stop", "/v1/curator/attack", "/metrics", "/ready"} <= named
+    assert {path for path in named if f'"{path}"' not in known} == set()
+
+
+def test_every_metric_and_code_that_is_named_exists() -> None:
+    source = Path(telling.__file__).read_text()
+    rules = yaml.safe_load((EXAMPLES / "discreet.rules.yml").read_text())
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    named = {name for text in (HOWTO.read_text(), *expressions) for name in re.findall(r"discreet_\w+", text)}
+    known = {f"{name}_total" for name in re.findall(r'"(discreet_(?:requests|refusals|answers))"', source)}
+    known |= {"discreet_spent", "discreet_left", "discreet_stopped"}
+    assert known == named
+    assert 'f"discreet_{name}"' in source
+    codes = {
+        code
+        for text in expressions
+        for found in re.findall(r'code=~?"(.+?)"', text)
+        for code in found.split("|")
+    }
+    assert codes
+    assert codes <= set(STATUS)
+
+
+# Around the service.
+
+
+def test_the_unit_runs_the_service_as_nobody_else_and_keeps_what_the_configuration_names() -> None:
+    unit = configparser.RawConfigParser(strict=False, delimiters="=")
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(EXAMPLES / "discreet.service")
+    service = unit["Service"]
+    assert service["User"] == "discreet"
+    assert service["ExecStartPre"] == service["ExecStart"] + " --check"
+    config = Config.load(EXAMPLES / "config.yaml")
+    state, logs = Path("/var/lib") / service["StateDirectory"], Path("/var/log") / service["LogsDirectory"]
+    assert {Path(config.ledger).parent, config.access.parent} == {state}
+    assert config.audit_log.parent == logs
+    assert int(service["TimeoutStopSec"]) > config.limits.seconds + 5
+    assert (service["LimitCORE"], service["ProtectSystem"], service["UMask"]) == ("0", "strict", "0077")
+
+
+def test_the_image_has_the_extras_no_root_and_the_same_places() -> None:
+    text = (EXAMPLES / "Containerfile").read_text()
+    extras = re.findall(r'"/src\[(.+?)\]"', text)[0].split(",")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras) <= set(project["optional-dependencies"])
+    copied = {part for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for part in line.split()[:-1]}
+    assert all((ROOT / part).exists() for part in copied)
+    assert {"pyproject.toml", "src", project["readme"], *project["license-files"]} == copied
+    (user,) = re.findall(r"^USER (\d+)$", text, re.MULTILINE)
+    assert int(user) >= 1000
+    assert json.loads(re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[0]) == ["discreet"]
+    config = Config.load(EXAMPLES / "config.yaml")
+    volumes = json.loads(re.findall(r"^VOLUME (.+)$", text, re.MULTILINE)[0])
+    assert {str(config.access.parent), str(config.audit_log.parent)} == set(volumes)
+
+
+def test_the_proxy_and_the_scraper_fit_the_service() -> None:
+    proxy = (EXAMPLES / "nginx.conf").read_text()
+    config = Config.load(EXAMPLES / "config.yaml")
+    assert f"proxy_pass http://{config.listen};" in proxy
+    (seconds,) = re.findall(r"proxy_read_timeout\s+(\d+)s;", proxy)
+    assert int(seconds) > config.limits.seconds
+    assert config.limits.body_bytes == 2**20
+    assert "client_max_body_size 1m;" in proxy
+    assert "proxy_set_header Host $host;" in proxy
+    (job,) = yaml.safe_load((EXAMPLES / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == [config.listen]
+    assert job["authorization"]["type"] == "Bearer"
+
+
+# The tutorial.
+
+
+def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
+    said: list[str] = []
+    service: subprocess.Popen[str] | None = None
+    address = ""
+    try:
+        for kind, text in blocks(TUTORIAL, "yaml", "sh", "python"):
+            if kind == "yaml":
+                # Any port that is free, and short slots: 8000 may be taken, and nobody waits here.
+                (tmp_path / "config.yaml").write_text(text + "listen: 127.0.0.1:0\nslots: 0.05\n")
+            elif kind == "python":
+                code = text.replace("http://127.0.0.1:8000", address)
+                said.append(run([sys.executable, "-W", "error", "-c", code], tmp_path))
+            else:
+                for line in text.splitlines():
+                    shown, _, kept = line.partition(" > ")
+                    program, *arguments = shlex.split(shown)
+                    if program == "pip":
+                        continue
+                    if arguments == ["serve", "config.yaml"]:
+                        main = [sys.executable, "-c", "from discreet.cli import main; main()"]
+                        service = subprocess.Popen(
+                            [*main, *arguments],
+                            cwd=tmp_path,
+                            stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL,
+                            text=True,
+                        )
+                        assert service.stdout is not None
+                        first = service.stdout.readline()
+                        address = first.split()[-1]
+                        shown_there = next(text for kind, text in blocks(TUTORIAL, "text"))
+                        assert first.replace(address, "http://127.0.0.1:8000") == shown_there
+                        continue
+                    done = discreet(*arguments, cwd=tmp_path)
+                    assert done.code == 0, (line, done.err)
+                    if kept:
+                        (tmp_path / kept).write_text(done.out)
+                    else:
+                        said.append(done.out)
+    finally:
+        if service is not None:
+            service.terminate()
+            assert service.wait(60) in (0, -15, 143)
+            if service.stdout is not None:
+                service.stdout.close()
+    checked, asked, attacked, ledger = said
+    assert "right. It would answer for uci-adult" in checked
+    price, count, again = asked.splitlines()
+    assert "0.1" in price
+    value, margin = re.fullmatch(r"(\d+) ± (\d+)", count).groups()  # type: ignore[union-attr]
+    assert margin == "20"
+    assert 6900 < int(value) < 7300
+    assert again == "True True"
+    used, income, intact = attacked.splitlines()
+    assert used == "1 []"
+    assert re.match(r"income: guessed right for 76\.\d% of people; 76\.\d% without any answer", income)
+    assert intact == "True"
+    assert "1 charge." in ledger
+    # Without its ledger the service does not start again.
+    for file in tmp_path.glob("census.ledger*"):
+        file.unlink()
+    done = discreet("serve", "config.yaml", cwd=tmp_path)
+    assert done.code == 1
+    assert "went back to an earlier state, or is another one" in done.err

@@ -1,0 +1,353 @@
+"""Many threads at one database: shared passes, shared draws, and nobody held up by somebody else's slot."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from discreet.errors import EngineFailed
+from discreet.privacy import GaussianDP, Ledger
+from discreet.query import Database, Gram, Histogram, Sums
+from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.slots import Slots
+from discreet.query.turns import Turns
+from tests.query.people import people, people_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet.query import Answer
+    from discreet.query.engines import Cells, Kernel
+
+SCHEMA = people_schema()
+ROWS = people(500)
+NEARLY_EXACT = GaussianDP(mu=1e5)
+MU = GaussianDP(mu=0.5)
+LONG = 20.0  # seconds after which a test that waits has failed
+
+
+class Gate(DuckDBEngine):
+    """Lets passes through only when the gate is open, and remembers how wide each was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = threading.Event()
+        self.entered = threading.Event()
+        self.passes: list[tuple[str, int]] = []
+
+    def _pass(self, kind: str, width: int) -> None:
+        self.passes.append((kind, width))
+        self.entered.set()
+        assert self.open.wait(LONG)
+
+    def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
+        self._pass("aggregate", len(expressions))
+        return super().aggregate(expressions)
+
+    def grouped(self, tables: Sequence[Cells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+        self._pass("grouped", len(tables))
+        return super().grouped(tables, expressions)
+
+    def reduce(self, kernel: Kernel) -> list[int]:
+        self._pass("reduce", kernel.size)
+        return super().reduce(kernel)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONG
+    while not holds():
+        assert time.monotonic() < end, "what was waited for never came"
+        time.sleep(0.001)
+
+
+def asked_together(db: Database, engine: Gate, asks: Sequence[Callable[[], Answer]]) -> list[Answer]:
+    """Ask the first, and the others while the engine is busy with it."""
+    with ThreadPoolExecutor(len(asks)) as pool:
+        try:
+            first = pool.submit(asks[0])
+            assert engine.entered.wait(LONG)
+            others = [pool.submit(ask) for ask in asks[1:]]
+            until(lambda: len(db._turns._waiting) == len(asks) - 1)
+        finally:
+            engine.open.set()
+        return [first.result(LONG), *(other.result(LONG) for other in others)]
+
+
+@pytest.fixture
+def gated() -> Iterator[tuple[Database, Gate]]:
+    engine = Gate()
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db:
+        yield db, engine
+
+
+def counting(db: Database, least: int) -> Callable[[], Answer]:
+    return lambda: db.count(f"age > {least}", privacy=NEARLY_EXACT, owner=f"analyst {least}")
+
+
+def test_sixty_four_analysts_are_answered_exactly_in_two_passes(gated: tuple[Database, Gate]) -> None:
+    db, engine = gated
+    answers = asked_together(db, engine, [counting(db, 20 + i) for i in range(64)])
+    for i, answer in enumerate(answers):
+        assert answer.value == pytest.approx(int((ROWS["age"] > 20 + i).sum()), abs=1e-3)
+    assert engine.passes == [("aggregate", 1), ("aggregate", 63)]
+    assert db.ledger.spent().charges == 64
+    db.ledger.check()
+
+
+def test_questions_of_one_kind_share_a_pass_and_the_others_keep_their_turn(
+    gated: tuple[Database, Gate],
+) -> None:
+    db, engine = gated
+    ages = np.bincount(ROWS["age"] - 17, minlength=74)
+    asks: list[Callable[[], Answer]] = [
+        counting(db, 30),
+        lambda: db.histogram("age", privacy=NEARLY_EXACT),
+        counting(db, 40),
+        lambda: db.ask(Gram(("age",)), privacy=NEARLY_EXACT),
+        lambda: db.histogram("owner", expression="age", privacy=NEARLY_EXACT),
+        lambda: db.ask(Sums(("age", "age > 50")), privacy=NEARLY_EXACT),
+        lambda: db.ask(Gram(("height",)), privacy=NEARLY_EXACT),
+    ]
+    with ThreadPoolExecutor(len(asks)) as pool:
+        found = [pool.submit(asks[0])]
+        assert engine.entered.wait(LONG)
+        for i, ask in enumerate(asks[1:], 1):
+            found.append(pool.submit(ask))
+            until(lambda i=i: len(db._turns._waiting) == i)  # type: ignore[misc]
+        engine.open.set()
+        first, histogram, second, gram, by_owner, sums, _ = (future.result(LONG) for future in found)
+    assert engine.passes == [
+        ("aggregate", 1),
+        ("grouped", 3),  # counts by age; counts and sums by owner
+        ("aggregate", 3),
+        ("reduce", 2),
+        ("reduce", 2),
+    ]
+    assert first.value == pytest.approx(ages[14:].sum(), abs=1e-3)
+    assert second.value == pytest.approx(ages[24:].sum(), abs=1e-3)
+    assert np.asarray(histogram.value) == pytest.approx(ages, abs=1e-3)
+    by = [ROWS["age"][ROWS["owner"] == owner].sum() for owner in (0, 1)]
+    assert np.asarray(by_owner.value)[:2] == pytest.approx(by, abs=0.1)
+    assert np.asarray(sums.value) == pytest.approx([ROWS["age"].sum(), ages[34:].sum()], abs=0.1)
+    assert np.asarray(gram.value)[0, 0] == 500
+
+
+def test_a_pass_is_not_made_wider_than_an_engine_plans_well(
+    gated: tuple[Database, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from discreet.query import turns
+
+    monkeypatch.setattr(turns, "_WIDEST", 4)
+    db, engine = gated
+    asked_together(db, engine, [counting(db, 20 + i) for i in range(10)])
+    assert engine.passes == [("aggregate", width) for width in (1, 4, 4, 1)]
+
+
+class Draws:
+    """Noise that says which draw it is."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self.drawn = 0
+
+    def gaussian(self, s: float, n: int = 1) -> Any:
+        with self._mutex:
+            self.drawn += 1
+            return np.full(n, self.drawn, np.int64)
+
+    laplace = gaussian
+
+
+@pytest.mark.parametrize("owners", [["ann"] * 16, ["ann", "bob"] * 8], ids=["one owner", "two owners"])
+def test_the_same_question_at_the_same_time_is_charged_once_and_one_draw_leaves(
+    gated: tuple[Database, Gate], owners: list[str]
+) -> None:
+    db, engine = gated
+    db._draws = draws = Draws()
+    with ThreadPoolExecutor(16) as pool:
+        found = [pool.submit(db.count, "age > 40", privacy=MU, owner=owner) for owner in owners]
+        until(lambda: sum(work.wanted for work in db._once._under_way.values()) == 16)
+        engine.open.set()
+        answers = [future.result(LONG) for future in found]
+    assert len({answer.value for answer in answers}) == 1
+    assert len({answer.receipt.id for answer in answers}) == len(set(owners))
+    assert (draws.drawn, len(engine.passes)) == (1, 1)
+    spent = db.ledger.spent()
+    assert float(spent.gaussian) == pytest.approx(0.125, rel=1e-9)
+    assert not db._once._under_way
+    assert db.count("age > 40", privacy=MU, owner="ann").value == answers[0].value
+
+
+def test_two_processes_that_draw_for_the_same_question_let_one_draw_leave() -> None:
+    # Two databases on one ledger share no memory, as two workers do.
+    ledger = Ledger.open(":memory:")
+    engines = Gate(), Gate()
+    with (
+        Database(ROWS, schema=SCHEMA, engine=engines[0], ledger=ledger) as one,
+        Database(ROWS, schema=SCHEMA, engine=engines[1], ledger=ledger) as two,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        found = [pool.submit(db.count, "age > 40", privacy=MU, owner="ann") for db in (one, two)]
+        for engine in engines:
+            assert engine.entered.wait(LONG)
+            engine.open.set()
+        values = {future.result(LONG).value for future in found}
+    assert len(values) == 1
+    assert ledger.spent().charges == 1
+
+
+class Fussy(Gate):
+    """Fails when a pass has more than one sum, or the one that it does not like."""
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__()
+        self._refused = refused
+
+    def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
+        found = super().aggregate(expressions)
+        if len(expressions) > 1 or any(self._refused in tree.sql() for tree in expressions if self._refused):
+            raise EngineFailed
+        return found
+
+
+def test_nobody_fails_because_of_what_another_asked() -> None:
+    engine = Fussy(refused="'77.0'")
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db:
+        leasts = [30, 40, 77, 50]
+        with ThreadPoolExecutor(4) as pool:
+            found = [pool.submit(counting(db, leasts[0]))]
+            assert engine.entered.wait(LONG)
+            found += [pool.submit(counting(db, least)) for least in leasts[1:]]
+            until(lambda: len(db._turns._waiting) == 3)
+            engine.open.set()
+            for least, future in zip(leasts, found, strict=True):
+                if least == 77:
+                    with pytest.raises(EngineFailed, match="the charge stands"):
+                        future.result(LONG)
+                else:
+                    exact = int((ROWS["age"] > least).sum())
+                    assert future.result(LONG).value == pytest.approx(exact, abs=1e-3)
+        assert engine.passes == [("aggregate", width) for width in (1, 3, 1, 1, 1)]
+        assert db.ledger.spent().charges == 4
+
+
+def test_a_mistake_in_the_program_of_whoever_leads_leaves_nobody_waiting(
+    gated: tuple[Database, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from discreet.query import turns
+
+    db, engine = gated
+    served = turns._serve
+
+    def wrong(engine: Any, places: list[Any]) -> None:
+        if len(places) > 1:
+            raise RuntimeError
+        served(engine, places)
+
+    monkeypatch.setattr(turns, "_serve", wrong)
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(counting(db, 30))]
+        assert engine.entered.wait(LONG)
+        found += [pool.submit(counting(db, least)) for least in (40, 50)]
+        until(lambda: len(db._turns._waiting) == 2)
+        engine.open.set()
+        failures = Counter(type(future.exception(LONG)).__name__ for future in found)
+    assert failures == {"NoneType": 1, "RuntimeError": 1, "EngineFailed": 1}
+    assert counting(db, 40)().value == pytest.approx(int((ROWS["age"] > 40).sum()), abs=1e-3)
+
+
+@pytest.mark.parametrize("leads", [False, True], ids=["who waits", "who was to lead"])
+def test_whoever_is_interrupted_while_waiting_is_not_waited_for(leads: bool) -> None:
+    turns, release, began = Turns(), threading.Event(), threading.Event()
+    engine = Gate()
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db:
+        bound, _ = db.fit(Sums("age > 40"), privacy=MU)
+        worker = threading.Thread(target=turns.exact, args=(engine, bound))
+        worker.start()
+        assert engine.entered.wait(LONG)
+
+        class Interrupted(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                began.set()
+                if leads:
+                    super().wait(LONG)
+                raise KeyboardInterrupt
+
+        caught: list[type[BaseException]] = []
+
+        def waits() -> None:
+            from discreet.query.turns import _Place
+
+            place = _Place(bound)
+            place.ready = Interrupted()
+            with turns._mutex:
+                turns._waiting.append(place)
+            try:
+                turns._wait(place)
+            except KeyboardInterrupt as interrupt:
+                caught.append(type(interrupt))
+
+        waiter = threading.Thread(target=waits)
+        waiter.start()
+        assert began.wait(LONG)
+        if not leads:
+            waiter.join(LONG)
+        engine.open.set()
+        release.set()
+        worker.join(LONG)
+        waiter.join(LONG)
+        assert caught == [KeyboardInterrupt]
+        assert turns.exact(engine, bound) == [int((ROWS["age"] > 40).sum())]
+        assert (turns._busy, len(turns._waiting)) == (False, 0)
+
+
+def test_a_slot_begins_before_the_wait_for_the_engine(
+    gated: tuple[Database, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, engine = gated
+    began = threading.Semaphore(0)
+    slot = Slots.slot
+
+    def noted(self: Slots, kind: str) -> Any:
+        began.release()
+        return slot(self, kind)
+
+    monkeypatch.setattr(Slots, "slot", noted)
+    with ThreadPoolExecutor(5) as pool:
+        found = [pool.submit(counting(db, 30 + i)) for i in range(5)]
+        try:
+            # All five slots have begun though the engine has let nobody through.
+            assert all(began.acquire(timeout=LONG) for _ in range(5))
+            assert len(engine.passes) <= 1
+        finally:
+            engine.open.set()
+        for future in found:
+            future.result(LONG)
+
+
+def test_answers_that_wait_for_their_slot_hold_nobody_up() -> None:
+    with Database(ROWS, schema=SCHEMA, slots=0.5) as db, ThreadPoolExecutor(16) as pool:
+        start = time.monotonic()
+        found = [pool.submit(counting(db, 20 + i)) for i in range(16)]
+        for future in found:
+            future.result(LONG)
+        took = time.monotonic() - start
+    # One after the other, as with a lock that is held through the slot, it would be 8 seconds.
+    assert 0.5 <= took < 4.0
+
+
+def test_a_seed_gives_the_same_answers_to_questions_one_at_a_time() -> None:
+    values = []
+    for _ in range(2):
+        with Database(ROWS, schema=SCHEMA, random_state=5) as db:
+            asked = [db.count(f"age > {least}", privacy=MU).value for least in (30, 40, 50)]
+            values.append([*asked, *np.ravel(db.ask(Histogram("job"), privacy=MU).value)])
+    assert values[0] == values[1]

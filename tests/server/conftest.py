@@ -1,0 +1,173 @@
+"""A service on a small made-up table, over real HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import uvicorn
+
+from discreet.schema import Column, Schema
+from discreet.server.app import make_app
+from discreet.server.config import Config
+from discreet.server.office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from discreet.server.access import Scope
+
+ROWS = 2000
+SCHEMA = Schema(
+    columns=[
+        Column("age", type="integer", lower=0, upper=120, measure="years"),
+        Column("income", lower=0, upper=100_000, measure="EUR"),
+        Column("sex", values=("f", "m")),
+        Column("city", values=("Bern", "Thun", "Köniz"), required=False),
+        Column("owner", values=("no", "yes")),
+    ],
+    target="owner",
+    dataset="town",
+)
+
+
+def table() -> dict[str, list[Any]]:
+    """Rows without chance: everybody can say what is in them."""
+    numbers = range(ROWS)
+    return {
+        "age": [(37 * i) % 101 for i in numbers],
+        "income": [float((7919 * i) % 100_000) for i in numbers],
+        "sex": ["f" if i % 3 else "m" for i in numbers],
+        "city": [("Bern", "Thun", "Köniz", None)[i % 4] for i in numbers],
+        "owner": ["yes" if (37 * i) % 101 > 50 else "no" for i in numbers],
+    }
+
+
+def write_table(folder: Path) -> None:
+    """Write the table and its schema into a folder."""
+    columns = table()
+    lines = [",".join(columns)]
+    lines += [
+        ",".join("" if cell is None else str(cell) for cell in row)
+        for row in zip(*columns.values(), strict=True)
+    ]
+    (folder / "town.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "town.schema.yaml").write_text(SCHEMA.to_yaml(), encoding="utf-8")
+
+
+def settings(**changed: Any) -> dict[str, Any]:
+    """What the configuration of a service in a test says."""
+    return {
+        "dataset": "town",
+        "table": "town.csv",
+        "ledger": "town.ledger",
+        "limit": {"rho": 10.0},
+        "analyst_limit": {"rho": 5.0},
+        "access": "access.db",
+        "audit_log": "audit.jsonl",
+        "listen": "127.0.0.1:0",
+        "slots": "off",
+        "limits": {"per_minute": 100_000},
+        "seed": 1,
+        "testing": True,
+        **changed,
+    }
+
+
+@dataclass
+class Service:
+    """A running service.
+
+    Attributes
+    ----------
+    url : str
+        Where it listens.
+    tokens : dict of str to str
+        Of "ana" and "ben", who are analysts, and of "cura", who is a curator.
+    office : Office
+        Inside.
+    folder : Path
+        With everything it has on disk.
+    """
+
+    url: str
+    tokens: dict[str, str]
+    office: Office
+    folder: Path
+    clients: list[httpx.Client] = field(default_factory=list)
+
+    def client(self, who: str | None = "ana", **more: Any) -> httpx.Client:
+        """Return a client that bears somebody's token."""
+        headers = {} if who is None else {"Authorization": f"Bearer {self.tokens[who]}"}
+        made = httpx.Client(base_url=self.url, headers=headers, timeout=60, **more)
+        self.clients.append(made)
+        return made
+
+    def ask(self, question: dict[str, Any], who: str = "ana", **headers: str) -> httpx.Response:
+        """Ask one question."""
+        sent = {"Authorization": f"Bearer {self.tokens[who]}", **headers}
+        return httpx.post(f"{self.url}/v1/query", json=question, headers=sent, timeout=60)
+
+
+PEOPLE: dict[str, Scope] = {"ana": "analyst", "ben": "analyst", "cura": "curator"}
+
+
+@contextlib.contextmanager
+def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) -> Iterator[Service]:
+    """Run a service on a folder in a thread, over a real socket; a second run finds what the first left."""
+    if not (folder / "town.csv").exists():
+        write_table(folder)
+    office = Office(Config.of(settings(**changed), folder))
+    if tokens is None:
+        tokens = {name: office.create_token("test", name, scope) for name, scope in PEOPLE.items()}
+    config = uvicorn.Config(
+        make_app(office), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    limit = time.monotonic() + 30
+    while not server.started:
+        assert thread.is_alive(), "the server ended before it began"
+        assert time.monotonic() < limit, "the server does not start"
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    service = Service(f"http://127.0.0.1:{port}", tokens, office, folder)
+    try:
+        yield service
+    finally:
+        for client in service.clients:
+            client.close()
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive(), "the server does not end"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Start services in one folder, with changed settings; all end with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def starting(tokens: dict[str, str] | None = None, **changed: Any) -> Service:
+            return stack.enter_context(running(tmp_path, tokens, **changed))
+
+        yield starting
+
+
+@pytest.fixture
+def service(start: Callable[..., Service]) -> Service:
+    """A service with the usual settings, for one test."""
+    return start()
+
+
+@pytest.fixture(scope="module")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that the tests of a module share: for what leaves it as it was, or does not mind."""
+    with running(tmp_path_factory.mktemp("service")) as service:
+        yield service

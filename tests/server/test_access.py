@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from discreet.errors import ParameterError, SourceError
+from discreet.server.access import AccessBook, Caller
+from discreet.server.guard import REFUSED_AFTER
+from discreet.server.sessions import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.server.conftest import Service
+
+PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
+COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AccessBook]:
+    made = AccessBook(tmp_path / "access.db")
+    yield made
+    made.close()
+
+
+# The book.
+
+
+def test_a_token_opens_for_its_bearer_and_nothing_else_does(book: AccessBook) -> None:
+    token = book.create("ana", "analyst", days=90)
+    assert re.fullmatch(r"dsc_[A-Za-z0-9_-]{43}", token)
+    assert book.find(token) == Caller("ana", "analyst", 1)
+    for wrong in ("", token[:-1], token + "x", token.upper(), "dsc_" + "A" * 43, "\udcff"):
+        assert book.find(wrong) is None
+
+
+def test_two_tokens_have_nothing_in_common(book: AccessBook) -> None:
+    first, second = book.create("ana", "analyst", days=1), book.create("ben", "analyst", days=1)
+    assert first != second
+    assert first[4:12] != second[4:12]
+
+
+def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(book: AccessBook) -> None:
+    token = book.create("ana", "analyst", days=90)
+    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    for path in book.path.parent.iterdir():
+        content = path.read_bytes()
+        assert token.encode() not in content
+        assert token[4:20].encode() not in content
+        assert secret.encode() not in content
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(book: AccessBook) -> None:
+    first = book.create("ana", "analyst", days=90)
+    second = book.rotate("ana")
+    assert book.find(first) is None
+    assert book.find(second) == Caller("ana", "analyst", 2)
+    assert book.revoke("ana") == 1
+    assert book.find(second) is None
+    assert [token.state(book.now()) for token in book.tokens()] == ["revoked", "revoked"]
+
+
+def test_what_another_process_revokes_is_revoked_here(book: AccessBook) -> None:
+    token = book.create("ana", "analyst", days=90)
+    assert book.find(token) is not None
+    code = f"from discreet.server.access import AccessBook; AccessBook({str(book.path)!r}).revoke('ana')"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert book.find(token) is None
+
+
+def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
+    clock = [1_000_000.0]
+    book = AccessBook(tmp_path / "access.db", wall=lambda: clock[0])
+    token = book.create("ana", "analyst", days=1)
+    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    clock[0] += 3601
+    assert book.session(secret) is None
+    assert book.find(token) is not None
+    clock[0] += 86_400
+    assert book.find(token) is None
+    book.keep_time()
+    clock[0] = 1_000_000.0
+    assert book.find(token) is None
+    assert book.session(secret) is None
+    book.close()
+    again = AccessBook(tmp_path / "access.db", wall=lambda: clock[0])
+    assert again.find(token) is None
+    assert again.session(secret) is None
+    # Whoever comes new is not locked out by a clock that was once too far ahead.
+    assert again.find(again.create("ben", "analyst", days=1)) is not None
+    again.close()
+
+
+def test_a_session_ends_with_its_token(book: AccessBook) -> None:
+    book.create("ana", "analyst", days=90)
+    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    found = book.session(secret)
+    assert found is not None
+    assert found.caller.name == "ana"
+    assert len(found.form) == 43
+    book.rotate("ana")
+    assert book.session(secret) is None
+
+
+def test_a_session_that_was_closed_is_closed(book: AccessBook) -> None:
+    book.create("ana", "analyst", days=90)
+    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    book.close_session(secret)
+    assert book.session(secret) is None
+
+
+def test_the_stop_switch_outlives_the_process(book: AccessBook) -> None:
+    assert book.stopped() is None
+    book.stop("cura")
+    again = AccessBook(book.path)
+    found = again.stopped()
+    assert found is not None
+    assert found.who == "cura"
+    again.resume("cura")
+    assert book.stopped() is None
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["", " ana", "a" * 65, "a\nb", "total", "a\u202eb", 3])
+def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(book: AccessBook, name: Any) -> None:
+    with pytest.raises(ParameterError, match="name of a token"):
+        book.create(name, "analyst", days=1)
+
+
+@pytest.mark.parametrize(
+    ("scope", "days"), [("root", 1), ("analyst", 0), ("analyst", 4000), ("curator", "3")]
+)
+def test_scope_and_length_of_a_token_are_checked(book: AccessBook, scope: Any, days: Any) -> None:
+    with pytest.raises(ParameterError, match="of a token"):
+        book.create("ana", scope, days=days)
+
+
+def test_one_name_has_one_valid_token(book: AccessBook) -> None:
+    book.create("ana", "analyst", days=1)
+    with pytest.raises(ParameterError, match="Rotate"):
+        book.create("ana", "curator", days=1)
+    for wrong in (book.rotate, book.revoke):
+        with pytest.raises(ParameterError, match="'nobody'"):
+            wrong("nobody")
+
+
+def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "access.db").write_text("this is not a database, and long enough to show it" * 40)
+    with pytest.raises(SourceError, match="something else"):
+        AccessBook(tmp_path / "access.db")
+    with pytest.raises(SourceError, match="written"):
+        AccessBook(tmp_path / "none" / "access.db")
+
+
+# Over HTTP.
+
+
+def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(service: Service) -> None:
+    office = service.office
+    expired = office.create_token("test", "eve", days=1e-9)
+    revoked = office.create_token("test", "rex")
+    office.revoke_token("test", "rex")
+    good = service.tokens["ana"]
+    sent: list[dict[str, str]] = [
+        {},
+        {"Authorization": f"Bearer {expired}"},
+        {"Authorization": f"Bearer {revoked}"},
+        {"Authorization": "Bearer dsc_" + "A" * 43},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer " + "x" * 2000},
+        {"Authorization": f"Basic {good}"},
+        {"Authorization": good},
+        {"Authorization": f"Bearer {good}x"},
+    ]
+    bodies = set()
+    for headers in sent:
+        response = httpx.post(f"{service.url}/v1/query", json=COUNT, headers=headers)
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+        error = response.json()["error"]
+        error.pop("request_id")
+        bodies.add(json.dumps(error))
+    assert len(bodies) == 1
+    for path in ("/v1/nothing", "/v1", "/v1/curator/overview", "/metrics"):
+        assert httpx.get(service.url + path).status_code == 401
+
+
+def test_a_refusal_takes_the_same_time_whatever_is_wrong(service: Service) -> None:
+    revoked = service.office.create_token("test", "rex")
+    service.office.revoke_token("test", "rex")
+    kinds: dict[str, dict[str, str]] = {
+        "missing": {},
+        "revoked": {"Authorization": f"Bearer {revoked}"},
+        "guessed": {"Authorization": "Bearer dsc_" + "A" * 43},
+    }
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    with httpx.Client(base_url=service.url) as client:
+        client.get("/health")
+        for _ in range(5):
+            for kind, headers in kinds.items():
+                began = time.perf_counter()
+                assert client.get("/v1/budget", headers=headers).status_code == 401
+                times[kind].append(time.perf_counter() - began)
+    medians = [statistics.median(taken) for taken in times.values()]
+    assert min(min(taken) for taken in times.values()) >= REFUSED_AFTER
+    assert max(medians) - min(medians) < REFUSED_AFTER / 2
+
+
+def test_analysts_see_nothing_of_what_is_the_curators(shared_service: Service) -> None:
+    client = shared_service.client("ana")
+    told = set()
+    for path in (
+        *("overview", "tokens", "stop", "check", "attack", "refusals", "spending", "nothing"),
+        *("../curator/overview", "overview?x=1"),
+    ):
+        response = client.get(f"/v1/curator/{path}")
+        assert response.status_code == 403
+        told.add(response.json()["error"]["message"])
+    for path in ("tokens", "stop"):
+        response = client.post(f"/v1/curator/{path}", json={"stopped": True})
+        assert response.status_code == 403
+        told.add(response.json()["error"]["message"])
+    assert client.get("/metrics").status_code == 403
+    assert len(told) == 1
+    assert shared_service.office.access.stopped() is None
+
+
+def test_a_token_in_an_address_is_refused_and_appears_nowhere(
+    service: Service, capfd: pytest.CaptureFixture[str]
+) -> None:
+    token = service.tokens["ana"]
+    for query in (f"token={token}", f"x={token}", "access_token=abc", f"after={token[4:]}&Token=1"):
+        response = httpx.get(f"{service.url}/v1/budget?{query}")
+        assert response.status_code == 400
+        assert "never be part of an address" in response.json()["error"]["message"]
+        assert token not in response.text
+    assert token[4:] not in "".join(capfd.readouterr())
+    assert token[4:].encode() not in (service.folder / "audit.jsonl").read_bytes()
+
+
+def test_a_token_in_a_question_or_a_key_is_refused_and_kept_nowhere(service: Service) -> None:
+    token = service.tokens["ana"]
+    sent: list[tuple[dict[str, Any], dict[str, str]]] = [
+        ({**COUNT, "where": f"age > 40 AND sex = '{token}'"}, {}),
+        ({"kind": "sentence", "text": token, "privacy": PRIVACY}, {}),
+        (COUNT, {"Idempotency-Key": token}),
+    ]
+    for question, headers in sent:
+        response = service.ask(question, **headers)
+        assert response.status_code == 400
+        assert token not in response.text
+    for path in service.folder.iterdir():
+        assert token[4:].encode() not in path.read_bytes()
+
+
+def test_no_token_is_in_any_log_page_history_error_or_file(
+    service: Service, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+    for who in ("ana", "cura"):
+        client = service.client(who)
+        asked = (COUNT, {"kind": "count", "where": "nope > 1", "privacy": PRIVACY}, {"kind": "what"})
+        seen += [client.post("/v1/query", json=question) for question in asked]
+        paths = (
+            *("budget", "history", "schema", "curator/overview", "curator/tokens", "curator/refusals"),
+            *("curator/spending", "curator/check", "nothing"),
+        )
+        seen += [client.get(f"/v1/{path}") for path in paths]
+        seen.append(client.get("/metrics"))
+    told = "".join(capfd.readouterr())
+    for token in service.tokens.values():
+        secret = token[4:]
+        assert all(secret not in response.text and secret not in str(response.headers) for response in seen)
+        assert secret not in told
+        for file in service.folder.iterdir():
+            assert secret.encode() not in file.read_bytes(), file.name
+    assert '"event": "request"' in told
+
+
+def test_revocation_is_immediate_over_http_and_spares_others(service: Service) -> None:
+    client = service.client("ana")
+    assert client.get("/v1/budget").status_code == 200
+    cura = service.client("cura")
+    assert cura.post("/v1/curator/tokens", json={"action": "revoke", "name": "ana"}).json()["revoked"] == 1
+    assert client.get("/v1/budget").status_code == 401
+    assert service.client("ben").get("/v1/budget").status_code == 200
+
+
+def test_a_curator_makes_rotates_and_revokes_tokens(service: Service) -> None:
+    client = service.client("cura")
+    limit = {"kind": "zcdp", "rho": 0.25}
+    order = {"action": "create", "name": "dora", "days": 3, "limit": limit}
+    token = client.post("/v1/curator/tokens", json=order).json()["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    own = httpx.get(f"{service.url}/v1/budget", headers=headers).json()["own"]
+    assert own["limit"]["rho"] == 0.25
+    fresh = client.post("/v1/curator/tokens", json={"action": "rotate", "name": "dora"}).json()["token"]
+    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 401
+    headers = {"Authorization": f"Bearer {fresh}"}
+    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 200
+    listed = client.get("/v1/curator/tokens").json()["tokens"]
+    assert [(t["name"], t["state"]) for t in listed][-2:] == [("dora", "revoked"), ("dora", "valid")]
+    lines = (service.folder / "audit.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in lines]
+    assert events[-2:] == ["token created", "token rotated"]
+
+
+def test_a_token_whose_limit_is_refused_is_not_left_behind(service: Service) -> None:
+    assert service.ask(COUNT, "ana").status_code == 200
+    service.office.revoke_token("test", "ana")
+    order = {"action": "create", "name": "ana", "limit": {"kind": "zcdp", "rho": 0.25}}
+    response = service.client("cura").post("/v1/curator/tokens", json=order)
+    assert response.status_code >= 400
+    assert [t["state"] for t in service.office.tokens() if t["name"] == "ana"] == ["revoked", "revoked"]
+
+
+# Browsers.
+
+
+def cookie(service: Service, who: str, scope: Any = "analyst") -> dict[str, str]:
+    found = next(token for token in service.office.access.tokens() if token.name == who)
+    header = opened(service.office, Caller(who, scope, found.id))
+    assert "HttpOnly" in header
+    assert "SameSite=Strict" in header
+    assert "Secure" not in header  # plain HTTP on this machine alone
+    return {"Cookie": header.partition(";")[0]}
+
+
+def form_of(service: Service, headers: dict[str, str]) -> str:
+    session = service.office.access.session(headers["Cookie"].partition("=")[2])
+    assert session is not None
+    return session.form
+
+
+def test_a_session_reads_but_asks_only_from_our_own_page(service: Service) -> None:
+    headers = cookie(service, "ana")
+    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 200
+    url, form = f"{service.url}/v1/query", form_of(service, headers)
+    wrong: list[dict[str, str]] = [
+        {},
+        {"X-CSRF-Token": "x" * 43},
+        {"X-CSRF-Token": form, "Origin": "http://elsewhere.example"},
+        {"X-CSRF-Token": form, "Origin": "null"},
+        {"X-CSRF-Token": form, "Sec-Fetch-Site": "cross-site"},
+        {"X-CSRF-Token": form, "Sec-Fetch-Site": "same-site"},
+    ]
+    for more in wrong:
+        assert httpx.post(url, json=COUNT, headers=headers | more).status_code == 403
+    assert service.office.ledger.spent().charges == 0
+    right = {"X-CSRF-Token": form, "Origin": service.url, "Sec-Fetch-Site": "same-origin"}
+    assert httpx.post(url, json=COUNT, headers=headers | right).status_code == 200
+
+
+def test_the_proof_of_one_session_is_worth_nothing_in_another(service: Service) -> None:
+    ana, ben = cookie(service, "ana"), cookie(service, "ben")
+    stolen = {"X-CSRF-Token": form_of(service, ana)}
+    assert httpx.post(f"{service.url}/v1/query", json=COUNT, headers=ben | stolen).status_code == 403
+
+
+def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
+    start: Callable[..., Service],
+) -> None:
+    service = start(behind_proxy=True)
+    token = service.office.access.tokens()[0]
+    header = opened(service.office, Caller("ana", "analyst", token.id))
+    assert header.startswith("__Host-discreet=")
+    assert header.endswith("; Secure")
+    health = httpx.get(f"{service.url}/health")
+    assert health.headers["strict-transport-security"] == "max-age=63072000"
+
+
+def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
+    service: Service, tmp_path: Path
+) -> None:
+    lines = ["dataset: town", "table: town.csv", "ledger: town.ledger", "limit: {rho: 10}"]
+    lines += ["analyst_limit: {rho: 5}", "access: access.db", "audit_log: audit.jsonl"]
+    (tmp_path / "config.yaml").write_text("\n".join(lines))
+    environment = {**os.environ, "DISCREET_CONFIG": str(tmp_path / "config.yaml")}
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-c", "from discreet.cli import main; main()", "token", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    token = run("create", "dora", "--days", "3", "--rho", "0.5")
+    headers = {"Authorization": f"Bearer {token}"}
+    assert httpx.get(f"{service.url}/v1/budget", headers=headers).json()["own"]["left"]["rho"] == 0.5
+    assert "dora" in run("list")
+    assert token not in run("list", "--json")
+    run("revoke", "dora")
+    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 401

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.errors import ParameterError
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.server.config import Config
+from tests.server.conftest import SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = """\
+dataset: town
+table: town.csv
+ledger: town.ledger
+limit: {epsilon: 4, delta: 1e-6}
+access: access.db
+audit_log: audit.jsonl
+"""
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(ParameterError) as caught:
+        Config.load(tmp_path / "config.yaml")
+    return str(caught.value)
+
+
+def loaded(tmp_path: Path, text: str) -> Config:
+    (tmp_path / "config.yaml").write_text(text)
+    return Config.load(tmp_path / "config.yaml")
+
+
+def test_a_short_file_is_enough_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
+    found = loaded(tmp_path, TEXT)
+    assert found.table == str(tmp_path / "town.csv")
+    assert found.ledger == str(tmp_path / "town.ledger")
+    assert found.access == tmp_path / "access.db"
+    assert found.audit_log == tmp_path / "audit.jsonl"
+    assert (found.slots, found.workers, found.host, found.port) == (1.0, 1, "127.0.0.1", 8000)
+
+
+def test_urls_and_bundled_tables_stay_as_they_are(tmp_path: Path) -> None:
+    text = TEXT.replace("town.csv", "demo:census").replace("town.ledger", "postgresql://host/db#town")
+    found = loaded(tmp_path, text)
+    assert (found.table, found.ledger) == ("demo:census", "postgresql://host/db#town")
+
+
+@pytest.mark.parametrize(
+    ("limit", "promise"),
+    [
+        ("{epsilon: 2}", PureDP(epsilon=2)),
+        ("{epsilon: 2, delta: 1e-7}", ApproxDP(epsilon=2, delta=1e-7)),
+        ("{rho: 0.5}", ZCDP(rho=0.5)),
+        ("{mu: 0.5}", GaussianDP(mu=0.5)),
+    ],
+)
+def test_a_limit_is_any_promise_in_its_shortest_form(tmp_path: Path, limit: str, promise: Any) -> None:
+    found = loaded(tmp_path, TEXT.replace("{epsilon: 4, delta: 1e-6}", limit))
+    assert found.limit.promise(SCHEMA) == promise
+
+
+@pytest.mark.parametrize("limit", ["{}", "{epsilon: 1, rho: 1}", "{delta: 1e-6}", "{rho: 1, delta: 1e-6}"])
+def test_a_limit_that_is_none_or_two_is_refused_with_the_forms_there_are(tmp_path: Path, limit: str) -> None:
+    told = refused(tmp_path, TEXT.replace("{epsilon: 4, delta: 1e-6}", limit))
+    assert told.startswith("limit of ")
+    assert "{rho: 0.1}" in told
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1e400", ".nan"])
+def test_a_limit_outside_its_range_is_refused(tmp_path: Path, value: str) -> None:
+    assert "limit.rho" in refused(tmp_path, TEXT.replace("{epsilon: 4, delta: 1e-6}", f"{{rho: {value}}}"))
+
+
+def test_every_missing_key_is_named_at_once_with_what_to_write(tmp_path: Path) -> None:
+    lines = refused(tmp_path, "listen: 127.0.0.1:80\n").splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [
+        "dataset", "table", "ledger", "limit", "access", "audit_log",
+    ]  # fmt: skip
+    assert all("is required" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "meant"),
+    [
+        ("tabel: x", "tabel", "table"),
+        ("limits: {per_minut: 3}", "limits.per_minut", "per_minute"),
+        ("tls: {certificat: a, key: b}", "tls.certificat", "certificate"),
+        ("analyst_limit: {epsilonn: 3}", "analyst_limit.epsilonn", "epsilon"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest_known_one(
+    tmp_path: Path, line: str, named: str, meant: str
+) -> None:
+    told = refused(tmp_path, f"{TEXT}{line}\n")
+    assert f"{named} of " in told
+    assert f"Did you mean {meant}?" in told
+
+
+@pytest.mark.parametrize("value", ["0", "false", "null", "-2", "{}", "{sums: 0}", "[1]", ".inf", "on"])
+def test_slots_are_never_off_by_accident(tmp_path: Path, value: str) -> None:
+    told = refused(tmp_path, f"{TEXT}slots: {value}\n")
+    assert told.startswith("slots of ")
+
+
+def test_slots_are_off_only_by_that_word_and_may_differ_by_kind(tmp_path: Path) -> None:
+    assert loaded(tmp_path, TEXT + "slots: off\n").slots is None
+    assert loaded(tmp_path, TEXT + "slots: {sums: 0.5, gram: 4}\n").slots == {"sums": 0.5, "gram": 4.0}
+
+
+def test_tokens_never_travel_in_the_clear_beyond_this_machine(tmp_path: Path) -> None:
+    told = refused(tmp_path, TEXT + "listen: 0.0.0.0:8000\n")
+    assert "listen of " in told
+    assert "behind_proxy: true" in told
+    assert loaded(tmp_path, TEXT + "listen: 0.0.0.0:8000\nbehind_proxy: true\n").secure
+    assert loaded(tmp_path, TEXT + "listen: 0.0.0.0:443\ntls: {certificate: c.pem, key: k.pem}\n").secure
+    assert not loaded(tmp_path, TEXT + "listen: '[::1]:8000'\n").secure
+
+
+@pytest.mark.parametrize(
+    "listen", ["8000", "127.0.0.1", "'127.0.0.1:'", "127.0.0.1:x", "127.0.0.1:70000", "':8'"]
+)
+def test_an_address_is_a_host_and_a_port(tmp_path: Path, listen: str) -> None:
+    assert refused(tmp_path, f"{TEXT}listen: {listen}\n").startswith("listen of ")
+
+
+def test_a_seed_is_for_tests_that_say_so(tmp_path: Path) -> None:
+    assert "noise public" in refused(tmp_path, TEXT + "seed: 1\n")
+    assert loaded(tmp_path, TEXT + "seed: 1\ntesting: true\n").seed == 1
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "dataset: [", "just words", "dataset: a\ndataset: b\n"])
+def test_what_is_no_mapping_of_keys_is_refused(tmp_path: Path, text: str) -> None:
+    assert "config" in refused(tmp_path, text)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="nowhere"):
+        Config.load(tmp_path / "nowhere.yaml")

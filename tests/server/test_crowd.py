@@ -1,0 +1,155 @@
+"""Many analysts at once, and a service that is killed under them: what was paid is what was answered."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.privacy import Ledger
+from tests.server.crowd import Crowd, Said
+from tests.server.processes import Served, served, town_in_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PRICE = 1e-4
+ANALYSTS = 64
+
+
+def counts(analyst: int) -> Iterator[dict[str, Any]]:
+    """Make up counts that nobody asked before."""
+    for i in itertools.count(1):
+        yield {
+            "kind": "count",
+            "where": f"income < {100 * i + analyst} AND age > 20",
+            "privacy": {"kind": "zcdp", "rho": PRICE},
+        }
+
+
+def check_books(ledger: str, said: list[Said], limit: float) -> int:
+    """Verify that a ledger accounts for every answer that anybody received, once, and within its limit."""
+    with Ledger.open(ledger) as book:
+        book.check()
+        entries = {entry.receipt.id: entry for entry in book.entries()}
+        spent, left = book.spent(), book.remaining()
+    asked = [entry.asked["said"] for entry in entries.values() if entry.asked is not None]
+    assert len(asked) == len(set(asked)), "a question was charged twice"
+    for one in said:
+        if one.status != 200:
+            continue
+        (receipt,) = one.answer["receipts"]
+        entry = entries[receipt]
+        assert entry.receipt.owner == f"a{one.analyst}"
+        assert entry.answer is not None, "an answer left that was not stored"
+    assert float(spent.rho) <= limit
+    assert left is not None
+    assert left["rho"] >= 0
+    return len(entries)
+
+
+def outcomes(crowd: Crowd) -> set[str]:
+    """Return what came of the questions: answered, or the codes of errors."""
+    return {
+        "answered" if said.status == 200 else said.answer["error"]["code"] if said.answer else "lost"
+        for said in crowd.said
+    }
+
+
+def crowd_on(service: Served, seconds: float | None, limit: float, ledger: str) -> tuple[Crowd, int]:
+    """Let a crowd ask for some time, or until the budget is gone, and verify the books."""
+    crowd = Crowd(service.port, "/v1/query", service.tokens(ANALYSTS), counts)
+    if seconds is None:
+        crowd.ask_for(120, until=409)
+    else:
+        crowd.ask_for(seconds)
+    return crowd, check_books(ledger, crowd.said, limit)
+
+
+LONG = pytest.param(60.0, marks=pytest.mark.stats)
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_a_crowd_spends_one_budget_to_the_last_unit_and_no_further(
+    tmp_path: Path, seconds: float | None
+) -> None:
+    affordable = 100 if seconds is None else 5000
+    limit = affordable * PRICE * 1.001  # a charge is rounded up, by far less
+    changed = {
+        "limit": {"rho": limit},
+        "analyst_limit": {"rho": limit},
+        "limits": {"per_minute": 10**6, "concurrent": 256},
+    }
+    with served(tmp_path, **changed) as service:
+        crowd, charged = crowd_on(service, seconds, limit, str(tmp_path / "town.ledger"))
+    assert outcomes(crowd) == {"answered", "budget-exceeded"}
+    assert charged == affordable == len(crowd.answered())
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_two_workers_on_postgresql_share_one_budget(
+    tmp_path: Path, postgres_url: str, seconds: float | None
+) -> None:
+    affordable = 100 if seconds is None else 3000
+    limit = affordable * PRICE * 1.001
+    ledger = f"{postgres_url}#town"
+    changed = {
+        "table": town_in_postgres(postgres_url),
+        "schema": "town.schema.yaml",
+        "ledger": ledger,
+        "workers": 2,
+        "limit": {"rho": limit},
+        "analyst_limit": {"rho": limit},
+        "limits": {"per_minute": 10**6, "concurrent": 256},
+    }
+    with served(tmp_path, **changed) as service:
+        crowd, charged = crowd_on(service, seconds, limit, ledger)
+    assert outcomes(crowd) == {"answered", "budget-exceeded"}
+    assert charged == affordable == len(crowd.answered())
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.stats)])
+def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_path: Path, kills: int) -> None:
+    service = Served(tmp_path, limits={"per_minute": 10**6})
+    tokens = service.tokens(8)
+    endless = [counts(i) for i in range(len(tokens))]
+    said: list[Said] = []
+    for kill in range(kills):
+        service.start()
+        crowd = Crowd(service.port, "/v1/query", tokens, lambda analyst: endless[analyst])
+        asking = threading.Thread(target=crowd.ask_for, args=(0.6,))
+        asking.start()
+        # Another moment of a question each time.
+        asking.join(0.15 + 0.0073 * (kill % 50))
+        service.kill()
+        asking.join()
+        said += crowd.said
+    assert any(one.status == 0 for one in said), "nobody was interrupted"
+    check_books(str(tmp_path / "town.ledger"), said, limit=10.0)
+
+    # What was answered is answered again with the same number, and for free.
+    received = [one for one in said if one.status == 200]
+    assert received
+    service.start()
+    try:
+        for one in received[:: max(1, len(received) // 20)]:
+            again = Crowd(service.port, "/v1/query", tokens, lambda _: iter([]))
+            crowd_answer = again.once(one.analyst, one.body)
+            assert crowd_answer["cached"]
+            assert crowd_answer["value"] == one.answer["value"]
+    finally:
+        service.stop()
+
+
+def test_a_ledger_that_loses_a_charge_is_noticed(tmp_path: Path) -> None:
+    """The check above is not blind: with one charge less, it fails."""
+    with served(tmp_path) as service:
+        crowd = Crowd(service.port, "/v1/query", service.tokens(4), counts).ask_for(0.5)
+    check_books(str(tmp_path / "town.ledger"), crowd.said, limit=10.0)
+    lost = crowd.answered()[0]
+    forged = {**lost.answer, "receipts": ["0" * 12 + "-999999"]}
+    with pytest.raises(KeyError):
+        check_books(str(tmp_path / "town.ledger"), [Said(0, lost.body, 200, forged, 0.1)], limit=10.0)

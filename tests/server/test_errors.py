@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.errors import DataError, EngineFailed, LedgerUnavailable
+from discreet.server.guard import HEADERS
+from discreet.server.problems import FAILED, STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+    from tests.server.conftest import Service
+
+PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
+COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    """Return the error of a response, which has one shape, whatever happened."""
+    content = response.json()
+    assert set(content) == {"error"}
+    error: dict[str, Any] = content["error"]
+    assert set(error) == {"code", "message", "hint", "details", "request_id"}
+    assert STATUS[error["code"]] == response.status_code
+    assert error["request_id"] == response.headers["x-request-id"]
+    for name, value in HEADERS.items():
+        assert response.headers[name] == value
+    return error
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/v1/nothing", "not-found"),
+        ("GET", "/nothing", "not-found"),
+        ("GET", "/v1/query", "method-not-allowed"),
+        ("DELETE", "/v1/budget", "method-not-allowed"),
+        ("POST", "/health", "method-not-allowed"),
+        ("OPTIONS", "/v1/query", "method-not-allowed"),
+        ("GET", "/v1/budget?token=x", "malformed"),
+        ("GET", "/v1/history?after=-1", "invalid"),
+        ("GET", "/v1/history?nothing=1", "invalid"),
+        ("GET", "/v1/history?" + "&".join(f"a{i}=1" for i in range(200)), "malformed"),
+    ],
+)
+def test_every_refusal_has_one_shape(shared_service: Service, method: str, path: str, code: str) -> None:
+    response = shared_service.client().request(method, path)
+    assert error_of(response)["code"] == code
+    if code == "method-not-allowed":
+        assert response.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "malformed"),
+        (b"{", "malformed"),
+        (b"\xff\xfe", "malformed"),
+        (b"[" * 100_000, "malformed"),
+        (b'{"kind": ' * 500 + b"1" + b"}" * 500, "malformed"),
+        (b"null", "invalid"),
+        (b"[]", "invalid"),
+        (b"{}", "invalid"),
+        (b'{"kind": "drop"}', "invalid"),
+        (b'{"kind": "count", "sd": NaN}', "invalid"),
+        (b'{"kind": "count", "sd": 1e999}', "invalid"),
+        (b'{"kind": "count", "sd": "5"}', "invalid"),
+        (b'{"kind": "count", "sd": true}', "invalid"),
+        (b'{"kind": "count", "sd": -5}', "invalid"),
+        (b'{"kind": "count", "where": "", "sd": 5}', "invalid"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(shared_service: Service, body: bytes, code: str) -> None:
+    response = shared_service.client().post(
+        "/v1/query", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert error_of(response)["code"] == code
+
+
+def test_unknown_fields_are_named_wherever_they_stand(shared_service: Service) -> None:
+    asked: dict[str, Any] = {
+        **COUNT,
+        "wher": "x",
+        "privacy": {**PRIVACY, "sigma": 1},
+        "by": [{"column": "age", "edge": [1]}],
+    }
+    details = error_of(shared_service.ask(asked))["details"]
+    assert {"wher", "privacy.sigma"} <= set(details["fields"])
+    assert any(field.endswith("edge") for field in details["fields"])
+    assert {problem["field"] for problem in details["problems"]} == set(details["fields"])
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"kind": "sums", "expressions": ["age"], "x": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}, "deep"),
+        ({"kind": "sums", "expressions": ["age"], "x": 2**70}, "64 bits"),
+        ({"kind": "sums", "expressions": ["x" * 9000]}, "characters"),
+    ],
+)
+def test_statistical_questions_hold_plain_values_of_sane_size(
+    shared_service: Service, value: dict[str, Any], said: str
+) -> None:
+    error = error_of(shared_service.ask({"kind": "statistical", "question": value, "privacy": PRIVACY}))
+    assert error["code"] == "invalid"
+    assert said in error["message"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {},
+        {"kind": "nothing"},
+        {"kind": "sums"},
+        {"kind": "sums", "expressions": 3},
+        {"kind": "sums", "expressions": ["nope"]},
+        {"kind": "sums", "expressions": ["age"], "more": 1},
+        {"kind": "histogram", "columns": ["nope"]},
+        {"kind": "histogram", "columns": ["sex"], "edges": {"sex": [1]}, "expression": None},
+        {"kind": "gram", "columns": ["age", "age"]},
+        {"kind": "node tables", "nodes": [1]},
+        {"kind": "cluster sums", "columns": ["age"], "centers": "x"},
+    ],
+)
+def test_wrong_statistical_questions_are_refused_in_words(
+    shared_service: Service, question: dict[str, Any]
+) -> None:
+    error = error_of(shared_service.ask({"kind": "statistical", "question": question, "privacy": PRIVACY}))
+    assert error["code"] in ("invalid", "refused"), error
+
+
+def test_what_is_beyond_the_language_is_refused_with_the_nearest_allowed_form(
+    shared_service: Service,
+) -> None:
+    for text in (
+        "SELECT * FROM town",
+        "SELECT COUNT(*) FROM town; DROP TABLE town",
+        "SELECT COUNT(*) FROM town WHERE age IN (SELECT age FROM town)",
+        "median(age)",
+        "count where age > (select 1)",
+    ):
+        error = error_of(shared_service.ask({"kind": "sentence", "text": text, "privacy": PRIVACY}))
+        assert error["code"] == "refused", text
+        assert error["details"]["refused"]
+        assert error["details"]["nearest"]
+    assert shared_service.office.ledger.spent().charges == 0
+
+
+def test_edges_are_of_the_columns_that_are_asked_for(shared_service: Service) -> None:
+    asked = {"kind": "histogram", "columns": ["sex"], "edges": {"age": [40]}, "sd": 9}
+    error = error_of(shared_service.ask(asked))
+    assert error["code"] == "invalid"
+    assert "'age'" in error["message"]
+
+
+def test_nothing_but_http_is_spoken(shared_service: Service) -> None:
+    host, port = shared_service.url.removeprefix("http://").split(":")
+    head = (
+        f"GET /v1/budget HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head.encode())
+        status = int(connection.recv(65536).split()[1])
+    assert 400 <= status < 500
+
+
+def test_only_json_is_read(shared_service: Service) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        response = shared_service.client().post(
+            "/v1/query", content=json.dumps(COUNT), headers={"Content-Type": kind}
+        )
+        assert error_of(response)["code"] == "unsupported-media"
+    response = shared_service.client().post(
+        "/v1/preview", content=json.dumps(COUNT), headers={"Content-Type": "application/json; charset=utf-8"}
+    )
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_is_refused_also_in_pieces(
+    start: Callable[..., Service], chunked: bool
+) -> None:
+    service = start(limits={"body_bytes": 2048, "per_minute": 1000})
+    body = json.dumps({**COUNT, "where": "age > 40 AND " * 300 + "TRUE"}).encode()
+    sent: Any = (body[i : i + 100] for i in range(0, len(body), 100)) if chunked else body
+    response = service.client().post("/v1/query", content=sent, headers={"Content-Type": "application/json"})
+    assert error_of(response)["code"] == "too-large"
+
+
+def test_a_lie_about_the_length_of_a_body_is_refused(shared_service: Service) -> None:
+    host, port = shared_service.url.removeprefix("http://").split(":")
+    head = (
+        f"POST /v1/query HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {shared_service.tokens['ana']}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head.encode())
+        answer = connection.recv(65536)
+    assert b" 413 " in answer.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EngineFailed(),
+        DataError("age of row 17 is 'secret'", column="age", line=17),
+    ],
+)
+def test_whatever_rows_cause_leaves_as_one_fixed_sentence(
+    service: Service, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(service.office.database, "ask", fails)
+    told = error_of(service.ask(COUNT))
+    assert told["code"] == "engine-failed"
+    assert told["message"] == str(EngineFailed())
+    assert "secret" not in json.dumps(told)
+
+
+def test_an_engine_that_dies_costs_its_charge_once_and_is_free_to_ask_again(service: Service) -> None:
+    service.office.database._engine.close()
+    first, second = service.ask(COUNT), service.ask(COUNT)
+    assert error_of(first)["code"] == error_of(second)["code"] == "engine-failed"
+    assert service.office.ledger.spent().charges == 1
+
+
+def test_what_nobody_thought_of_leaves_as_a_fixed_sentence_and_its_text_goes_nowhere(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("row 17 has the secret 4711")
+
+    monkeypatch.setattr(service.office, "ask", fails)
+    told = error_of(service.ask(COUNT))
+    assert (told["code"], told["message"]) == ("failed", FAILED.message)
+    log, limit = "", time.monotonic() + 20
+    while '"request"' not in log and time.monotonic() < limit:
+        time.sleep(0.01)  # a line is written once its response has left
+        log += capfd.readouterr().err
+    assert "4711" not in json.dumps(told) + log
+    failure = next(json.loads(line) for line in log.splitlines() if '"failure"' in line)
+    assert failure["kind"] == "RuntimeError"
+    assert failure["request_id"] == told["request_id"]
+    assert any("fails" in frame for frame in failure["frames"])
+
+
+def test_a_ledger_that_cannot_be_written_answers_nothing_and_charges_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise LedgerUnavailable("the disk is full: /secret/place")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service.office.ledger, "charge", full)
+        response = service.ask(COUNT)
+        told = error_of(response)
+        assert told["code"] == "ledger-unavailable"
+        assert int(response.headers["retry-after"]) > 0
+        assert "secret" not in json.dumps(told)
+    assert service.office.ledger.spent().charges == 0
+    assert service.ask(COUNT).json()["cached"] is False
+
+
+def test_an_answer_whose_trail_cannot_be_written_stays_here_and_is_free_later(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.write", full)
+        assert error_of(service.ask(COUNT))["code"] == "ledger-unavailable"
+    again = service.ask(COUNT).json()
+    assert again["cached"]
+    assert service.office.ledger.spent().charges == 1
+
+
+def test_headers_protect_every_response(shared_service: Service) -> None:
+    client = shared_service.client(None)
+    for path in ("/health", "/docs", "/openapi.json", "/nothing", "/v1/budget"):
+        response = client.get(path)
+        for name, value in HEADERS.items():
+            assert response.headers[name] == value, (path, name)
+        assert response.headers["x-request-id"]
+    assert "default-src 'none'" in HEADERS["content-security-policy"]
+    assert "unsafe" not in HEADERS["content-security-policy"]
+
+
+def test_refusals_do_not_depend_on_rows(start: Callable[..., Service], tmp_path: Any) -> None:
+    """The same questions to two tables that differ in every cell are refused in the same words."""
+    questions: list[dict[str, Any]] = [
+        {"kind": "count", "where": "nope > 1", "privacy": PRIVACY},
+        {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 100}},
+        {"kind": "sum", "expression": "sex", "privacy": PRIVACY},
+        {"kind": "id3", "privacy": PRIVACY, "target": "age"},
+        {"kind": "histogram", "columns": ["income"], "sd": 5},
+        {"kind": "statistical", "question": {"kind": "gram", "columns": ["rex"]}, "privacy": PRIVACY},
+    ]
+
+    def told(service: Service) -> list[str]:
+        errors = [error_of(service.ask(question)) for question in questions]
+        return [json.dumps({**error, "request_id": ""}) for error in errors]
+
+    first = start()
+    one = told(first)
+    rows = (tmp_path / "town.csv").read_text().splitlines()
+    (tmp_path / "other.csv").write_text("\n".join([rows[0], *(["1,1,m,Bern,no"] * (len(rows) - 1))]) + "\n")
+    second = start(first.tokens, table="other.csv", schema="town.schema.yaml", ledger="other.ledger")
+    assert told(second) == one

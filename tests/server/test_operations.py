@@ -1,0 +1,458 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from discreet.errors import (
+    DiscreetError,
+    LedgerError,
+    LedgerTampered,
+    ParameterError,
+    SourceError,
+)
+from discreet.server.access import AccessBook
+from discreet.server.config import Config
+from discreet.server.office import Office
+from tests.server.conftest import ROWS, running, settings, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.server.conftest import Service
+
+PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
+COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# What an operator looks at.
+
+
+def test_health_and_readiness_are_open_and_say_different_things(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = service.client(None)
+    assert client.get("/health").json() == {"status": "alive"}
+    assert client.get("/ready").json() == {"status": "ready"}
+
+    def gone() -> Any:
+        raise LedgerError("gone")
+
+    monkeypatch.setattr(service.office, "ready", gone)
+    assert client.get("/ready").status_code == 503
+    assert client.get("/health").status_code == 200
+
+
+def test_metrics_count_and_tell_no_time(service: Service) -> None:
+    service.ask(COUNT)
+    service.ask(COUNT)
+    service.ask({**COUNT, "where": "nope > 1"})
+    text = service.client("cura").get("/metrics").text
+    assert 'discreet_requests_total{route="/v1/query",status="200"} 2.0' in text
+    assert 'discreet_answers_total{cached="false",kind="count"} 1.0' in text
+    assert 'discreet_answers_total{cached="true",kind="count"} 1.0' in text
+    assert 'discreet_refusals_total{code="refused"} 1.0' in text
+    assert 'discreet_spent{currency="rho"} 0.005' in text
+    assert 'discreet_left{currency="rho"} 9.995' in text
+    assert "discreet_stopped 0.0" in text
+    for word in ("_created", "seconds", "bucket", "duration"):
+        assert word not in text
+
+
+def test_logs_are_lines_of_json_without_questions_or_answers(
+    service: Service, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answer = service.ask(COUNT).json()
+    service.client().get("/v1/somewhere/else?x=y")
+    told, limit = "", time.monotonic() + 20
+    while told.count('"request"') < 2 and time.monotonic() < limit:
+        time.sleep(0.01)  # a line is written once its response has left
+        told += capfd.readouterr().err
+    lines = [json.loads(line) for line in told.splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [(line["route"], line["status"]) for line in requests] == [("/v1/query", 200), ("(other)", 404)]
+    assert requests[0]["who"] == "ana"
+    for secret in ("age", "somewhere", "x=y", str(answer["value"])):
+        assert secret not in told
+
+
+# The trail.
+
+
+def test_the_trail_holds_every_answer_with_its_row_of_the_ledger(service: Service) -> None:
+    first = service.ask(COUNT).json()
+    service.ask(COUNT)
+    service.ask({"kind": "mean", "expression": "age", "by": ["sex"], "privacy": PRIVACY})
+    path = service.folder / "audit.jsonl"
+    answers = [line for line in lines_of(path) if line["event"] == "answer"]
+    assert [line["cached"] for line in answers] == [False, True, False]
+    assert [len(line["rows"]) for line in answers] == [1, 1, 2]
+    entry = service.office.ledger.entry(first["receipts"][0])
+    identity, seq, digest = answers[0]["rows"][0]
+    assert (identity, seq, digest) == (service.office.ledger.identity, entry.receipt.seq, entry.receipt.hash)
+    assert str(first["value"]) not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert service.office.trail.check() == len(lines_of(path))
+
+
+def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+        path = tmp_path / "audit.jsonl"
+        path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
+        assert service.client("cura").get("/v1/curator/check").status_code == 503
+    with pytest.raises(SourceError, match="must follow from the line before"):
+        Office(Config.of(settings(), tmp_path))
+
+
+def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_from_starting(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+        tokens = service.tokens
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b'{"event":"answer","ro')
+    with running(tmp_path, tokens) as service:
+        assert path.read_bytes().startswith(whole)
+        assert service.client("cura").get("/v1/curator/check").json()["intact"]
+
+
+def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    code = (
+        "import sys; from pathlib import Path; from discreet.server.trail import Trail\n"
+        "trail = Trail(Path(sys.argv[1]))\n"
+        "for i in range(200): trail.write('test', n=i, who=sys.argv[2])"
+    )
+    path = tmp_path / "audit.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(3)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    from discreet.server.trail import Trail
+
+    assert Trail(path).check() == 600
+
+
+# Files that are not what they were.
+
+
+def test_a_ledger_that_went_back_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+        tokens = service.tokens
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for path in tmp_path.glob("town.ledger*"):
+        shutil.copy(path, kept)
+    with running(tmp_path, tokens) as service:
+        service.ask({**COUNT, "where": "age > 50"})
+    for path in tmp_path.glob("town.ledger*"):
+        path.unlink()
+    for path in kept.iterdir():
+        shutil.copy(path, tmp_path)
+    with pytest.raises(LedgerTampered, match="earlier state") as caught:
+        Office(Config.of(settings(), tmp_path))
+    assert "Restore the newest backup" in str(caught.value)
+
+
+def test_a_fresh_ledger_beside_an_old_trail_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+    for path in tmp_path.glob("town.ledger*"):
+        path.unlink()
+    with pytest.raises(LedgerTampered, match="another one"):
+        Office(Config.of(settings(), tmp_path))
+
+
+def test_a_ledger_of_another_data_set_is_refused(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    Office(Config.of(settings(), tmp_path)).close()
+    schema = (tmp_path / "town.schema.yaml").read_text()
+    (tmp_path / "town.schema.yaml").write_text(schema.replace("dataset: town", "dataset: village"))
+    with pytest.raises(ParameterError, match="dataset of the configuration"):
+        Office(Config.of(settings(), tmp_path))
+    with pytest.raises(LedgerError, match="town"):
+        Office(Config.of(settings(dataset="village"), tmp_path))
+
+
+def test_another_limit_than_the_one_that_was_fixed_is_refused(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    Office(Config.of(settings(), tmp_path)).close()
+    with pytest.raises(LedgerError, match="limit"):
+        Office(Config.of(settings(limit={"rho": 11.0}), tmp_path))
+
+
+def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    header = (tmp_path / "town.csv").read_text().splitlines()[0]
+    (tmp_path / "town.csv").write_text(header + "\n")
+    with pytest.raises(DiscreetError, match="at least one row"):
+        Office(Config.of(settings(), tmp_path))
+
+
+# Beginning, ending, beginning again.
+
+
+@contextlib.contextmanager
+def process(folder: Path, *, wait: bool = True, **changed: Any) -> Iterator[tuple[Any, str]]:
+    """Run `discreet serve` for itself; yields it and its address."""
+    from discreet.schema.text import write_yaml
+
+    if not (folder / "town.csv").exists():
+        write_table(folder)
+    content = {key: value for key, value in settings(**changed).items() if value is not None}
+    (folder / "config.yaml").write_text(write_yaml(content))
+    command = [sys.executable, "-c", "from discreet.cli import main; main()", "serve", "config.yaml"]
+    with (folder / "log.jsonl").open("a") as log:
+        running = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert running.stdout is not None
+        first = running.stdout.readline()
+        address = first.split()[-1] if first else ""
+        limit = time.monotonic() + 60
+        while wait:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{address}/ready", timeout=5).status_code == 200:
+                    break
+            assert running.poll() is None, (folder / "log.jsonl").read_text()
+            assert time.monotonic() < limit, (folder / "log.jsonl").read_text()
+            time.sleep(0.05)
+        yield running, address
+    finally:
+        if running.poll() is None:
+            running.terminate()  # a process that is killed leaves its helpers behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(60)
+        running.kill()
+        running.wait()
+        if running.stdout is not None:
+            running.stdout.close()
+
+
+def token_for(folder: Path, name: str = "ana") -> dict[str, str]:
+    book = AccessBook(folder / "access.db")
+    try:
+        token = book.create(name, "curator", days=1)
+    finally:
+        book.close()
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_a_signal_ends_it_after_what_runs_is_finished(tmp_path: Path) -> None:
+    with process(tmp_path, slots=1.0) as (running, address):
+        headers, got = token_for(tmp_path), []
+
+        def ask() -> None:
+            got.append(httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        time.sleep(0.4)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == 0
+        thread.join(30)
+        assert got[0].status_code == 200
+        answer = got[0].json()
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}/health")
+    assert lines_of(tmp_path / "log.jsonl")[-1]["event"] == "stop"
+    with process(tmp_path, slots=1.0) as (_, address):
+        again = httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30).json()
+    assert again["cached"]
+    assert again["cells"] == answer["cells"]
+
+
+def test_a_process_that_is_killed_in_the_middle_loses_no_charge_and_pays_none_twice(tmp_path: Path) -> None:
+    with process(tmp_path, slots=5.0) as (running, address):
+        headers = token_for(tmp_path)
+
+        def ask() -> None:
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        time.sleep(1.0)  # charged, and the slot has not ended
+        running.kill()
+        running.wait()
+        thread.join(30)
+    with process(tmp_path) as (_, address):
+        before = httpx.get(f"{address}/v1/budget", headers=headers).json()["own"]
+        answer = httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30)
+        after = httpx.get(f"{address}/v1/budget", headers=headers).json()["own"]
+        check = httpx.get(f"{address}/v1/curator/check", headers=headers, timeout=30)
+    assert before["spent"]["charges"] == 1
+    assert answer.status_code == 200
+    assert after == before
+    assert check.json()["intact"]
+
+
+def test_several_processes_share_ledger_tokens_switch_and_counts(tmp_path: Path) -> None:
+    with process(tmp_path, workers=2) as (_, address):
+        headers = token_for(tmp_path)
+        seen: set[int] = set()
+        values = set()
+        limit = time.monotonic() + 60
+        while len(seen) < 2 and time.monotonic() < limit:
+            # A new connection each time: the system gives it to one of the processes.
+            told = httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30)
+            assert told.status_code == 200, told.text
+            values.add(told.json()["value"])
+            lines = lines_of(tmp_path / "log.jsonl")
+            seen = {line["process"] for line in lines if line["event"] == "request"}
+        assert len(seen) == 2
+        assert len(values) == 1
+        budget = httpx.get(f"{address}/v1/budget", headers=headers).json()
+        assert budget["total"]["spent"]["charges"] == 1
+        text = httpx.get(f"{address}/metrics", headers=headers).text
+        asked = len([line for line in lines_of(tmp_path / "log.jsonl") if line.get("route") == "/v1/query"])
+        assert f'discreet_requests_total{{route="/v1/query",status="200"}} {asked}.0' in text
+        stop = httpx.post(f"{address}/v1/curator/stop", json={"stopped": True}, headers=headers)
+        assert stop.status_code == 200
+        for _ in range(6):
+            assert httpx.post(f"{address}/v1/query", json=COUNT, headers=headers).status_code == 423
+
+
+def test_helpers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    with process(tmp_path, workers=2) as (running, address):
+        running.kill()
+        running.wait()
+        ends, limit = 0, time.monotonic() + 60
+        while ends < 2 and time.monotonic() < limit:
+            ends = sum(line["event"] == "stop" for line in lines_of(tmp_path / "log.jsonl"))
+            time.sleep(0.1)
+        assert ends == 2
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}/health", timeout=5)
+
+
+def test_tls_ends_here_where_a_certificate_is_given(tmp_path: Path) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "localhost")])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(datetime.now(UTC) - timedelta(days=1))
+    certificate = made.not_valid_after(datetime.now(UTC) + timedelta(days=1)).sign(key, hashes.SHA256())
+    plain = serialization.NoEncryption()
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(*form))
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    tls = {"certificate": "cert.pem", "key": "key.pem"}
+    with process(tmp_path, wait=False, tls=tls) as (_, address):
+        assert address.startswith("https://")
+        limit = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                response = httpx.get(f"{address}/health", verify=False, timeout=5)
+                break
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+    assert response.status_code == 200
+    assert "max-age" in response.headers["strict-transport-security"]
+
+
+def test_an_address_that_is_taken_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with process(tmp_path) as (_, address):
+        other = tmp_path / "other"
+        other.mkdir()
+        with process(other, wait=False, listen=address.removeprefix("http://")) as (second, _):
+            assert second.wait(60) == 1
+        assert (
+            "listen of the configuration must be an address that is free" in (other / "log.jsonl").read_text()
+        )
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_the_first_lines_say_where_it_is_how_to_begin_and_that_a_seed_is_public(
+    tmp_path: Path, seed: int | None
+) -> None:
+    with process(tmp_path, seed=seed) as (running, address):
+        running.send_signal(signal.SIGTERM)
+        rest = running.stdout.read()
+    assert address.startswith("http://127.0.0.1:")
+    assert "discreet token create NAME --scope curator --config config.yaml" in rest
+    assert ("WARNING" in rest) == (seed is not None)
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from discreet.cli import main; main()", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(os.environ), check=False)
+
+
+def test_a_configuration_can_be_checked_without_making_anything(tmp_path: Path) -> None:
+    from discreet.schema.text import write_yaml
+
+    write_table(tmp_path)
+    (tmp_path / "config.yaml").write_text(write_yaml(settings()))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    done = run("serve", "config.yaml", "--check", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "right" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    (tmp_path / "config.yaml").write_text(write_yaml(settings(table="nowhere.csv", tabel=1)))
+    done = run("serve", "config.yaml", "--check", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Did you mean table?" in done.stderr
+
+
+def test_the_package_can_be_imported_without_the_servers_packages() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('fastapi', 'starlette', 'uvicorn', 'httpx', 'prometheus_client'):\n"
+        "    sys.modules[name] = None\n"
+        "import discreet.server, discreet.server.client, discreet.server.config, discreet.server.access\n"
+        "try:\n"
+        "    import discreet.server.app\n"
+        "except ImportError as problem:\n"
+        "    print(type(problem).__name__, problem)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "MissingExtra" in done.stdout
+    assert "discreet[serve]" in done.stdout
+
+
+def test_the_same_service_runs_on_postgresql_for_data_and_ledger(
+    start: Callable[..., Service], tmp_path: Path, postgres_url: str
+) -> None:
+    import psycopg
+
+    write_table(tmp_path)
+    rows = [line.split(",") for line in (tmp_path / "town.csv").read_text().splitlines()[1:]]
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE TABLE town (age int, income float8, sex text, city text, owner text)")
+        with connection.cursor() as cursor:
+            copy = "COPY town FROM STDIN"
+            with cursor.copy(copy) as copying:
+                for age, income, sex, city, owner in rows:
+                    copying.write_row((int(age), float(income), sex, city or None, owner))
+    mark = "&" if "?" in postgres_url else "?"
+    service = start(
+        table=f"{postgres_url}{mark}table=town", schema="town.schema.yaml", ledger=f"{postgres_url}#town"
+    )
+    assert service.client().get("/v1/schema").json()["n_rows"] == ROWS
+    first = service.ask(COUNT)
+    assert first.status_code == 200, first.text
+    assert service.ask(COUNT).json()["cells"] == first.json()["cells"]
+    assert service.client("cura").get("/v1/curator/check").json()["intact"]

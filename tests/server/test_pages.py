@@ -1,0 +1,447 @@
+"""The analyst's pages over plain HTTP, without a script: asking, answers, history."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.server.pages.rendering import asset_address
+from tests.server.conftest import SCHEMA, running, write_table
+from tests.server.markup import Element, Visitor, owes_nothing, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.server.conftest import Service
+
+
+def charges(service: Service, who: str = "ana") -> int:
+    return service.office.ledger.spent(who).charges
+
+
+def big(page: Element) -> float:
+    return float(page.one("p", class_="big").one("strong").text.replace(",", "").replace("\u2212", "-"))
+
+
+# Asking.
+
+
+def test_an_answer_is_a_page_that_can_be_loaded_again_without_asking_again(service: Service) -> None:
+    visitor = Visitor(service)
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", amount="0.1")
+    place = response.headers["location"]
+    pages = [visitor.get(place) for _ in range(3)]
+    assert charges(service) == 1
+    assert len({big(page) for page in pages}) == 1
+    (entry,) = visitor.client.get("/v1/history?format=json").json()["entries"]
+    assert big(pages[0]) == pytest.approx(entry["value"][0], abs=0.51)
+    assert f"/answers/{entry['receipt']}" == place
+    assert "asked before" not in pages[0].text
+
+
+def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: Service) -> None:
+    visitor = Visitor(service)
+    page = visitor.get("/")
+    first, second = (visitor.send(page, "/ask", do="ask", where="age > 40").headers["location"] for _ in "ab")
+    assert charges(service) == 1
+    assert second == first + "?again"
+    assert "asked before: free" in visitor.get(second).text
+
+
+def test_a_form_that_was_changed_since_asks_anew(service: Service) -> None:
+    visitor = Visitor(service)
+    page = visitor.get("/")
+    places = {visitor.send(page, "/ask", do="ask", where=f"age > {k}").headers["location"] for k in (30, 40)}
+    assert charges(service) == len(places) == 2
+
+
+@pytest.mark.parametrize("do", [{}, {"do": "price"}, {"do": "try"}, {"do": "nonsense"}])
+def test_only_the_button_that_says_so_spends(service: Service, do: dict[str, str]) -> None:
+    visitor = Visitor(service)
+    response = visitor.send(visitor.get("/"), "/ask", where="age > 40", **do)
+    assert response.status_code == 200
+    assert charges(service) == 0
+    assert service.office.ledger.spent().charges == 0
+    # The Enter key presses the first button of the form.
+    assert next(visitor.get("/").one(id="ask-form").all("button")).attributes["value"] == "price"
+
+
+def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_service: Service) -> None:
+    visitor = Visitor(shared_service)
+    page = read(
+        visitor.send(visitor.get("/"), "/ask", do="price", verb="sum", of="income", amount="0.05").text
+    )
+    told = page.one(id="price").text
+    sd = 100_000 / math.sqrt(2 * 0.05)
+    assert f"± {1.96 * sd:,.0f}"[:6] in told
+    assert "EUR (95 %)" in told
+    assert "costs 1\u00a0% of your budget" in told
+    assert "Ask: costs 1\u00a0%" in page.one(id="ask-button").text
+
+
+def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: Service) -> None:
+    visitor = Visitor(service)
+    response = visitor.send(visitor.get("/"), "/ask", do="try", verb="mean", of="age", amount="1")
+    card = read(response.text).one("section", class_="answer")
+    assert "dummy data" in card.text.lower()
+    assert "Not an answer" in card.text
+    assert "Receipt" not in card.text
+    # Ages are made up between 0 and 120, and are below 101 in the table: the mean tells which was asked.
+    assert abs(big(card) - 60) < 3
+    assert charges(service) == 0
+
+
+def test_the_sentence_and_the_sql_are_the_same_question(service: Service) -> None:
+    visitor = Visitor(service)
+    fields = visitor.fill(visitor.get("/"), "/ask", verb="mean", of="income", where="sex = 'f'", by1="age",
+                          edges1="30, 60", by2="city")  # fmt: skip
+    told = visitor.client.post("/price", data=fields).json()
+    assert told["errors"] == {}
+    back = visitor.client.post(
+        "/price", data={**fields, "source": "sql", "sql": told["sql"], "verb": "count"}
+    )
+    assert back.json()["question"] == told["question"]
+    again = visitor.client.post("/price", data={**fields, **back.json()["parts"], "source": "sentence"})
+    assert (
+        again.json()["question"]
+        == told["question"]
+        == ("mean(income) where sex IN ('f') by age (30, 60), city")
+    )
+    assert charges(service) == 0
+
+
+WRONG: list[tuple[dict[str, str], str, str]] = [
+    ({"where": "age > (SELECT 3)"}, "where", "sub-query"),
+    ({"where": "age + 1"}, "where", "no condition"),
+    ({"where": "agee > 3"}, "where", "age"),
+    ({"verb": "sum", "of": ""}, "of", "Say of what"),
+    ({"verb": "sum", "of": "income /"}, "of", "The language"),
+    ({"verb": "drop"}, "verb", "Choose"),
+    ({"by1": "nobody"}, "by1", "no column"),
+    ({"by1": "age", "edges1": "60, 30"}, "edges1", "rising"),
+    ({"by1": "sex", "by2": "age", "edges2": ""}, "edges2", "rising"),
+    ({"amount": "much"}, "amount", "above 0"),
+    ({"amount": "-1"}, "amount", "above 0"),
+    ({"amount": "nan"}, "amount", "above 0"),
+    ({"exact": "margin", "verb": "mean", "of": "age"}, "amount", "how many rows"),
+    ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "how many rows"),
+    ({"source": "sql", "sql": ""}, "sql", "no question"),
+    ({"source": "sql", "sql": "SELECT age FROM t"}, "sql", "The language"),
+    ({"source": "sql", "sql": "SELECT COUNT(*) FROM t HAVING COUNT(*) > 3"}, "sql", "HAVING"),
+]
+
+
+@pytest.mark.parametrize(("changed", "field", "words"), WRONG)
+def test_a_mistake_is_told_beside_its_field_and_costs_nothing(
+    shared_service: Service, changed: dict[str, str], field: str, words: str
+) -> None:
+    visitor, before = Visitor(shared_service), charges(shared_service)
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", **changed)
+    page = read(response.text)
+    assert response.status_code == 422
+    shown = [p.attributes["id"] for p in page.all("p", class_="problem") if "hidden" not in p.attributes]
+    assert shown == [f"{field}-problem"]
+    problem = page.one(id=f"{field}-problem")
+    assert words in problem.text
+    assert problem.one("span", class_="nearest").text.strip()
+    assert page.one(id=field).attributes["aria-invalid"] == "true"
+    owes_nothing(page)
+    for name, typed in changed.items():
+        if name in ("where", "of", "amount", "edges1"):
+            assert page.one(id=name).attributes["value"] == typed
+    assert charges(shared_service) == before
+    live = visitor.client.post("/price", data=visitor.fill(visitor.get("/"), "/ask", **changed)).json()
+    assert list(live["errors"]) == [field]
+
+
+def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[..., Service]) -> None:
+    service = start(limit={"rho": 1.0}, analyst_limit={"rho": 0.3})
+    visitor = Visitor(service)
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", exact="rho", amount="2")
+    assert response.status_code == 409
+    problem = read(response.text).one(id="amount-problem").text
+    assert "more than is left" in problem
+    assert "ρ = 0.3 is left" in problem
+    assert charges(service) == 0
+
+
+def test_a_stopped_service_says_so_above_the_form(service: Service) -> None:
+    visitor = Visitor(service)
+    page = visitor.get("/")
+    service.office.access.stop("cura")
+    response = visitor.send(page, "/ask", do="ask", where="age > 40")
+    assert response.status_code == 423
+    told = read(response.text)
+    assert "stopped" in told.one(id="form-problem").text
+    assert any("Stopped:" in strip.text for strip in told.all("p", class_="strip"))
+    assert charges(service) == 0
+
+
+# Answers.
+
+QUESTIONS: list[dict[str, str]] = [
+    {"where": "age > 40", "exact": "rho", "amount": "0.013"},
+    {"where": "age > 40", "exact": "mu", "amount": "0.17"},
+    {"where": "age > 40", "exact": "margin", "amount": "33"},
+    {"verb": "sum", "of": "income", "by1": "sex", "exact": "margin", "amount": "1e6"},
+    {"verb": "mean", "of": "age", "exact": "rho", "amount": "0.02"},
+    {"verb": "mean", "of": "income", "where": "sex = 'f'", "exact": "rho", "amount": "0.07"},
+    {"verb": "mean", "of": "income", "by1": "city", "exact": "rho", "amount": "0.031"},
+    {"verb": "mean", "of": "income", "by1": "age", "edges1": "30, 60", "exact": "mu", "amount": "0.3"},
+    {"by1": "sex", "by2": "city", "exact": "rho", "amount": "0.011"},
+]
+
+
+@pytest.mark.parametrize("asked", QUESTIONS)
+def test_the_command_on_the_card_gets_the_same_answer_for_free(
+    shared_service: Service, asked: dict[str, str]
+) -> None:
+    visitor = Visitor(shared_service)
+    page = visitor.ask(**asked)
+    before = charges(shared_service)
+    shown = json.loads(page.one(id="answer-json").text)
+    words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
+    assert words[:3] == ["curl", "-sS", f"{shared_service.url}/v1/query"]
+    told = shared_service.ask(json.loads(words[words.index("-d") + 1])).json()
+    assert told["cached"] is True
+    assert charges(shared_service) == before
+    assert told["cells"] == shown["cells"]
+    assert told["receipts"] == shown["receipts"]
+    compile(page.one(id="answer-python").text, "card", "exec")
+
+
+def test_a_command_that_might_be_charged_again_is_not_shown(service: Service) -> None:
+    # Halves of this promise are rounded, so that what was named cannot be told from what was charged.
+    odd = {"kind": "approx-dp", "epsilon": 0.123456789012, "delta": 1.23456789e-6}
+    service.ask({"kind": "mean", "expression": "income", "by": ["sex"], "privacy": odd})
+    visitor = Visitor(service)
+    (link,) = visitor.get("/history").one("table", class_="stack").all("a")
+    page = visitor.get(link.attributes["href"])
+    assert page.one(id="answer-json")
+    assert not list(page.all(id="answer-curl"))
+    assert "curl" not in page.one("details", class_="again").text
+
+
+def test_refining_shows_both_intervals_and_is_found_again(service: Service) -> None:
+    visitor = Visitor(service)
+    first = visitor.ask(where="age > 40", exact="rho", amount="0.02")
+    response = visitor.send(first, "/refine")
+    page = visitor.get(response.headers["location"])
+    assert charges(service) == 2
+    before, now = json.loads(first.one(id="answer-json").text), json.loads(page.one(id="answer-json").text)
+    assert now["cells"][0]["sd"] == pytest.approx(before["cells"][0]["sd"] / math.sqrt(2))
+    bar = page.one("section", class_="answer").one("svg", class_="interval-bar")
+    assert [text.text for text in bar.all("text")][:2] == ["before", "now"]
+    assert "refined" in page.one("p", class_="kicker").text
+    assert len(list(page.one("dl", class_="receipt").all("code"))) == 2
+    assert "ρ = 0.04 with what it refines" in page.one("dl", class_="receipt").text
+    again = visitor.send(first, "/refine")
+    assert again.headers["location"] == response.headers["location"] + "?again"
+    assert charges(service) == 2
+    words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
+    assert service.ask(json.loads(words[words.index("-d") + 1])).json()["cells"] == now["cells"]
+    assert charges(service) == 2
+
+
+def test_groups_that_noise_hides_are_named_and_faint(service: Service) -> None:
+    page = Visitor(service).ask(by1="age", edges1="30, 119", exact="margin", amount="49.9")
+    card = page.one("section", class_="answer")
+    rows = list(card.one("tbody").all("tr"))
+    assert len(rows) == 3
+    assert "faint" not in rows[0].attributes.get("class", "")
+    assert "faint" in rows[2].attributes["class"]
+    assert "groups below about 100 rows" in card.one("p", class_="note").text
+    assert "also those without a row" in card.one("caption").text
+
+
+def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(service: Service) -> None:
+    visitor = Visitor(service)
+    visitor.ask(verb="mean", of="income", by1="sex", exact="rho", amount="0.5")
+    visitor.ask(where="age > 40")
+    page = visitor.get("/history")
+    links = list(page.one("table", class_="stack").all("a"))
+    assert [link.text for link in links] == ["count where 40 < age", "mean(income) by sex"]
+    card = visitor.get(links[1].attributes["href"]).one("section", class_="answer")
+    assert [row.one("th").text for row in card.one("tbody").all("tr")] == ["f", "m", "other"]
+    assert "ρ = 0.5" in page.one("table", class_="stack").text
+    first, second = links[1].attributes["href"].removeprefix("/answers/").split(",")
+    other = links[0].attributes["href"].removeprefix("/answers/")
+    for wrong in ([first], [second, first], [first, first], [first, second, second], [other, second]):
+        assert visitor.client.get(f"/answers/{','.join(wrong)}").status_code == 404
+
+
+def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(service: Service) -> None:
+    visitor = Visitor(service)
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="")
+    page = read(response.text)
+    assert response.status_code == 200
+    assert big(page) == 2000
+    assert "It is exact" in page.text
+    assert charges(service) == 0
+
+
+def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Service]) -> None:
+    service = start(limit={"rho": 1.0}, analyst_limit={"rho": 0.5})
+    visitor = Visitor(service)
+    assert "not asked yet" in visitor.get("/").one("p", class_="budget-lead").text
+    page = visitor.ask(where="age > 40", exact="rho", amount="0.1")
+    lead = page.one("p", class_="budget-lead").text
+    assert "About 4 questions like your last one left." in lead
+    assert "20\u00a0% of your budget is spent" in lead
+    listed = page.one("details", class_="amounts").text
+    for words in ("ρ = 0.1", "ρ = 0.5", "ρ = 0.4", "ρ = 1", "ρ = 0.9", "pool what they learn"):
+        assert words in listed
+    Visitor(service, "ben").ask(where="age > 41", exact="rho", amount="0.5")
+    visitor.ask(where="age > 42", exact="rho", amount="0.3")
+    # What all have left, 0.1, now pays for less than what she has left herself.
+    assert "Too little is left" in visitor.get("/").one("p", class_="budget-lead").text
+
+
+@pytest.mark.parametrize("limit", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}, {"mu": 0.5}])
+def test_every_kind_of_limit_has_a_price_to_begin_with(
+    start: Callable[..., Service], limit: dict[str, Any]
+) -> None:
+    service = start(limit=limit, analyst_limit=None)
+    visitor = Visitor(service)
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40")
+    assert response.status_code == 303, read(response.text).one("form", id="ask-form").text
+    page = visitor.get(response.headers["location"])
+    assert "of the budget of all together is spent" in page.one("p", class_="budget-lead").text
+    more = re.search(r"About (\d+) questions", page.one("p", class_="budget-lead").text)
+    assert more is not None
+    assert 90 <= int(more[1]) <= 110
+    owes_nothing(page)
+
+
+def test_a_table_whose_size_is_private_is_counted_with_noise(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    private = replace(SCHEMA, neighbors="add-remove", row_count="private")
+    (tmp_path / "town.schema.yaml").write_text(private.to_yaml(), encoding="utf-8")
+    with running(tmp_path) as service:
+        visitor = Visitor(service)
+        page = visitor.get("/")
+        assert "not public" in page.one("aside").text
+        assert "2,000" not in page.text
+        answer = visitor.ask(where="", exact="rho", amount="0.01")
+        assert abs(big(answer) - 2000) < 100
+        assert charges(service) == 1
+        mean = visitor.send(visitor.get("/"), "/ask", do="price", verb="mean", of="age", amount="0.5")
+        assert "depends on how many rows" in read(mean.text).one(id="price").text
+        owes_nothing(visitor.ask(verb="mean", of="age", exact="rho", amount="0.5"))
+
+
+def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    price = {"privacy": {"kind": "zcdp", "rho": 0.1}}
+    service = start()
+    for asked in (
+        {"kind": "kmeans", "parameters": {"n_clusters": 2}},
+        {"kind": "statistical", "question": {"kind": "sums", "expressions": ["age"]}},
+        {"kind": "histogram", "columns": ["sex", "city"]},
+        {"kind": "sum", "expression": "income"},
+    ):
+        assert service.ask({**asked, **price}).status_code == 200
+    visitor = Visitor(service)
+    page = visitor.get("/history")
+    owes_nothing(page)
+    assert [link.text for link in page.one("table", class_="stack").all("a")] == [
+        "sum(income)",
+        "count by sex, city",
+    ]
+    assert "cluster sums" in page.text
+    # Without one of its columns, and after a new start.
+    fewer = replace(SCHEMA, columns=[column for column in SCHEMA.columns if column.name != "income"])
+    (tmp_path / "town.schema.yaml").write_text(fewer.to_yaml(), encoding="utf-8")
+    later = Visitor(start(service.tokens))
+    told = later.get("/history")
+    assert "sum(income)" in told.text
+    assert not list(told.one("table", class_="stack").all("a"))
+
+
+# What is whose.
+
+
+def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: Service) -> None:
+    ana, ben = Visitor(service), Visitor(service, "ben")
+    response = ana.send(ana.get("/"), "/ask", do="ask", where="age > 40", amount="0.1")
+    place = response.headers["location"]
+    never = place[:-1] + "99"
+    theirs, nobodys = (ben.client.get(path) for path in (place, never))
+    assert theirs.status_code == nobodys.status_code == 404
+    assert theirs.text == nobodys.text
+    refused = ben.client.post(
+        "/refine",
+        data={"csrf": ben.csrf(), "receipts": place.rpartition("/")[2], "exact": "rho", "amount": "0.1"},
+    )
+    assert refused.status_code == 404
+    assert charges(service, "ben") == 0
+    assert "40 &lt; age" not in ben.client.get("/").text + ben.client.get("/history").text
+    cura = Visitor(service, "cura")
+    assert cura.client.get(place).status_code == 404
+    assert "40 < age" not in cura.get("/history").text
+
+
+# Sums and differences.
+
+
+def test_answers_are_added_up_with_the_interval_of_their_noises(service: Service) -> None:
+    visitor = Visitor(service)
+    told = json.loads(visitor.ask(by1="sex", exact="margin", amount="40").one(id="answer-json").text)
+    women, men, _ = told["cells"]
+    receipt = told["receipts"][0]
+    page = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:1")
+    words = page.one("div", class_="price").text.replace(",", "")
+    assert f"= {women['value'] - men['value']:.0f} ± {40 * math.sqrt(2):.0f} rows" in words
+    assert "told from zero" in words
+    owes_nothing(page)
+    same = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:0")
+    assert "the same noise" in same.one("div", class_="price").text
+    visitor.ask(verb="sum", of="income", exact="margin", amount="1e6")
+    income = json.loads(visitor.client.get("/v1/history").text)["entries"][-1]["receipt"]
+    mixed = visitor.get(f"/history?term1={receipt}:0&term2={income}:0")
+    assert "one unit" in mixed.one("p", class_="note", role="alert").text
+    assert charges(service) == 2
+
+
+# What every page owes.
+
+
+def test_every_page_keeps_the_policy_and_speaks_to_everybody(service: Service) -> None:
+    visitor = Visitor(service)
+    owes_nothing(visitor.get("/login"))
+    owes_nothing(visitor.get("/"))
+    owes_nothing(visitor.ask(where="age > 40", amount="0.1"))
+    owes_nothing(visitor.ask(by1="sex", by2="city", amount="0.1"))
+    owes_nothing(visitor.get("/history"))
+    owes_nothing(visitor.get("/answers/a-1", 404))
+    owes_nothing(visitor.get("/curator", 403))
+
+
+@pytest.mark.parametrize("name", ["style.css", "pages.css", "pages.js", "icon.svg"])
+def test_what_pages_bring_with_them_is_served_with_its_type(shared_service: Service, name: str) -> None:
+    client = shared_service.client(None)
+    response = client.get(asset_address(name))
+    assert response.status_code == 200
+    kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    assert response.headers["content-type"].startswith(kinds[name.rpartition(".")[2]])
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "http://" not in response.text.replace("http://www.w3.org", "")
+    for wrong in ("/static/../config.py", "/static/%2e%2e%2fvisit.py", "/static/visit.py"):
+        assert client.get(wrong).status_code == 404
+
+
+@pytest.mark.parametrize("seed", [1, None])
+def test_known_noise_is_said_in_red_on_every_page(start: Callable[..., Service], seed: int | None) -> None:
+    service = start(seed=seed)
+    visitor, door = Visitor(service), Visitor(service, None)
+    for page in (door.get("/login"), visitor.get("/"), visitor.get("/history")):
+        told = [strip for strip in page.all("p", class_="strip") if "known seed" in strip.text]
+        assert len(told) == (seed is not None)

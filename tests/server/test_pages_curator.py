@@ -1,0 +1,211 @@
+"""The curator's page over plain HTTP: tokens, spending, refusals, the attack, the switch, the ledger."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.server.pages.governing import attack_view
+from tests.server.markup import Element, Visitor, owes_nothing, read
+
+if TYPE_CHECKING:
+    from tests.server.conftest import Service
+
+ASKED = {"kind": "sentence", "text": "count where age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
+
+
+def order(visitor: Visitor, **fields: str) -> Element:
+    """Order something about tokens."""
+    response = visitor.client.post("/curator/tokens", data={"csrf": visitor.csrf(), **fields})
+    return read(response.text) if response.text else Element("", {})
+
+
+def test_analysts_see_nothing_of_the_curators(service: Service) -> None:
+    analyst = Visitor(service)
+    pages = [analyst.client.get(path) for path in ("/curator", "/curator/analysts/ben")]
+    pages += [
+        analyst.client.post(
+            f"/curator/{what}", data={"csrf": analyst.csrf(), "stopped": "yes", "name": "eve"}
+        )
+        for what in ("stop", "attack", "check", "tokens")
+    ]
+    assert {page.status_code for page in pages} == {403}
+    assert len({page.text for page in pages}) == 1
+    for text in (pages[0].text, analyst.client.get("/").text, analyst.client.get("/history").text):
+        assert "/curator" not in text
+        assert "ben" not in text
+        assert "cura" not in text.replace("curator", "")
+    assert service.office.access.stopped() is None
+    assert len(service.office.tokens()) == 3
+
+
+def test_a_new_token_is_shown_once_and_opens_the_door(service: Service) -> None:
+    curator = Visitor(service, "cura")
+    page = order(curator, action="create", name="zoe", scope="analyst", days="30", limit="0.25")
+    token = page.one(id="fresh-token").text
+    assert token.startswith("dsc_")
+    owes_nothing(page)
+    assert token not in curator.client.get("/curator").text
+    service.tokens["zoe"] = token
+    zoe = Visitor(service, "zoe")
+    assert "ρ = 0.25" in zoe.get("/").one("details", class_="amounts").text
+    assert zoe.client.get("/curator").status_code == 403
+
+
+def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: Service) -> None:
+    curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
+    token = order(curator, action="rotate", name="ben").one(id="fresh-token").text
+    assert ben.client.get("/").status_code == 303
+    assert ben.client.post("/login", data={"token": service.tokens["ben"]}).status_code == 401
+    assert ben.client.post("/login", data={"token": token}).status_code == 303
+
+
+def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: Service) -> None:
+    curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
+    order(curator, action="revoke", name="ben")
+    assert ben.client.get("/").status_code == 303
+    (row,) = (
+        r for r in curator.get("/curator").all("tr") if r.text.startswith("ben") and "revoked" in r.text
+    )
+    assert not list(row.all("button"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"action": "create", "name": "ana"}, "without a valid token"),
+        ({"action": "create", "name": ""}, "printable"),
+        ({"action": "create", "name": "eve", "days": "many"}, "whole number"),
+        ({"action": "create", "name": "eve", "days": "0"}, "above 0"),
+        ({"action": "create", "name": "eve", "limit": "-1"}, "above 0"),
+        ({"action": "create", "name": "eve", "limit": "inf"}, "above 0"),
+        ({"action": "create", "name": "eve", "scope": "king"}, "analyst or curator"),
+        ({"action": "rotate", "name": "nobody"}, "valid token"),
+        ({"action": "revoke", "name": "nobody"}, "known"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_says_why_and_keeps_what_was_typed(
+    shared_service: Service, fields: dict[str, str], words: str
+) -> None:
+    before = shared_service.office.tokens()
+    page = order(Visitor(shared_service, "cura"), **{"scope": "analyst", "days": "30", "limit": "", **fields})
+    assert words in page.one("div", class_="note", role="alert").text
+    assert shared_service.office.tokens() == before
+    if fields["action"] == "create":
+        assert page.one(id="token-name").attributes["value"] == fields["name"]
+    owes_nothing(page)
+
+
+def test_the_switch_stops_everybody_until_it_is_turned_back(service: Service) -> None:
+    curator = Visitor(service, "cura")
+    page = curator.get("/curator")
+    confirm = page.one("form", action="/curator/stop").one("details")
+    assert "open" not in confirm.attributes, "the button that stops everything is behind a question"
+    assert curator.send(page, "/curator/stop").headers["location"] == "/curator"
+    assert service.ask(ASKED).status_code == 423
+    stopped = curator.get("/curator")
+    assert any("Stopped:" in strip.text for strip in stopped.all("p", class_="strip"))
+    owes_nothing(stopped)
+    curator.send(stopped, "/curator/stop")
+    assert service.ask(ASKED).status_code == 200
+
+
+def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: Service) -> None:
+    service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 4.0}})
+    service.ask({**ASKED, "text": "count where age > 41"}, "ben")
+    page = Visitor(service, "cura").get("/curator")
+    picture = page.one("svg", class_="steps")
+    assert "4.5 of 10 spent" in picture.one("desc").text
+    assert "limit 10" in picture.text
+    rows = {row.one("th").text: row.text for row in page.all("tr") if len(list(row.all("a"))) == 1}
+    assert "ρ = 4" in rows["ana"]
+    assert "80\u00a0% spent" in rows["ana"]
+    assert "ρ = 0.5" in rows["ben"]
+    assert "45\u00a0%" in page.one("dl", class_="tiles").text
+    asked = Visitor(service, "cura").get("/curator/analysts/ana")
+    assert "count where 40 < age" in asked.text
+    assert not [link for link in asked.all("a") if link.attributes["href"].startswith("/answers")]
+
+
+def test_refusals_are_listed_with_who_and_why(service: Service) -> None:
+    service.ask({**ASKED, "text": "count where age in (select 1)"})
+    service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 500.0}}, "ben")
+    page = Visitor(service, "cura").get("/curator")
+    told = [row.text for row in page.all("tr") if "count where" in row.text]
+    assert "ben" in told[0]
+    assert "budget-exceeded" in told[0]
+    assert "ana" in told[1]
+    assert "refused" in told[1]
+
+
+def test_the_attack_is_told_in_a_sentence_and_on_bars(service: Service) -> None:
+    service.ask({**ASKED, "text": "count where age > 40 by owner", "privacy": {"kind": "zcdp", "rho": 0.01}})
+    curator = Visitor(service, "cura")
+    response = curator.send(curator.get("/curator"), "/curator/attack")
+    page = read(response.text)
+    assert response.status_code == 200, page.text
+    section = next(s for s in page.all("section") if s.attributes["aria-labelledby"] == "attack-title")
+    meaning, lead = section.all("p", class_="lead")
+    assert meaning.text.startswith("All answers together")
+    assert "Somebody who knows everything but one column" in lead.text
+    named = [head.one("bdi").text for head in section.all("h3")]
+    assert named == ["age", "owner"]
+    assert len(list(section.all("svg", class_="marks"))) == 2
+    owes_nothing(page)
+    assert "lead" not in curator.client.get("/curator").text, "it is shown where it was asked for alone"
+
+
+def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: Service) -> None:
+    service.ask(ASKED)
+    curator = Visitor(service, "cura")
+    page = curator.get("/curator")
+    head = service.office.ledger.head[1]
+    assert head in page.text
+    told = read(curator.send(page, "/curator/check").text).one("p", class_="note", role="status").text
+    assert re.search(r"\d+ rows of the ledger and \d+ lines of the trail fit together", told)
+    trail = service.folder / "audit.jsonl"
+    trail.write_text(trail.read_text().replace('"ana"', '"eve"'))
+    broken = curator.send(page, "/curator/check")
+    assert broken.status_code == 503
+    assert "fit together" not in broken.text
+    assert read(broken.text).one("div", class_="note", role="alert").text.strip()
+
+
+def guess(column: str, without: float, error: float, **more: Any) -> dict[str, Any]:
+    told = {
+        "column": column, "statistic": "root-mean-square error", "measure": "years", "without": without,
+        "error": error, "lower": error, "upper": error, "floor": 5.0, **more,
+    }  # fmt: skip
+    return {"guess": told, "answers": 1, "sentence": f"{column}: guessed."}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([("age", 10.0, 10.0), ("pay", 4.0, 4.1)], "no column easier to guess"),
+        ([("age", 10.0, 9.9), ("pay", 4.0, 3.9)], "hardly: most with pay"),
+        ([("age", 10.0, 9.0), ("pay", 4.0, 3.9)], "somewhat: most with age"),
+        ([("age", 10.0, 2.0), ("pay", 4.0, 3.9)], "from ±\u00a010 years to ±\u00a02 years, by 80\u00a0%"),
+    ],
+)
+def test_one_sentence_says_what_the_attack_comes_to(columns: list[tuple[Any, ...]], words: str) -> None:
+    told = {"columns": [guess(*column) for column in columns], "alarms": [], "sentences": ["Lead."]}
+    assert words in attack_view(told).meaning
+
+
+def test_a_floor_that_an_attack_stays_above_holds_and_an_alarm_comes_first() -> None:
+    told = {
+        "columns": [guess("age", 10.0, 9.0), guess("pay", 9.0, 4.0), guess("size", 9.0, 4.0, floor=None)],
+        "alarms": ["Too little noise."],
+        "sentences": ["Alarm: Too little noise.", "Lead.", "age: guessed.", "No answer depends on x."],
+    }
+    view = attack_view(told)
+    assert [column.verdict[1] for column in view.columns] == [
+        "floor holds",
+        "better than the floor",
+        "no floor",
+    ]
+    assert view.alarms == ("Too little noise.",)
+    assert (view.lead, view.after) == ("Lead.", ("No answer depends on x.",))
