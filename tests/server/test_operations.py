@@ -332,13 +332,14 @@ def test_several_processes_share_ledger_tokens_switch_and_counts(tmp_path: Path)
 
 def test_helpers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
     with process(tmp_path, workers=2) as (running, address):
-        running.kill()
-        running.wait()
-        ends, limit = 0, time.monotonic() + 60
-        while ends < 2 and time.monotonic() < limit:
-            ends = sum(line["event"] == "stop" for line in lines_of(tmp_path / "log.jsonl"))
-            time.sleep(0.1)
-        assert ends == 2
+        for event in ("start", "stop"):
+            found, limit = 0, time.monotonic() + 60
+            while found < 2 and time.monotonic() < limit:
+                found = sum(line["event"] == event for line in lines_of(tmp_path / "log.jsonl"))
+                time.sleep(0.1)
+            assert found == 2, event
+            running.kill()
+            running.wait()
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{address}/health", timeout=5)
 

@@ -42,6 +42,9 @@ _MINUTE = 60.0
 CONFIG = "DISCREET_SERVE_CONFIG"
 """Where a process that was started to help finds its configuration."""
 
+PARENT = "DISCREET_SERVE_PARENT"
+"""And who started it: told, since it may be gone before the helper can look."""
+
 
 class _Inside(FastAPI):
     """Routes alone: what is raised inside reaches the guard, which answers in one shape."""
@@ -102,7 +105,7 @@ def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
 
 def worker() -> Guard:
     """Make the application of one process among several, which ends when the one that started it is gone."""
-    parent = os.getppid()
+    parent = int(os.environ[PARENT])
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -19,7 +19,7 @@ except ImportError:  # pragma: no cover - said in the words of the package
     ) from None
 
 from discreet.job.declared import table_of
-from discreet.server.app import CONFIG, make_app
+from discreet.server.app import CONFIG, PARENT, make_app
 from discreet.server.config import Config
 from discreet.server.office import Office, declared_in
 from discreet.server.telling import LOGGING, SHARED
@@ -88,7 +88,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None])
         uvicorn.Server(uvicorn.Config(make_app(office), **_options(config))).run(sockets=[listening])
         return
     office.close()
-    os.environ[CONFIG] = os.fspath(path)
+    os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
     with tempfile.TemporaryDirectory(prefix="discreet-") as counts:
         os.environ[SHARED] = counts
         uvicorn.run("discreet.server.app:worker", factory=True, fd=listening.fileno(), **_options(config))
