@@ -67,7 +67,7 @@ def test_the_defaults_in_the_table_are_the_defaults() -> None:
         assert float(shown) == getattr(least, key)
     (shown,) = re.findall(r"^\| `limits` \|.*\| (.+?) \|$", text, re.MULTILINE)
     limits = least.limits
-    known = [limits.body_bytes, limits.concurrent, limits.per_minute, limits.seconds]
+    known = [limits.body_bytes, limits.concurrent, limits.per_minute, limits.seconds, limits.cells]
     assert [float(part) for part in shown.split(", ")] == known
     assert f"| `{Config.model_fields['listen'].default}` |" in text
 

@@ -120,9 +120,12 @@ def test_refining_a_mean_by_groups_merges_counts_with_counts_and_sums_with_sums(
         assert new.sd == pytest.approx(old.sd / math.sqrt(2), rel=0.05)
     with pytest.raises(ParameterError, match="here 2, and named 1"):
         asked(db, "mean(age) by sex", refines=ids[:1])
-    # The halves in the wrong order are other questions.
-    with pytest.raises(ParameterError):
-        asked(db, "mean(age) by sex", refines=ids[::-1])
+    before = db.ledger.spent()
+    # The halves in the wrong order are other questions; both are looked at before the first is charged.
+    for wrong in (ids[::-1], [ids[0], ids[0]], [ids[0], "nope-0"]):
+        with pytest.raises(ParameterError, match="refines of a question"):
+            asked(db, "mean(age) by sex", refines=wrong)
+    assert db.ledger.spent() == before
 
 
 @pytest.mark.parametrize("text", ["count where age > 40", "mean(age) by sex"])

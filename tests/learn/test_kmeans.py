@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -157,6 +157,26 @@ def test_shrinking_takes_away_what_noise_explains() -> None:
     assert np.mean([(shrunk(row[None], sd) ** 2).sum() for row in noise]) < 5.0
     assert shrunk(np.full((1, 100), 50.0), sd) == pytest.approx(np.full((1, 100), 50.0), rel=1e-3)
     assert shrunk(np.array([3.0, 4.0]), np.zeros(2)).tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "random",
+        {"age": [1, 2]},
+        [[0.1, 0.2]],
+        [[0.1], [0.2, 0.3]],
+        [[10**400] * 2] * 2,
+        [[None, 1]] * 2,
+        3,
+        [],
+    ],
+)
+def test_starting_centers_that_fit_no_table_are_refused_with_the_other_parameters(init: Any) -> None:
+    # Before anything is asked, and before a file or a page tries to write them.
+    with pytest.raises(ParameterError, match=r"init of PrivateKMeans must be .* \(2, n_coordinates\)"):
+        PrivateKMeans(n_clusters=2, privacy=CLASSIC, bounds=(0, 1), init=init).check_parameters()
+    PrivateKMeans(n_clusters=2, privacy=CLASSIC, bounds=(0, 1), init=[[0.1] * 3] * 2).check_parameters()
 
 
 def test_starting_centers_must_fit() -> None:

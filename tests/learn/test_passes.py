@@ -96,6 +96,14 @@ def test_the_promise_is_that_of_all_passes_though_some_are_not_asked() -> None:
         assert sums.ledger.spent().gaussian.exact < Fraction(1, 31)
 
 
+@pytest.mark.parametrize("privacy", [GaussianDP(mu=1e300), ZCDP(rho=1.7e308)], ids=str)
+def test_amounts_past_the_range_of_numbers_are_refused_and_break_nothing(privacy: Any) -> None:
+    with LocalSums(ROWS, schema=SCHEMA) as sums:
+        with pytest.raises(PromiseError):
+            Passes(sums, privacy, {"a": 1, "b": 2}).ask("a", Histogram("n0"))
+        assert sums.ledger.spent().charges == 0
+
+
 def test_shares_must_be_above_zero() -> None:
     with LocalSums(ROWS, schema=SCHEMA) as sums:
         for shares in ({}, {"a": 0.0}, {"a": 1.0, "b": -1.0}):

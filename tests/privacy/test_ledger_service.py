@@ -18,7 +18,9 @@ from discreet.errors import (
     PromiseError,
 )
 from discreet.privacy.ledger import Entry, Ledger, totals
+from discreet.privacy.ledger.proof import request_mark
 from discreet.privacy.promises import ApproxDP, GaussianDP, PureDP
+from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,6 +151,62 @@ def test_the_key_of_a_free_repeat_is_kept_too(place: str, reopen: Callable[[Ledg
     assert [entry.receipt for entry in ledger.entries()] == [first]
     ledger.check()
     ledger.close()
+
+
+def test_of_a_free_repeat_no_more_is_kept_than_its_key_and_a_digest(place: str) -> None:
+    with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
+        first = ledger.charge(TENTH, owner="ann", question="q", asked=COUNT)
+        for i in range(3):
+            said: dict[str, Any] = COUNT | {"said": f"{i}" * 10_000}
+            assert ledger.charge(TENTH, owner="ann", question="q", asked=said, request=f"k{i}") == first
+        with ledger._store.read() as session:
+            bodies = [row.body for row in session.record()][2:]
+        assert len(bodies) == 3
+        assert max(map(len, bodies)) < 250
+        # Nor can what is kept be taken for what was asked with another key.
+        with pytest.raises(KeyReused):
+            ledger.charge(TENTH, owner="ann", question="q2", asked=said, request="k0")
+        assert ledger.charge(TENTH, owner="ann", question="q2", asked=said, request="k2") == first
+        ledger.check()
+
+
+def test_a_key_whose_row_has_all_that_was_asked_is_known_by_it(place: str) -> None:
+    """Rows of earlier versions."""
+    with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
+        first = ledger.charge(TENTH, owner="ann", question="q")
+
+        def remember(session: Any) -> None:
+            body = {"type": "request", "owner": "ann", "request": "k", "row": first.seq, "asked": COUNT}
+            row = session.append(first.when, canonical(body))
+            session.put_mark(request_mark("ann", "k"), row.seq)
+
+        ledger._store.write(remember)
+        ledger.check()
+        assert ledger.charge(TENTH, owner="ann", question="q2", asked=COUNT, request="k") == first
+        with pytest.raises(KeyReused):
+            ledger.charge(TENTH, owner="ann", question="q2", asked=COUNT | {"said": "x"}, request="k")
+
+
+@pytest.mark.parametrize("epsilon", [0.45, 0.55, 5.0])
+def test_a_plan_tells_nobody_whether_somebody_else_has_asked(place: str, epsilon: float) -> None:
+    # 0.45 fits what the total has left beside the plan alone, and not beside the question too.
+    with Ledger.open(place, limit=PureDP(epsilon=1), owner_limit=PureDP(epsilon=100)) as ledger:
+        ledger.charge(PureDP(epsilon=0.5), owner="bob", question="asked")
+        told = []
+        for question in ("asked", "never asked"):
+            with pytest.raises(BudgetExceeded) as refused:
+                ledger.charge(
+                    PureDP(epsilon=0.5), owner="ann", question=question, plan=[PureDP(epsilon=epsilon)]
+                )
+            told.append((str(refused.value), refused.value.asked, refused.value.left, refused.value.scope))
+        assert told[0] == told[1]
+        assert ledger.spent("ann").charges == 0
+        # What she paid for herself stays free, whatever she plans.
+        mine = ledger.charge(PureDP(epsilon=0.5), owner="ann", question="asked")
+        plan = [PureDP(epsilon=epsilon)]
+        assert ledger.charge(PureDP(epsilon=0.5), owner="ann", question="asked", plan=plan) == mine
+        assert ledger.spent().charges == 1
+        ledger.check()
 
 
 def test_a_refused_request_leaves_its_key_free(place: str) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -119,6 +120,89 @@ def test_a_session_that_was_closed_is_closed(book: AccessBook) -> None:
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
     book.close_session(secret)
     assert book.session(secret) is None
+
+
+def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(book: AccessBook) -> None:
+    for name in ("ana", "ben"):
+        book.create(name, "analyst", days=90)
+    other = book.open_session(Caller("ben", "analyst", 2), hours=1)
+    secrets = [book.open_session(Caller("ana", "analyst", 1), hours=1) for _ in range(20)]
+    assert [book.session(secret) is not None for secret in secrets] == [False] * 4 + [True] * 16
+    assert book.session(other) is not None
+    book.close_session(secrets[-1])
+    again = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    assert [book.session(secret) is not None for secret in (*secrets[4:6], again)] == [True, True, True]
+
+
+class Between:
+    """A reader in whose every pause somebody new comes in."""
+
+    def __init__(self, book: AccessBook) -> None:
+        self._reader, self._book, self._come = book._reader, book, 0
+
+    def execute(self, *given: Any) -> Any:
+        found = self._reader.execute(*given)
+        rows = found.fetchall()
+        self._come += 1
+        self._book.create(f"new {self._come}", "analyst", days=1)
+        last = sqlite3.connect(self._book.path).execute("SELECT max(id) FROM tokens").fetchone()[0]
+        self._book.open_session(Caller(f"new {self._come}", "analyst", last), hours=1)
+        return Rows(rows)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class Rows:
+    """What was found."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def fetchall(self) -> list[Any]:
+        return self._rows
+
+    def fetchone(self) -> Any:
+        return self._rows[0] if self._rows else None
+
+
+def test_a_session_that_is_opened_while_another_is_looked_for_breaks_nothing(
+    book: AccessBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = book.create("ana", "analyst", days=90)
+    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    monkeypatch.setattr(book, "_reader", Between(book))
+    assert book.find(token) == Caller("ana", "analyst", 1)
+    found = book.session(secret)
+    assert found is not None
+    assert found.caller.name == "ana"
+
+
+def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: AccessBook) -> None:
+    token = book.create("ana", "analyst", days=90)
+    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    file = sqlite3.connect(book.path)
+    with file:
+        file.executemany(
+            "INSERT INTO tokens (name, scope, digest, created, expires) VALUES (?, 'analyst', ?, 0, 1e12)",
+            [(f"n{i}", f"{i}".encode()) for i in range(2000)],
+        )
+        file.executemany(
+            "INSERT INTO sessions VALUES (?, 1, '', 1e12)", [(f"{i}".encode(),) for i in range(2000)]
+        )
+    file.close()
+    steps: list[int] = []
+
+    def count() -> int:
+        steps.append(1)
+        return 0
+
+    book._reader.set_progress_handler(count, 1)
+    assert book.find(token) is not None
+    assert book.session(secret) is not None
+    assert book.find("dsc_wrong") is None
+    assert book.stopped() is None
+    assert len(steps) < 500
 
 
 def test_the_stop_switch_outlives_the_process(book: AccessBook) -> None:
@@ -246,6 +330,16 @@ def test_a_token_in_an_address_is_refused_and_appears_nowhere(
         assert response.status_code == 400
         assert "never be part of an address" in response.json()["error"]["message"]
         assert token not in response.text
+    hidden = [token.replace("_", "%5F"), token.replace("d", "%64", 1), token.replace("_", "%255f")]
+    for address in (
+        *(f"v1/budget?x={text}" for text in hidden),
+        *hidden[:2],
+        f"v1/{token}",
+        f"health?x={token}",
+    ):
+        response = httpx.get(f"{service.url}/{address}")
+        assert response.status_code == 400, address
+        assert "never be part of an address" in response.json()["error"]["message"]
     assert token[4:] not in "".join(capfd.readouterr())
     assert token[4:].encode() not in (service.folder / "audit.jsonl").read_bytes()
 

@@ -127,6 +127,51 @@ def test_an_address_is_a_host_and_a_port(tmp_path: Path, listen: str) -> None:
     assert refused(tmp_path, f"{TEXT}listen: {listen}\n").startswith("listen of ")
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://data.example.org", "https://data.example.org"),
+        ("https://data.example.org:8443/", "https://data.example.org:8443"),
+        ("'https://[2001:db8::1]'", "https://[2001:db8::1]"),
+    ],
+)
+def test_where_others_reach_it_is_a_scheme_and_a_host(tmp_path: Path, given: str, kept: str) -> None:
+    assert loaded(tmp_path, f"{TEXT}behind_proxy: true\naddress: {given}\n").address == kept
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "data.example.org",
+        "ftp://data.example.org",
+        "https://",
+        "https://data.example.org/service",
+        "https://data.example.org/?a=b",
+        "https://ana@data.example.org",
+        "https://data.example.org:0",
+        "https://data.example.org:x",
+        "'https://[::1'",
+        "'https://data example.org'",
+        "http://data.example.org",
+    ],
+)
+def test_an_address_that_a_token_must_not_be_sent_to_is_refused(tmp_path: Path, address: str) -> None:
+    told = refused(tmp_path, f"{TEXT}behind_proxy: true\naddress: {address}\n")
+    assert told.startswith("address of ")
+    assert "https://" in told
+
+
+def test_an_address_without_tls_is_not_said_to_have_it(tmp_path: Path) -> None:
+    assert "behind_proxy" in refused(tmp_path, f"{TEXT}address: https://data.example.org\n")
+    assert loaded(tmp_path, f"{TEXT}address: http://localhost:8000\n").address == "http://localhost:8000"
+
+
+@pytest.mark.parametrize("cells", ["0", "-1", "1e5", "4194305"])
+def test_the_largest_answer_is_a_whole_number_of_cells(tmp_path: Path, cells: str) -> None:
+    assert refused(tmp_path, f"{TEXT}limits: {{cells: {cells}}}\n").startswith("limits.cells of ")
+    assert loaded(tmp_path, TEXT).limits.cells == 65_536
+
+
 def test_a_seed_is_for_tests_that_say_so(tmp_path: Path) -> None:
     assert "noise public" in refused(tmp_path, TEXT + "seed: 1\n")
     assert loaded(tmp_path, TEXT + "seed: 1\ntesting: true\n").seed == 1

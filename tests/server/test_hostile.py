@@ -76,7 +76,7 @@ def test_hostile_questions_break_nothing_and_refusals_are_the_same_for_every_tab
     (tmp_path / "there").mkdir()
     write_other_table(tmp_path / "there")
     with running(tmp_path / "here") as here, running(tmp_path / "there") as there:
-        assert attack(here, there, seed, count, "/v1/query") > count // 10
+        assert attack(here, there, seed, count, "/v1/query") > count // 20
         assert attack(here, there, seed + 1000, count // 3, "/v1/preview") > count // 30
         here.office.check()
         log = (tmp_path / "here" / "audit.jsonl").read_text(encoding="utf-8")

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from discreet.server.guard import Rates
+import httpx
+import pytest
+
+from discreet.server.guard import Rates, Room
+from discreet.server.problems import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
 
     from tests.server.conftest import Service
 
@@ -49,19 +52,30 @@ def test_one_caller_who_asks_too_often_waits_and_others_do_not(start: Callable[.
     assert service.client(None).get("/health").status_code == 200
 
 
-class Held:
-    """Questions that wait until they are let go."""
+def test_logging_in_counts_as_coming(start: Callable[..., Service]) -> None:
+    service = start(limits={"per_minute": 5})
+    sent = {"token": service.tokens["ana"]}
+    responses = [httpx.post(f"{service.url}/login", data=sent) for _ in range(6)]
+    assert [response.status_code for response in responses] == [303] * 5 + [429]
+    assert "set-cookie" not in responses[-1].headers
+    assert int(responses[-1].headers["retry-after"]) >= 1
+    assert service.client("ana").get("/v1/schema").status_code == 429
+    assert service.client("ben").get("/v1/schema").status_code == 200
 
-    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+
+class Held:
+    """Work of an office that waits until it is let go."""
+
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, what: str = "ask") -> None:
         self.go, self.began = threading.Event(), threading.Semaphore(0)
-        real = service.office.ask
+        real = getattr(service.office, what)
 
         def slow(*given: Any, **named: Any) -> Any:
             self.began.release()
             assert self.go.wait(30)
             return real(*given, **named)
 
-        monkeypatch.setattr(service.office, "ask", slow)
+        monkeypatch.setattr(service.office, what, slow)
 
 
 def test_more_questions_than_fit_are_told_to_come_again_and_the_curator_still_gets_in(
@@ -88,6 +102,121 @@ def test_more_questions_than_fit_are_told_to_come_again_and_the_curator_still_ge
         thread.join(30)
     assert codes == [200, 200]
     assert service.ask(COUNT, "ben").status_code == 200
+
+
+def test_a_room_gives_each_caller_a_share_and_a_line_and_refuses_whoever_comes_after() -> None:
+    go, ran = threading.Event(), []
+
+    def work(who: str) -> str:
+        assert go.wait(20)
+        ran.append(who)
+        return who
+
+    async def asking() -> None:
+        room = Room("test", 4, share=2, in_line=1)
+        busy = [asyncio.create_task(room.run("ana", lambda: work("ana"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refusal):
+            await room.run("ana", lambda: "too many")
+        # Two of four threads are left, though three jobs would have taken three.
+        for _ in range(2):
+            assert await asyncio.wait_for(room.run("ben", lambda: "at once"), 10) == "at once"
+        assert ran == []
+        busy[2].cancel()  # whoever leaves the line makes room in it
+        await asyncio.sleep(0)
+        busy[2] = asyncio.create_task(room.run("ana", lambda: work("ana")))
+        go.set()
+        assert await asyncio.gather(*busy) == ["ana"] * 3
+        assert await room.run("ana", lambda: "again") == "again"
+        room.close()
+
+    asyncio.run(asking())
+
+
+def test_a_thread_whose_caller_has_left_is_still_part_of_the_share() -> None:
+    go = threading.Event()
+
+    async def asking() -> None:
+        room = Room("test", 2, share=1, in_line=0)
+        left = asyncio.create_task(room.run("ana", lambda: go.wait(20)))
+        await asyncio.sleep(0)
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        with pytest.raises(Refusal):
+            await room.run("ana", lambda: True)
+        go.set()
+        room.close()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(asking())
+
+
+def test_one_caller_who_asks_too_much_at_once_is_told_so_and_others_are_answered(
+    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start(limits={"concurrent": 12, "per_minute": 1000})
+    codes: list[int] = []
+    with monkeypatch.context() as patched:
+        held = Held(service, patched)
+        threads = [
+            threading.Thread(target=lambda: codes.append(service.ask(COUNT).status_code)) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert held.began.acquire(timeout=20)
+        # A quarter of twelve is taken; nine are left, and none of them for ana.
+        response = service.ask(COUNT)
+        assert (response.status_code, response.json()["error"]["code"]) == (429, "busy")
+        ben = threading.Thread(target=lambda: codes.append(service.ask(COUNT, "ben").status_code))
+        ben.start()
+        assert held.began.acquire(timeout=20)
+        held.go.set()
+        for thread in (*threads, ben):
+            thread.join(30)
+    assert codes == [200] * 4
+    assert service.ask(COUNT).status_code == 200
+
+
+def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the_curator_waiting(
+    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start(limits={"per_minute": 1000})
+    held, codes = Held(service, monkeypatch, "preview"), []
+
+    def preview(who: str) -> None:
+        response = service.client(who).post("/v1/preview", json=COUNT)
+        codes.append(response.status_code)
+
+    def crowd(who: str, n: int) -> list[threading.Thread]:
+        threads = [threading.Thread(target=preview, args=(who,)) for _ in range(n)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    threads = crowd("ana", 12)
+    for _ in range(2):
+        assert held.began.acquire(timeout=20)
+    assert not held.began.acquire(timeout=0.3), "ana has more than her share"
+    assert service.client("ben").get("/v1/budget", timeout=10).status_code == 200
+    # All of the desk is taken once four have come.
+    for name in ("ben", "carl", "dora"):
+        if name != "ben":
+            service.tokens[name] = service.office.create_token("test", name)
+        threads += crowd(name, 2)
+        for _ in range(2):
+            assert held.began.acquire(timeout=20)
+    for who in (None, "ana"):
+        assert service.client(who).get("/ready", timeout=10).status_code == 200
+        assert service.client(who).get("/health", timeout=10).status_code == 200
+    cura = service.client("cura")
+    assert cura.post("/v1/curator/stop", json={"stopped": False}, timeout=10).status_code == 200
+    held.go.set()
+    for thread in threads:
+        thread.join(30)
+    assert codes == [200] * 18
 
 
 def test_a_question_that_takes_too_long_is_answered_later_and_then_free(

@@ -177,7 +177,12 @@ def answered(
             f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
             f"named {len(refines)}. Give all receipts of the earlier answer, in their order."
         )
-    answers = []
+    if refines and len(asks) > 1:
+        # All of them before the first is charged; a client has to leave that to its server.
+        check: Any = getattr(db, "check_refines", None)
+        for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
+            check(one.question, receipt, owner=owner)
+    answers, words = [], str(asked)
     for i, one in enumerate(asks):
         suffix = "" if len(asks) == 1 else f"/{PAIR[i]}"
         answer = db.ask(
@@ -188,7 +193,7 @@ def answered(
             plan=[later.privacy for later in asks[i + 1 :] if later.privacy is not None],
             refines=refines[i] if refines else None,
             request=None if request is None else request + suffix,
-            said=str(asked),
+            said=words,
         )
         answers.append(answer)
     values, spreads, count_sd = numbers_of(
@@ -200,7 +205,7 @@ def answered(
     paid = [answer for answer in answers if answer.cost]
     law = answers[0].law
     return Reply(
-        question=str(asked),
+        question=words,
         measure=asked.measure,
         axes=tuple(axis.column for axis in asked.by),
         cells=_cells(asked, answers[0].labels, values, spreads, law),

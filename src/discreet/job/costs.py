@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from discreet.errors import PromiseError
 from discreet.privacy import PureDP, Spending
 from discreet.report.wording import number, promised
 
@@ -57,7 +58,10 @@ def cost_words(cost: tuple[Promise, ...], delta: float) -> str:
     spent = sum((Spending.of(promise) for promise in cost), Spending())
     if not spent.rho or _pure(cost):
         return listed
-    epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
+    try:
+        epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
+    except PromiseError:  # so much, or so little, that no epsilon says it
+        return listed
     return f"{listed} (epsilon {epsilon} at delta {delta:g})"
 
 

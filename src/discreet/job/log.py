@@ -55,18 +55,26 @@ class Log:
         if self.path is None:
             self._own.append(_line(self._own[-1] if self._own else None, event, facts))
             return
-        with _alone(self.path) as handle:
+        with _locked(self.path) as handle:
             found = os.fstat(handle)
             # Whoever wrote last, and was alone since, knows what the last line is.
             if self._end is None or self._end[:2] != (found.st_ino, found.st_size):
-                last = _last_line(handle)
+                last, _ = _last_line(handle)
             else:
                 last = self._end[2]
-            line, before = _line(last, event, facts), os.fstat(handle).st_size
-            if os.write(handle, line) != len(line):
-                os.ftruncate(handle, before)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._end = (found.st_ino, before + len(line), line)
+            line = _append(handle, last, event, facts)
+            self._end = (found.st_ino, os.fstat(handle).st_size, line)
+
+    def mend(self) -> None:
+        """Cut off what a power failure left of a last line, and write that down.
+
+        Whatever the line was about has not left: it is written before.
+        """
+        if self.path is not None and self.path.exists():
+            with _locked(self.path) as handle:
+                last, torn = _last_line(handle)
+                if torn:
+                    _append(handle, last, "cut", {"bytes": torn})
 
     def begin(self, **facts: Any) -> None:
         """Write who starts what, with which versions."""
@@ -91,11 +99,27 @@ class Log:
         target.write_bytes(content)
 
 
-def mend_log(path: Path) -> None:
-    """Cut off what a power failure left of a last line: nothing that it was about has happened."""
-    if path.exists():
-        with _alone(path) as handle:
-            _last_line(handle)
+def read_log(path: Path, *, last: int | None = None) -> bytes:
+    """Return what is in a lasting log, without half of what somebody is just writing.
+
+    Parameters
+    ----------
+    last : int, optional
+        Only so many bytes at its end.
+    """
+    try:
+        with path.open("rb") as file:
+            # Lines are only ever added, so the lock is needed for the size alone.
+            fcntl.flock(file, fcntl.LOCK_SH)
+            size = os.fstat(file.fileno()).st_size
+            fcntl.flock(file, fcntl.LOCK_UN)
+            file.seek(0 if last is None else max(0, size - last))
+            return file.read(size - file.tell())
+    except OSError as problem:
+        raise SourceError(
+            f"The audit log {str(path)!r} must be a file that can be read, and is not ({problem.strerror}). "
+            "Look whether it is still there."
+        ) from None
 
 
 def check_log(path: Path) -> int:
@@ -108,7 +132,7 @@ def check_log(path: Path) -> int:
         some line on, do not show: compare with a copy.
     """
     previous = _START
-    lines = path.read_bytes().split(b"\n")
+    lines = read_log(path).split(b"\n")
     for number, text in enumerate(lines[:-1], 1):
         try:
             content = json.loads(text)
@@ -169,7 +193,7 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[int]:
+def _locked(path: Path) -> Iterator[int]:
     """Open the lasting log so that no other run appends meanwhile."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -185,8 +209,17 @@ def _alone(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _last_line(handle: int) -> bytes | None:
-    """Return the last whole line; what a power failure left of a further one is cut off."""
+def _append(handle: int, last: bytes | None, event: str, facts: dict[str, Any]) -> bytes:
+    """Write one line at the end, whole or not at all."""
+    line, before = _line(last, event, facts), os.fstat(handle).st_size
+    if os.write(handle, line) != len(line):
+        os.ftruncate(handle, before)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return line
+
+
+def _last_line(handle: int) -> tuple[bytes | None, int]:
+    """Return the last whole line, and how much of a further one a power failure had left: it is cut off."""
     size = os.fstat(handle).st_size
     tail, start = b"", size
     while start and tail.count(b"\n") < 2:
@@ -194,6 +227,7 @@ def _last_line(handle: int) -> bytes | None:
         start -= step
         tail = os.pread(handle, step, start) + tail
     whole = tail[: tail.rfind(b"\n") + 1]
-    os.ftruncate(handle, size - (len(tail) - len(whole)))
+    torn = len(tail) - len(whole)
+    os.ftruncate(handle, size - torn)
     lines = whole.splitlines()
-    return lines[-1] if lines else None
+    return (lines[-1] if lines else None), torn

@@ -168,7 +168,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
     def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
         k, d, rounds = int(self.n_clusters), layout.size, int(self.max_iter)
-        given = None if self.init is None else self._given(layout)
+        given = self._given(layout)
         learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
         located = learns or given is None
         shares = {
@@ -206,18 +206,34 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         self.n_iter_ = rounds
         return passes
 
-    def _given(self, layout: Layout) -> Floats:
-        shape = (int(self.n_clusters), layout.size)
+    def check_parameters(self) -> None:
+        """Refuse parameters outside their domain, and starting centers that could fit no layout."""
+        super().check_parameters()
+        self._starts(None)
+
+    def _given(self, layout: Layout) -> Floats | None:
+        """Return the starting centers in units of the declared ranges, if there are any."""
+        centers = self._starts(layout.size)
+        if centers is None:
+            return None
+        return np.clip((centers - layout.lower) / layout.width, 0.0, 1.0)
+
+    def _starts(self, size: int | None) -> Floats | None:
+        """Return what was given to start with; how many coordinates it must have may not be known yet."""
+        if self.init is None:
+            return None
         try:
             centers = np.asarray(self.init, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             centers = np.empty(0)
-        if centers.shape != shape or not np.isfinite(centers).all():
+        fits = centers.ndim == 2 and len(centers) == self.n_clusters and size in (None, centers.shape[1])
+        if not (fits and np.isfinite(centers).all()):
             raise ParameterError(
-                f"init of PrivateKMeans must be None or finite numbers of shape {shape}, one center for each "
-                "cluster, and was not. Centers are public: do not take them from the rows."
+                f"init of PrivateKMeans must be None or finite numbers of shape ({self.n_clusters}, "
+                f"{size or 'n_coordinates'}), one center for each cluster, and was not. Centers are public: "
+                "do not take them from the rows."
             )
-        return np.clip((centers - layout.lower) / layout.width, 0.0, 1.0)
+        return centers
 
     def predict(self, X: Any) -> Ints:
         """Return which center is nearest to each row, in units of the declared ranges."""

@@ -26,8 +26,14 @@ def exp_up(exponent: Fraction) -> Fraction | None:
 
 
 def root_down(square: Fraction) -> float:
-    """Return the square root, rounded down."""
-    root = math.sqrt(float(square))
+    """Return the square root, rounded down; refuses what 64-bit numbers cannot hold the square of."""
+    try:
+        root = math.sqrt(float(square))
+    except OverflowError:
+        raise PromiseError(
+            "an amount of privacy must have a square within the range of 64-bit numbers, and has a larger "
+            "one: it promises nothing. Ask for a stronger promise."
+        ) from None
     while exact(root) ** 2 > square:
         root = math.nextafter(root, 0.0)
     return root

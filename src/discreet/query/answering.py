@@ -171,6 +171,10 @@ class EngineSums(Pricing):
         answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison)
         return Answer.merged(*earlier, answer) if earlier else answer
 
+    def check_refines(self, question: Question, receipt: str, *, owner: str | None = None) -> None:
+        """Refuse a receipt that another draw of a question's answer could not be merged with. Free."""
+        self._refined(receipt, question.bind(self._curation, self.neighbors), owner)
+
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer again as it left, merged with what it refined. Free.
 

@@ -29,6 +29,7 @@ _BYTES = 32
 _TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 _DAY = 86_400
 _KEPT = 60.0  # seconds by which the time that is kept may lag
+_MOST_SESSIONS = 16  # of one token: more browsers than that nobody has
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, latest REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (
@@ -137,7 +138,8 @@ class AccessBook:
     -------
     Of a token its SHA-256 is kept, so whoever reads the file cannot come in with what is there. Whoever may
     write to it can let anybody in. A token that was revoked, here or by another process, opens nothing from
-    then on: what is remembered between two looks is dropped whenever the file has changed. Time does not go
+    then on: what is remembered between two looks is dropped whenever the file has changed. Then only what is
+    looked for is read again, so that whoever looks never waits for how much is there. Time does not go
     back: the latest seen is kept, so that a clock that was set back revives nothing.
     """
 
@@ -152,6 +154,7 @@ class AccessBook:
         self._latest = self._kept = self._read_latest()
         self._seen: int | None = None
         self._tokens: dict[bytes, Token] = {}
+        self._callers: dict[int, Token] = {}
         self._sessions: dict[bytes, tuple[Token, str, float]] = {}
         self._stopped: Stopped | None = None
 
@@ -231,17 +234,35 @@ class AccessBook:
     def tokens(self) -> list[Token]:
         """Return what is kept of all tokens, oldest first."""
         with self._lock:
-            self._look()
-            return sorted(self._tokens.values(), key=lambda token: token.id)
+            return [Token(*row) for row in self._rows(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]  # noqa: S608
 
     def find(self, token: str) -> Caller | None:
         """Return who bears a token; None for every kind of wrong one, after the same work."""
         digest = _digest(token)
         with self._lock:
             self._look()
-            found = self._tokens.get(digest, _NOBODY)
+            found = self._token(digest)
             valid = found.state(self.now()) == "valid"
         return Caller(found.name, found.scope, found.id) if valid else None
+
+    def still(self, caller: Caller) -> bool:
+        """Say whether the token that somebody came with is worth something yet."""
+        with self._lock:
+            self._look()
+            known = self._callers.get(caller.token_id)
+            if known is None:
+                rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
+                known = self._callers[caller.token_id] = Token(*rows[0]) if rows else _NOBODY
+            return known.state(self.now()) == "valid"
+
+    def _token(self, digest: bytes) -> Token:
+        known = self._tokens.get(digest)
+        if known is None:
+            rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest)  # noqa: S608
+            if not rows:
+                return _NOBODY
+            known = self._tokens[digest] = Token(*rows[0])
+        return known
 
     def _issue(self, cursor: sqlite3.Cursor, name: str, scope: Scope, seconds: float) -> str:
         token, now = PREFIX + _secret(), self.now()
@@ -266,13 +287,18 @@ class AccessBook:
     # Sessions.
 
     def open_session(self, caller: Caller, *, hours: float) -> str:
-        """Let a browser in, and return what its cookie holds."""
+        """Let a browser in, and return what its cookie holds; the oldest of too many is let go."""
         secret = _secret()
         with self._changing() as cursor:
             cursor.execute("DELETE FROM sessions WHERE expires <= ?", (self.now(),))
             cursor.execute(
                 "INSERT INTO sessions (digest, token, form, expires) VALUES (?, ?, ?, ?)",
                 (_digest(secret), caller.token_id, _secret(), self.now() + hours * 3600),
+            )
+            cursor.execute(
+                "DELETE FROM sessions WHERE token = ?1 AND rowid NOT IN "
+                "(SELECT rowid FROM sessions WHERE token = ?1 ORDER BY rowid DESC LIMIT ?2)",
+                (caller.token_id, _MOST_SESSIONS),
             )
         return secret
 
@@ -281,10 +307,21 @@ class AccessBook:
         digest = _digest(secret)
         with self._lock:
             self._look()
-            token, form, expires = self._sessions.get(digest, (_NOBODY, "", 0.0))
+            token, form, expires = self._opened_session(digest)
             now = self.now()
             valid = token.state(now) == "valid" and now < expires
         return Session(Caller(token.name, token.scope, token.id), form, expires) if valid else None
+
+    def _opened_session(self, digest: bytes) -> tuple[Token, str, float]:
+        known = self._sessions.get(digest)
+        if known is None:
+            # In one statement, so that a session is never seen without its token.
+            rows = self._rows(_SESSION, digest)
+            if not rows:
+                return _NOBODY, "", 0.0
+            form, expires, *token = rows[0]
+            known = self._sessions[digest] = (Token(*token), form, expires)
+        return known
 
     def close_session(self, secret: str) -> None:
         """End a session."""
@@ -315,27 +352,24 @@ class AccessBook:
     # The file.
 
     def _look(self) -> None:
-        """Read everything again if anybody has written since; the answer to that costs no disk."""
+        """Forget what was read if anybody has written since; the answer to that costs no disk."""
+        version = self._rows("PRAGMA data_version")[0][0]
+        if version == self._seen:
+            return
+        stopped, who, since, latest = self._rows(_STATE)[0]
+        self._stopped = Stopped(who, since) if stopped else None
+        self._latest = max(self._latest, latest)
+        self._tokens, self._callers, self._sessions = {}, {}, {}
+        self._seen = version
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         try:
-            version = self._reader.execute("PRAGMA data_version").fetchone()[0]
-            if version != self._seen:
-                self._read()
+            return self._reader.execute(statement, values).fetchall()
         except sqlite3.Error:
             raise SourceError(
                 f"access {str(self.path)!r} must be a file that can be read, and is not. Look whether it is "
                 "still there."
             ) from None
-        self._seen = version
-
-    def _read(self) -> None:
-        rows = self._reader.execute(f"SELECT {_COLUMNS}, digest FROM tokens").fetchall()  # noqa: S608
-        self._tokens = {row[-1]: Token(*row[:-1]) for row in rows}
-        by_id = {token.id: token for token in self._tokens.values()}
-        sessions = self._reader.execute("SELECT digest, token, form, expires FROM sessions").fetchall()
-        self._sessions = {digest: (by_id[token], form, expires) for digest, token, form, expires in sessions}
-        switch = self._reader.execute("SELECT stopped, who, since FROM switch").fetchone()
-        self._stopped = Stopped(switch[1], switch[2]) if switch is not None and switch[0] else None
-        self._latest = max(self._latest, self._read_latest())
 
     def _opened(self) -> sqlite3.Connection:
         try:
@@ -407,6 +441,11 @@ class AccessBook:
 
 
 _COLUMNS = "id, name, scope, created, expires, revoked"
+_SESSION = (
+    "SELECT sessions.form, sessions.expires, tokens.id, name, scope, created, tokens.expires, revoked "
+    "FROM sessions JOIN tokens ON tokens.id = sessions.token WHERE sessions.digest = ?"
+)
+_STATE = "SELECT stopped, who, since, latest FROM about LEFT JOIN switch"
 _NOBODY = Token(0, "", "analyst", 0.0, 0.0, 0.0)
 
 

@@ -24,6 +24,7 @@ except ImportError:  # pragma: no cover - said in the words of the package
 from discreet.privacy.receipt import product_version
 from discreet.server.config import Config
 from discreet.server.guard import Guard
+from discreet.server.hosts import Hosts
 from discreet.server.office import Office
 from discreet.server.pages import router
 from discreet.server.reference import reference_routes
@@ -51,7 +52,8 @@ class _Inside(FastAPI):
 
     def build_middleware_stack(self) -> Any:
         """Leave out the layers that would answer errors in other shapes."""
-        return AsyncExitStackMiddleware(self.router)
+        address = self.state.office.config.address
+        return AsyncExitStackMiddleware(self.router if address is None else Hosts(self.router, address))
 
 
 def make_app(office: Office) -> Guard:
@@ -70,7 +72,7 @@ def make_app(office: Office) -> Guard:
 
     inside = _Inside(
         title="discreet", version=product_version(), openapi_url=None, docs_url=None, redoc_url=None,
-        lifespan=living,
+        lifespan=living, redirect_slashes=False,
     )  # fmt: skip
     inside.state.office = office
     guard = Guard(inside, office, Metrics(office))

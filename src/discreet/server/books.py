@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
@@ -9,9 +10,18 @@ from discreet.job.costs import affordable
 from discreet.privacy import Spending
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from discreet.privacy import Promise
+    from discreet.privacy.ledger.entries import Entry
     from discreet.server.access import Caller
     from discreet.server.office import Office
+
+MOST_VALUES = 4096
+"""Numbers of an answer that a history tells."""
+
+MOST_BYTES = 2**23
+"""After which a page of a history ends."""
 
 _COLLUSION = (
     "An analyst's own limit assumes that analysts do not pool what they learn; the limit of the whole data "
@@ -42,7 +52,7 @@ class Books:
     def remaining(self, who: Caller, cost: tuple[Promise, ...]) -> dict[str, Any]:
         """Return what is left for somebody and for all, and how many more like this that pays for."""
         ledger = self._office.ledger
-        own, total = ledger.remaining(who.name), ledger.remaining()
+        own, total = ledger.remaining_of(who.name, None)
         counts = [n for n in (affordable(cost, own), affordable(cost, total)) if n is not None]
         return {"own": own, "total": total, "more": min(counts, default=None)}
 
@@ -65,28 +75,41 @@ class Books:
             "left": left,
         }
 
-    def history(self, owner: str | None, *, after: int, last: int | None) -> list[dict[str, Any]]:
-        """Return charges with what was asked and answered, oldest first."""
-        told = []
-        for entry in self._office.ledger.entries(owner, after=after, last=last):
-            asked = entry.asked or {}
-            told.append(
-                {
-                    "receipt": entry.receipt.id,
-                    "row": entry.receipt.seq,
-                    "when": entry.receipt.when,
-                    "who": entry.receipt.owner,
-                    "what": entry.receipt.what,
-                    "asked": asked,
-                    "cost": [promise.to_dict() for promise in entry.receipt.promises],
-                    **self._answer(asked, entry),
-                }
-            )
-        return told
+    def history(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+        """Return charges with what was asked, in their order."""
+        return [self._charge(entry) for entry in entries]
 
-    def _answer(self, asked: dict[str, Any], entry: Any) -> dict[str, Any]:
+    def page(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        """Return charges with what was asked and answered, in their order, as far as a page goes.
+
+        Answers of very many numbers are left out: asking again is free, and tells them one at a time.
+        """
+        told: list[dict[str, Any]] = []
+        size = 0
+        for entry in entries:
+            line = {**self._charge(entry), **self._answer(entry)}
+            size += len(json.dumps(line))
+            if told and size > MOST_BYTES:
+                break
+            told.append(line)
+        return {"kind": "history", "entries": told, "more": len(told) < len(entries)}
+
+    def _charge(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "receipt": entry.receipt.id,
+            "row": entry.receipt.seq,
+            "when": entry.receipt.when,
+            "who": entry.receipt.owner,
+            "what": entry.receipt.what,
+            "asked": entry.asked or {},
+            "cost": [promise.to_dict() for promise in entry.receipt.promises],
+        }
+
+    def _answer(self, entry: Entry) -> dict[str, Any]:
         nothing = {"value": None, "sd": None, "law": None}
-        if entry.answer is None or asked.get("question") is None:
+        if entry.answer is None or (entry.asked or {}).get("question") is None:
+            return nothing
+        if entry.answer.count(b",") > MOST_VALUES:
             return nothing
         try:
             told = self._office.database.recall(entry.receipt.id).to_dict()

@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -17,6 +18,8 @@ from discreet.schema.text import read_yaml
 
 if TYPE_CHECKING:
     import os
+
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 DEFAULT_SLOT = 1.0
 """Seconds after which an answer leaves."""
@@ -72,12 +75,13 @@ class Tls(_Part):
 
 
 class Limits(_Part):
-    """How much one process does at once, and for one caller."""
+    """How much one process does at once, and for one caller, and how large an answer may be."""
 
     body_bytes: Annotated[int, Field(ge=1024, le=2**28)] = 2**20
     concurrent: Annotated[int, Field(ge=1, le=1024)] = 64
     per_minute: Annotated[int, Field(ge=1, le=10**6)] = 600
     seconds: Annotated[float, Field(ge=1, le=86_400)] = 120.0
+    cells: Annotated[int, Field(ge=1, le=2**22)] = 2**16
 
 
 class Config(_Part):
@@ -107,6 +111,9 @@ class Config(_Part):
         Certificate and key.
     behind_proxy : bool
         Whether somebody else ends TLS before us.
+    address : str or None
+        Where others reach it, such as ``https://data.example.org``: pages name it, and requests that name
+        another host are refused.
     slots : float, mapping or None
         Seconds after which answers leave; None for ``slots: off``.
     limits : Limits
@@ -131,6 +138,7 @@ class Config(_Part):
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     tls: Tls | None = None
     behind_proxy: bool = False
+    address: str | None = None
     slots: Above | dict[str, Above] | None = DEFAULT_SLOT
     limits: Limits = Limits()
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
@@ -168,8 +176,33 @@ class Config(_Part):
             raise ValueError("must be an address and a port, such as 127.0.0.1:8000 or [::1]:8000")
         return value
 
+    @field_validator("address")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            fits = (
+                parts.scheme in ("http", "https")
+                and bool(parts.hostname)
+                and (parts.port is None or parts.port > 0)
+                and value.rstrip("/") == f"{parts.scheme}://{parts.netloc}"
+                and _HOST.fullmatch(parts.netloc) is not None
+            )
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError("must be a scheme and a host alone, such as https://data.example.org")
+        return value.rstrip("/")
+
     @model_validator(mode="after")
     def _together(self) -> Config:
+        if self.address is not None and self.address.startswith("https:") != self.secure:
+            raise ValueError(
+                "address: must begin with https:// where tls or behind_proxy is given, and with http:// "
+                f"elsewhere, was {self.address}. Tokens are sent there"
+            )
         if self.seed is not None and not self.testing:
             raise ValueError(
                 "seed: must not be given, since a seed makes the noise public. Take it out; tests also say "

@@ -10,13 +10,14 @@ import asyncio
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
-from discreet.server.access import PREFIX
+from discreet.server.access import PREFIX, has_token
 from discreet.server.problems import (
     ADDRESS,
     BUSY,
@@ -49,7 +50,15 @@ if TYPE_CHECKING:
 REFUSED_AFTER = 0.1
 """Seconds, or a multiple, after which a refusal for want of a token leaves, whatever was wrong with it."""
 
-_DESK = 8  # threads for everything that is no question
+_DESK = {"analyst": 8, "curator": 4, None: 2}
+"""Threads for everything that is no question, by who comes: analysts cannot keep a curator from the stop
+switch, and neither of them whoever looks whether the service is alive."""
+
+_AT_DESK = 2  # jobs of one caller at once
+_IN_LINE = 32  # more that wait for them
+_UNASKED = ("/health", "/ready")  # whoever comes here is not asked who they are
+_UNWRAPPED = 3  # layers of percent signs under which a token is looked for
+_COMES: ContextVar[Caller | None] = ContextVar("comes", default=None)
 _WORDS_OF_TOKENS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
 
 HEADERS = {
@@ -91,6 +100,76 @@ class Rates:
         return None
 
 
+class Room:
+    """Threads, of which each caller has a share.
+
+    Parameters
+    ----------
+    name : str
+        Of the threads.
+    threads : int
+        How many.
+    share : int
+        How many jobs of one caller run at once.
+    in_line : int
+        How many more of theirs may wait; whoever comes after them is told to come again.
+    most : int, optional
+        Jobs of everybody, past which anybody is told so.
+    """
+
+    def __init__(self, name: str, threads: int, *, share: int, in_line: int, most: int | None = None) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._share, self._in_line = share, in_line
+        self._most = math.inf if most is None else most
+        self._jobs = 0
+        self._lines: dict[str | None, _Line] = {}
+
+    async def run(self, who: str | None, work: Callable[[], T]) -> T:
+        """Have work done for somebody; it is done to its end, whether or not they still wait."""
+        line = self._lines.setdefault(who, _Line(self._share))
+        if line.jobs >= self._share + self._in_line or self._jobs >= self._most:
+            self._forget(who, line)
+            raise Refusal(BUSY)
+        line.jobs += 1
+        self._jobs += 1
+
+        def left() -> None:
+            line.jobs -= 1
+            self._jobs -= 1
+            self._forget(who, line)
+
+        def done(future: asyncio.Future[T]) -> None:
+            line.places.release()
+            left()
+            if not future.cancelled():
+                future.exception()  # whoever waited has it; a late one is nobody's
+
+        try:
+            await line.places.acquire()
+        except BaseException:
+            left()
+            raise
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future.add_done_callback(done)
+        return await asyncio.shield(future)
+
+    def _forget(self, who: str | None, line: _Line) -> None:
+        if not line.jobs:
+            del self._lines[who]
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        self._threads.shutdown(wait=True)
+
+
+class _Line:
+    """The jobs of one caller."""
+
+    def __init__(self, share: int) -> None:
+        self.jobs = 0
+        self.places = asyncio.Semaphore(share)
+
+
 class Guard:
     """The outermost layer of the application.
 
@@ -106,7 +185,9 @@ class Guard:
     Privacy
     -------
     A token that is missing, unknown, expired or revoked gets the same answer after the same time. What goes
-    wrong inside leaves as a fixed sentence; where is written to the log, without the error's own text.
+    wrong inside leaves as a fixed sentence; where is written to the log, without the error's own text. No
+    caller has more than a share of the threads, so that nobody keeps others from asking, or a curator from
+    stopping it all, with requests that cost nothing.
     """
 
     def __init__(self, app: Any, office: Office, metrics: Metrics) -> None:
@@ -116,15 +197,16 @@ class Guard:
         limits, workers = office.config.limits, office.config.workers
         # Several processes share what one caller may have.
         self._rates = Rates(limits.per_minute / workers)
-        self._most = math.ceil(limits.concurrent / workers)
+        most = math.ceil(limits.concurrent / workers)
         self._seconds = limits.seconds
         self._body_bytes = limits.body_bytes
-        self._running = 0
         self.known: frozenset[str] = frozenset()  # paths that logs and counts may name
-        self._questions = ThreadPoolExecutor(self._most, thread_name_prefix="question")
-        self._desk = ThreadPoolExecutor(_DESK, thread_name_prefix="desk")
-        self._name = f"{Stream().integer(64):016x}"[:8]
-        self._count = 0
+        self._questions = Room("question", most, share=max(2, most // 4), in_line=0, most=most)
+        self._desks = {
+            scope: Room(f"desk-{scope}", threads, share=_AT_DESK, in_line=_IN_LINE)
+            for scope, threads in _DESK.items()
+        }
+        self._names = Stream()
         fixed = dict(HEADERS)
         if office.config.secure:
             fixed["strict-transport-security"] = "max-age=63072000"
@@ -138,8 +220,8 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        self._count += 1
-        request_id = f"{self._name}-{self._count:x}"
+        # Not a count: that would tell how much others ask.
+        request_id = f"{self._names.integer(64):016x}"
         state = scope.setdefault("state", {})
         state["request_id"], state["caller"], state["session"] = request_id, None, None
         state["guard"] = self
@@ -154,6 +236,7 @@ class Guard:
 
         try:
             self._admit(scope)
+            _COMES.set(state["caller"])
             await self._app(scope, receive, sending)
         except asyncio.CancelledError:
             raise
@@ -194,8 +277,9 @@ class Guard:
     def _admit(self, scope: Any) -> None:
         """Find out who comes, and whether they may; raise a refusal otherwise."""
         path: str = scope["path"]
-        if scope["query_string"]:
-            _check_address(scope["query_string"])
+        _check_address(path, scope["query_string"])
+        if path in _UNASKED:
+            return
         headers = scope["headers"]
         caller, session = self._bearer(headers), None
         if caller is None:
@@ -216,9 +300,13 @@ class Guard:
                 if not (same_origin(headers) and form_fits(session, sent.decode("latin-1"))):
                     raise Refusal(FORM)
         if caller is not None:
-            wait = self._rates.take(caller.name)
-            if wait is not None:
-                raise Refusal(rate_limited(wait))
+            self.count(caller)
+
+    def count(self, caller: Caller) -> None:
+        """Count a request of somebody, and refuse it if there were too many."""
+        wait = self._rates.take(caller.name)
+        if wait is not None:
+            raise Refusal(rate_limited(wait))
 
     def _bearer(self, headers: Any) -> Caller | None:
         sent = [value for name, value in headers if name == b"authorization"]
@@ -255,32 +343,33 @@ class Guard:
             raise Refusal(BUSY) from None
 
     async def question(self, work: Callable[[], T]) -> T:
-        """Have a question answered by a thread of its own; refuse it while too many are."""
-        if self._running >= self._most:
-            raise Refusal(BUSY)
-        self._running += 1
-        future = asyncio.get_running_loop().run_in_executor(self._questions, work)
-        future.add_done_callback(self._done)
+        """Have a question answered by a thread of its own; refuse it while too many are, or of its caller."""
+        caller = _COMES.get()
         try:
             # What runs goes on and is kept, so that asking again is free.
             async with asyncio.timeout(self._seconds):
-                return await asyncio.shield(future)
+                return await self._questions.run(None if caller is None else caller.name, work)
         except TimeoutError:
             raise Refusal(ENGINE) from None
 
-    def _done(self, future: asyncio.Future[Any]) -> None:
-        self._running -= 1
-        if not future.cancelled():
-            future.exception()  # whoever waited has it; a late one is nobody's
+    async def desk(self, work: Callable[[], T], caller: Caller | None = None) -> T:
+        """Have something else done, off the loop that listens; questions cannot crowd it out.
 
-    async def desk(self, work: Callable[[], T]) -> T:
-        """Have something else done, off the loop that listens; questions cannot crowd it out."""
-        return await asyncio.get_running_loop().run_in_executor(self._desk, work)
+        Parameters
+        ----------
+        work : callable
+            What.
+        caller : Caller, optional
+            For whom, if that was found out only now.
+        """
+        who = caller or _COMES.get()
+        name, scope = (None, None) if who is None else (who.name, who.scope)
+        return await self._desks[scope].run(name, work)
 
     def close(self) -> None:
         """Wait for what runs."""
-        self._questions.shutdown(wait=True)
-        self._desk.shutdown(wait=True)
+        for room in (self._questions, *self._desks.values()):
+            room.close()
 
 
 def _routing(error: HTTPException) -> Problem:
@@ -289,11 +378,19 @@ def _routing(error: HTTPException) -> Problem:
     return NOT_FOUND if allowed is None else wrong_method(allowed)
 
 
-def _check_address(query: bytes) -> None:
+def _check_address(path: str, query: bytes) -> None:
+    if has_token(path):
+        raise Refusal(TOKEN_IN_ADDRESS)
+    if not query:
+        return
     text = query.decode("latin-1")
     try:
         named = {name.lower() for name, _ in parse_qsl(text, keep_blank_values=True, max_num_fields=100)}
     except ValueError:
         raise Refusal(ADDRESS) from None
-    if PREFIX in text or named & _WORDS_OF_TOKENS:
+    found = PREFIX in text or bool(named & _WORDS_OF_TOKENS)
+    for _ in range(_UNWRAPPED):
+        text = unquote_plus(text)
+        found = found or PREFIX in text
+    if found:
         raise Refusal(TOKEN_IN_ADDRESS)

@@ -10,9 +10,11 @@ from discreet.errors import ParameterError
 from discreet.job.training import make_learner, model_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from discreet.learn import Learner
     from discreet.privacy import Promise
-    from discreet.query import NoisySums
+    from discreet.query import Answer, NoisySums, Question
     from discreet.schema import Schema
     from discreet.server.wire import Training
 
@@ -43,7 +45,7 @@ def targeted(schema: Schema, target: str | None) -> Schema:
 
 
 class Aimed:
-    """A database whose learners predict another column than the declared target.
+    """A database for one request: its learners may predict another column than the declared target.
 
     Parameters
     ----------
@@ -51,11 +53,23 @@ class Aimed:
         Who answers; its questions are the same whichever column is predicted.
     schema : Schema
         With that target.
+    before : callable
+        Called before every question but the first, which whoever asks has just been let in for; raises if no
+        more may be asked.
     """
 
-    def __init__(self, db: NoisySums, schema: Schema) -> None:
+    def __init__(self, db: NoisySums, schema: Schema, *, before: Callable[[], None]) -> None:
         self._db = db
+        self._before = before
+        self._began = False
         self.schema = schema
+
+    def ask(self, question: Question, **how: Any) -> Answer:
+        """Ask the database, if that may still be done."""
+        if self._began:
+            self._before()
+        self._began = True
+        return self._db.ask(question, **how)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)

@@ -10,20 +10,23 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit.answers import exact_sums
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError, SourceError
 from discreet.job.asking import answered, priced
 from discreet.job.costs import prices
 from discreet.job.declared import schema_of, table_of
 from discreet.job.sentence import read_sentence, sentence_of
 from discreet.privacy import Ledger
-from discreet.query import Database
+from discreet.query import Database, Sums
 from discreet.query.questions import question_from_dict
 from discreet.server import wire
 from discreet.server.access import AccessBook, Caller
 from discreet.server.answers import answer_wire, model_wire, price_wire, statistical_wire
 from discreet.server.books import Books
 from discreet.server.learning import Aimed, prepared, targeted
-from discreet.server.problems import STOPPED, Refusal, fitting, problem_of, too_expensive
+from discreet.server.problems import STOPPED, UNAUTHORIZED, Refusal, fitting, problem_of, too_expensive
+from discreet.server.readiness import Readiness
+from discreet.server.sizes import check_question, check_sentence, check_size
 from discreet.server.tokens import TokenDesk
 from discreet.server.trail import Trail
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from discreet.job.reply import Reply
     from discreet.job.sentence import Sentence
     from discreet.privacy import Promise, Receipt
+    from discreet.privacy.ledger.entries import Entry
     from discreet.query import Question
     from discreet.schema import Schema
     from discreet.server.access import Scope
@@ -73,7 +77,9 @@ class Office:
     Privacy
     -------
     A question is charged to its caller and to the total before the engine is asked, and its answer is in the
-    ledger and its row in the trail before it leaves. Whatever is refused is refused for reasons that follow
+    ledger and its row in the trail before it leaves, the first time and whenever it is told again. A token
+    that was revoked and a switch that was turned meanwhile end what asks several questions before the next of
+    them, and hold back what was answered. Whatever is refused is refused for reasons that follow
     from the request, the schema and the ledger. A ledger of another data set, or one that went back to an
     earlier state, is refused at the start.
     """
@@ -106,6 +112,7 @@ class Office:
         self._tokens = TokenDesk(self.access, self.trail, lambda: self.ledger)
         self.whom: dict[str, Any] = {"unit": self.schema.unit, "neighbors": self.schema.neighbors}
         self._read = lru_cache(maxsize=512)(self._sentence)
+        self._readiness = Readiness(self._look)
         self.trail.write(
             "start", dataset=self.dataset, schema=self.schema.digest, seeded=config.seed is not None
         )
@@ -122,7 +129,8 @@ class Office:
         request : wire.Question
             What is asked.
         key : str, optional
-            Sent again with the same key, a request is never charged twice.
+            Sent again with the same key, a request is never charged twice. Models have none: training one
+            again asks the same questions again, which are free as long as the rows are the same.
 
         Returns
         -------
@@ -143,6 +151,7 @@ class Office:
                     told, receipts = self._model(who, request)
                 case _:
                     told, receipts = self._sentence_answer(who, request, key)
+            self._check_may(who)
         except (DiscreetError, Refusal) as problem:
             self.note_refusal(who, problem_of(problem).code, asked_words(request))
             raise
@@ -165,7 +174,12 @@ class Office:
         return price_wire(str(asked), reply, reply.cost, self._left(who, reply), sql=asked.sql)
 
     def sentence(self, request: Any) -> Sentence:
-        """Return the question that a request is; refuses what is beyond the language."""
+        """Return the question that a request is; refuses what is beyond the language, or too large."""
+        asked = self._asked(request)
+        check_sentence(asked, self.database.curation, self.config.limits.cells)
+        return asked
+
+    def _asked(self, request: Any) -> Sentence:
         match request:
             case wire.Said():
                 return self._read(request.text)
@@ -195,7 +209,7 @@ class Office:
         privacy, sd = wire.promise_of(request.privacy, **self.whom), request.sd_or_none()
         try:
             reply = answered(
-                self.database,
+                self._aimed(who, self.schema),
                 asked,
                 privacy=privacy,
                 sd=sd,
@@ -252,7 +266,9 @@ class Office:
         """Return the question of a request, laid out once: whatever is wrong with it shows here."""
         try:
             question = question_from_dict(request.question)
-            self.database.fit(question, privacy=privacy, variance=request.variance)
+            check_question(question, self.database.curation, self.config.limits.cells)
+            bound, _ = self.database.fit(question, privacy=privacy, variance=request.variance)
+            check_size(bound.size, self.config.limits.cells)
         except DiscreetError:
             raise
         except Exception:
@@ -283,16 +299,25 @@ class Office:
         privacy = wire.promise_of(request.privacy, **self.whom)
         schema = targeted(self.schema, request.target)
         learner = prepared(request, schema, privacy)
-        learner.fit_database(Aimed(self.database, schema), owner=who.name)
+        learner.fit_database(self._aimed(who, schema), owner=who.name)
         left = self.books.remaining(who, learner.promises_)
         return model_wire(request, learner, left), learner.receipts_
 
     def _left(self, who: Caller, reply: Reply) -> dict[str, Any]:
         return self.books.remaining(who, reply.cost)
 
+    def _aimed(self, who: Caller, schema: Schema) -> Any:
+        return Aimed(self.database, schema, before=lambda: self._check_may(who))
+
     def _check_running(self) -> None:
         if self.access.stopped() is not None:
             raise Refusal(STOPPED)
+
+    def _check_may(self, who: Caller) -> None:
+        """Refuse whoever was let in and may not ask any more, or not now."""
+        self._check_running()
+        if not self.access.still(who):
+            raise Refusal(UNAUTHORIZED)
 
     def note_refusal(self, who: Caller | None, code: str, asked: str) -> None:
         """Write down that something was refused."""
@@ -325,11 +350,32 @@ class Office:
         """Return what somebody, and everybody together, may spend, have spent and have left."""
         return self.books.budget(who)
 
-    def history(
-        self, who: Caller, *, analyst: str | None = None, after: int = 0, last: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Return what somebody paid for, with its answers; a curator may see everybody's."""
-        return self.books.history(analyst if who.is_curator else who.name, after=after, last=last)
+    def history(self, who: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:
+        """Return what somebody paid for last, without the answers; a curator may see everybody's."""
+        return self.books.history(self._entries(who, analyst, last=last))
+
+    def history_page(
+        self, who: Caller, *, last: int, analyst: str | None = None, after: int = 0
+    ) -> dict[str, Any]:
+        """Return what somebody paid for, with its answers, as far as a page goes.
+
+        Parameters
+        ----------
+        who : Caller
+            Whose; a curator may see everybody's.
+        last : int
+            Charges at most, the newest.
+        analyst : str, optional
+            Whose, if a curator looks.
+        after : int
+            Only rows of the ledger past this one.
+        """
+        entries = self._entries(who, analyst, last=last, after=after)
+        self.trail.recalled(who.name, [entry.receipt for entry in entries])
+        return self.books.page(entries)
+
+    def _entries(self, who: Caller, analyst: str | None, **which: int) -> list[Entry]:
+        return self.ledger.entries(analyst if who.is_curator else who.name, **which)
 
     # For the curator.
 
@@ -351,8 +397,8 @@ class Office:
     def check(self) -> dict[str, Any]:
         """Verify ledger and trail."""
         self.ledger.check()
-        lines = self.trail.check()
         self.trail.confirm(self.ledger)
+        lines = self.trail.check()
         rows, head = self.ledger.head
         return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
 
@@ -366,9 +412,9 @@ class Office:
         self.trail.write("stop", who=by.name)
 
     def resume(self, by: Caller) -> None:
-        """Answer again."""
-        self.access.resume(by.name)
+        """Answer again; only if that could be written down."""
         self.trail.write("resume", who=by.name)
+        self.access.resume(by.name)
 
     def tokens(self) -> list[dict[str, Any]]:
         """Return what is known of all tokens; the tokens themselves are known to nobody."""
@@ -393,7 +439,13 @@ class Office:
     def ready(self) -> bool:
         """Say whether ledger and engine answer."""
         self.ledger.head  # noqa: B018 - reads the ledger
-        return self.database.n_rows != 0
+        self._readiness.check()
+        return True
+
+    def _look(self) -> None:
+        """Have the engine count its rows, which is the least that can be asked of it."""
+        bound, _ = self.database.fit(Sums("TRUE"), variance=1.0)
+        exact_sums(self.database, bound)
 
     def close(self) -> None:
         """Let go of everything."""

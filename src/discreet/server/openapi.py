@@ -140,9 +140,10 @@ _SCHEMAS: dict[str, Any] = {
     "Account": _object("One budget.", limit=_ANY, spent=_AMOUNTS, left=_AMOUNTS),
     "Budget": _object("Budgets.", own=_ref("Account"), total=_ref("Account"), collusion=_TEXT),
     "History": _object(
-        "What was paid for, oldest first.",
+        "What was paid for, oldest first; more if a large page ended early: go on after its last row.",
         kind={"const": "history"},
         entries={"type": "array", "items": _OBJECT},
+        more=_FLAG,
     ),
     "Dummy": _object(
         "Made-up rows by column; the column _dummy marks them.",
@@ -179,7 +180,8 @@ _FORMAT: dict[str, Any] = {
 _KEY: dict[str, Any] = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "Of your choice; sent again with the same key, a request is never charged twice.",
+    "description": "Of your choice; sent again with the same key, a request is never charged twice. Not used "
+    "for models: training one again is free as long as the rows are the same.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,128}$"},
 }
 _HISTORY = (
@@ -231,7 +233,8 @@ _PATHS: tuple[tuple[str, str, str, str, str, str | None, Any, tuple[Any, ...], t
         None, _ref("Budget"), (), _LOOKING,
     ),
     (
-        "/v1/history", "get", "analyst", "What you paid for, with the answers", "",
+        "/v1/history", "get", "analyst", "What you paid for, with the answers",
+        "Answers of more than 4096 numbers are left out: asking again is free.",
         None, _ref("History"), _HISTORY, _LOOKING,
     ),
     (

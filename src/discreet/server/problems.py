@@ -120,8 +120,8 @@ FORM = Problem(
 )
 STOPPED = Problem(
     code="stopped",
-    message="The curator has stopped this service: nothing is answered and nothing is charged.",
-    hint="Ask again later; what was paid for stays paid.",
+    message="The curator has stopped this service: nothing is answered and nothing more is charged.",
+    hint="Ask again later; what was paid for stays paid, and is free then.",
 )
 BUSY = Problem(
     code="busy",
@@ -166,6 +166,11 @@ ADDRESS = Problem(
     code="malformed",
     message="The part of an address after ? must be a few names with values, and is not.",
     hint="See /docs for what there is.",
+)
+HOST = Problem(
+    code="malformed",
+    message="The Host of a request must be the address of this service, and is not.",
+    hint="Use the address that whoever runs the service gives out.",
 )
 NOT_FOUND = Problem(
     code="not-found", message="There is nothing at this address.", hint="See /docs for what there is."

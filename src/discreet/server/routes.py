@@ -109,16 +109,16 @@ class Routes:
         """Return what the caller paid for; of a curator, what anybody did."""
         asked = _Asked(request, ("after", "last", "format", "analyst"))
         who, analyst = request.state.caller, request.query_params.get("analyst")
-        after, last = asked.whole("after", 0, 2**62), asked.whole("last", 1000, _MOST_HISTORY)
+        after, last = asked.whole("after", 0, 2**62), asked.whole("last", 1000, _MOST_HISTORY, least=1)
         form = asked.choice("format", ("json", "csv"))
 
         def work() -> Response:
-            found = self._office.history(who, analyst=analyst, after=after, last=last)
+            found = self._office.history_page(who, analyst=analyst, after=after, last=last)
             if form == "csv":
-                flat = [{**entry, **_flat(entry)} for entry in found]
+                flat = [{**entry, **_flat(entry)} for entry in found["entries"]]
                 columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
                 return _csv(columns, ([row[name] for name in columns] for row in flat), "history")
-            return _answered(_dumped({"kind": "history", "entries": found}))
+            return _answered(_dumped(found))
 
         return await _guard(request).desk(work)
 
@@ -220,12 +220,12 @@ class _Asked:
         if unknown:
             raise wire.Invalid(tuple((name, "there is no such parameter") for name in unknown))
 
-    def whole(self, name: str, default: int, most: int) -> int:
+    def whole(self, name: str, default: int, most: int, *, least: int = 0) -> int:
         text = self._given.get(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
-            raise wire.Invalid(((name, f"it must be a whole number from 0 to {most}"),))
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+            raise wire.Invalid(((name, f"it must be a whole number from {least} to {most}"),))
         return int(text)
 
     def choice(self, name: str, known: Sequence[str]) -> str:
@@ -260,14 +260,15 @@ def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
     question = asked.get("said") or json.dumps(asked.get("question"))
     return {
         "question": question,
-        "value": _text(entry["value"]),
-        "sd": _text(entry["sd"]),
+        "value": _plain(entry["value"]),
+        "sd": _plain(entry["sd"]),
         "cost": json.dumps(entry["cost"]),
     }
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else json.dumps(value)
+def _plain(value: Any) -> Any:
+    """Return a number as it is, and several as JSON."""
+    return json.dumps(value) if isinstance(value, list) else value
 
 
 def _csv(columns: Sequence[str], rows: Any, name: str) -> Response:
@@ -281,6 +282,6 @@ def _csv(columns: Sequence[str], rows: Any, name: str) -> Response:
 
 def _cell(value: Any) -> Any:
     """Write a cell; text that a spreadsheet would run is marked as text."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "@", "\t", "\r"):
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return "" if value is None else value

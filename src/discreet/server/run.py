@@ -121,5 +121,7 @@ def _socket(config: Config) -> socket.socket:
             f"listen of the configuration must be an address that is free here, and {config.listen} is not "
             f"({problem.strerror}). Choose another, or end who listens there."
         ) from None
+    # Heads and bodies leave as they come: otherwise the second waits 40 ms for the first to be acknowledged.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.set_inheritable(True)
     return made

@@ -44,9 +44,11 @@ class TokenDesk:
 
     def rotate(self, by: str, name: str) -> str:
         """Replace somebody's token, and return the new one: shown once."""
-        token = self._access.rotate(name)
-        self._trail.write("token rotated", who=by, name=name)
-        return token
+        now = self._access.now()
+        if any(token.name == name and token.state(now) == "valid" for token in self._access.tokens()):
+            # Before: if it cannot be written, the old one stays valid and no new one is lost.
+            self._trail.write("token rotated", who=by, name=name)
+        return self._access.rotate(name)
 
     def revoke(self, by: str, name: str) -> int:
         """Revoke somebody's tokens, from now on; return how many were valid."""

@@ -6,20 +6,22 @@ switch. It is kept elsewhere, so that a ledger that went back to an earlier stat
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, SourceError
-from discreet.job.log import Log, check_log, mend_log
+from discreet.job.log import Log, check_log, read_log
+from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from discreet.privacy import Ledger, Receipt
 
 _MOST_TAIL = 1 << 22  # bytes that are read to show the last refusals
+_MOST_ASKED = 500  # characters of a question: whoever asks free repeats must not fill the disk
 
 
 class Trail:
@@ -32,12 +34,17 @@ class Trail:
 
     Privacy
     -------
-    For the curator alone: it names who asked what. No token is in it, no row and no answer.
+    For the curator alone: it names who asked what. No token is in it, no row and no answer. The row of the
+    ledger that paid for an answer is named before the answer leaves, on whichever way; since each row of the
+    ledger has the hash of the one before, the furthest that is named stands for all before it. Lines are
+    handed to the system and not waited for: a power failure may lose the last of them, and then the next
+    answer that leaves names a row further on.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._log = Log(path)
+        self._furthest = 0  # row of the ledger that this process knows to be named
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event.
@@ -50,15 +57,32 @@ class Trail:
         try:
             self._log.write(event, **facts)
         except (OSError, SourceError) as problem:
-            raise LedgerUnavailable(
-                f"audit_log {str(self.path)!r} must be a file that can be written, and is not. Make room, or "
-                "repair it."
-            ) from problem
+            raise self._cannot_write() from problem
+
+    def _cannot_write(self) -> LedgerUnavailable:
+        return LedgerUnavailable(
+            f"audit_log {str(self.path)!r} must be a file that can be written, and is not. Make room, or "
+            "repair it."
+        )
 
     def answered(self, who: str, asked: Any, receipts: Iterable[Receipt], *, cached: bool) -> None:
         """Append an answer, with the rows of the ledger that paid for it."""
-        rows = [[receipt.ledger, receipt.seq, receipt.hash] for receipt in receipts if receipt.recorded]
-        self.write("answer", who=who, asked=asked, rows=rows, cached=cached)
+        paid = [receipt for receipt in receipts if receipt.recorded]
+        rows = [[receipt.ledger, receipt.seq, receipt.hash] for receipt in paid]
+        self.write("answer", who=who, **_asked(asked), rows=rows, cached=cached)
+        self._furthest = max((self._furthest, *(receipt.seq or 0 for receipt in paid)))
+
+    def recalled(self, who: str, receipts: Iterable[Receipt]) -> None:
+        """See to it that answers which leave again, or for the first time, are covered by a named row.
+
+        Raises
+        ------
+        LedgerUnavailable
+            It cannot be written; the answers must not leave.
+        """
+        missing = [receipt for receipt in receipts if (receipt.seq or 0) > self._furthest]
+        if missing:
+            self.answered(who, "history", missing, cached=True)
 
     def check(self) -> int:
         """Verify the whole trail; return how many lines it has."""
@@ -72,10 +96,16 @@ class Trail:
         LedgerTampered
             The ledger went back to an earlier state, or is another one.
         """
-        mend_log(self.path)
+        if not self.path.exists():
+            return
+        try:
+            self._log.mend()
+        except OSError as problem:
+            raise self._cannot_write() from problem
         self.check()
         furthest: tuple[str, int, str] | None = None
-        for line in self._lines():
+        for text in read_log(self.path).splitlines():
+            line = json.loads(text)
             if line["event"] == "answer":
                 for identity, seq, digest in line["rows"]:
                     if furthest is None or seq > furthest[1]:
@@ -96,28 +126,28 @@ class Trail:
                 "Restore the newest backup of the ledger; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             ) from None
+        self._furthest = max(self._furthest, seq)
 
     def last(self, event: str, most: int) -> list[dict[str, Any]]:
         """Return the last events of one kind, newest first."""
         if not self.path.exists():
             return []
-        with self.path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _MOST_TAIL))
-            lines = file.read().split(b"\n")
+        content = read_log(self.path, last=_MOST_TAIL)
+        lines = content.split(b"\n")
         found: list[dict[str, Any]] = []
-        for text in reversed(lines[1:] if size > _MOST_TAIL else lines):
+        # The first of a tail may be half a line, and the last what a power failure left of one.
+        for text in reversed(lines[1 if len(content) == _MOST_TAIL else 0 : -1]):
             if len(found) >= most:
                 break
-            if text:
-                line = json.loads(text)
-                if line["event"] == event:
-                    found.append(line)
+            line = json.loads(text)
+            if line["event"] == event:
+                found.append(line)
         return found
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            for text in file:
-                yield json.loads(text)
+
+def _asked(asked: Any) -> dict[str, Any]:
+    """Return what was asked, the beginning and a hash of it where it is long."""
+    text = asked if isinstance(asked, str) else canonical(asked)
+    if len(text) <= _MOST_ASKED:
+        return {"asked": asked}
+    return {"asked": text[:_MOST_ASKED], "asked_sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -29,6 +29,8 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ReceiptId = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}-[0-9a-f]{1,64}$")]
 Positive = Annotated[float, Field(gt=0, le=1e300, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=1e-12, le=1e6, allow_inf_nan=False)]
+"""Of privacy: beyond these ends there is nothing but noise, or none."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 IdempotencyKey = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,128}$")]
 
@@ -43,14 +45,14 @@ class PureWire(Strict):
     """Pure differential privacy: Laplace noise."""
 
     kind: Literal["pure-dp"]
-    epsilon: Positive
+    epsilon: Amount
 
 
 class ApproxWire(Strict):
     """Approximate differential privacy: Gaussian noise."""
 
     kind: Literal["approx-dp"]
-    epsilon: Positive
+    epsilon: Amount
     delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
@@ -58,14 +60,14 @@ class ConcentratedWire(Strict):
     """Zero-concentrated differential privacy: Gaussian noise."""
 
     kind: Literal["zcdp"]
-    rho: Positive
+    rho: Amount
 
 
 class GaussianWire(Strict):
     """Gaussian differential privacy: Gaussian noise."""
 
     kind: Literal["gaussian-dp"]
-    mu: Positive
+    mu: Amount
 
 
 PrivacyWire: TypeAlias = Annotated[

@@ -165,7 +165,7 @@ class Ledger:
         plan : iterable of Promise
             What will be charged after this, by the same work: refused now unless all of it fits too, so
             that nobody pays for the first half of something. It is neither charged nor kept aside, and a
-            question that was paid for is free whatever the plan.
+            question that its owner paid for is free whatever the plan.
         asked : mapping, optional
             What was asked, as JSON, for whoever reads the record. Kept in it and not on the receipt.
         request : str, optional
@@ -274,9 +274,14 @@ class Ledger:
 
     def remaining(self, owner: str | None = None) -> dict[str, float] | None:
         """Return what is left in each currency, rounded down; None without a limit."""
+        (left,) = self.remaining_of(owner)
+        return left
+
+    def remaining_of(self, *owners: str | None) -> list[dict[str, float] | None]:
+        """Return the same for several owners, None being the total, at one moment."""
         with self._store.read() as session:
-            caps, spent = self._totals.of(session, scope_name(owner))
-        return None if caps is None else caps.left(spent)
+            found = [self._totals.of(session, scope_name(owner)) for owner in owners]
+        return [None if caps is None else caps.left(spent) for caps, spent in found]
 
     def guarantee(self, owner: str | None = None) -> Promise:
         """Return what holds for everything charged, now and later, however it is chosen.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from discreet.errors import KeyReused, ParameterError, PromiseError
 from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.entries import answer_key, missing_row, receipt_of
 from discreet.privacy.ledger.proof import request_mark, scopes_of
+from discreet.privacy.ledger.store import TOTAL
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Charge:
                 return earlier
         body, text = self.body, self.text
         if paid:
+            self._check_plan(session)
             body = body | {"scopes": scopes_of(owner, known=True)}
             text = canonical(body)
         for scope in body["scopes"]:
@@ -81,6 +84,17 @@ class Charge:
         receipt = receipt_of(self.identity, row, body, self.promises)
         # A charge that nobody made before has no answer yet, unless another owner paid for the question.
         return self._answered(session, receipt) if paid else receipt
+
+    def _check_plan(self, session: Session) -> None:
+        """Refuse a plan that the total has no room for, as if nobody had paid for the question.
+
+        Otherwise whoever asks with a plan that fits nothing would be told, for free, whether somebody else
+        has asked.
+        """
+        if self.later is not None:
+            caps, spent = self.totals.of(session, TOTAL)
+            if caps is not None:
+                caps.admit(spent, self.cost, scope=TOTAL, later=self.later)
 
     def _earlier(self, session: Session, paid: dict[str, int]) -> Receipt | None:
         """Return the receipt of a question already paid for by the owner, if it is."""
@@ -102,7 +116,7 @@ class Charge:
         row = _row(session, used["row"]) if used["type"] == "request" else said
         content = row.content
         same = content["promises"] == self.body["promises"]
-        if not (same and self._same_question(content, used.get("asked"))):
+        if not (same and self._same_question(content, _digest_in(used))):
             raise KeyReused(
                 f"request of Ledger.charge must be a new key for each new question, and {request!r} was "
                 f"used before, for row {row.seq} ({content['what']!r}). Choose another key, or repeat the "
@@ -110,21 +124,23 @@ class Charge:
             )
         return self._answered(session, receipt_of(self.identity, row, content))
 
-    def _same_question(self, content: dict[str, Any], asked: dict[str, Any] | None) -> bool:
-        question, told = self.body["question"], self.body.get("asked")
+    def _same_question(self, content: dict[str, Any], asked: str | None) -> bool:
+        question, told = self.body["question"], _digest_in(self.body)
         if question is not None and question == content["question"]:
             return True
-        # The digest holds the version of the data; what was asked does not.
+        # The digest of a question holds the version of the data; that of what was asked does not.
         if told is not None or asked is not None:
-            return bool(json.loads(canonical(told)) == asked)
+            return told == asked
         return question is None and content["question"] is None and self.body["what"] == content["what"]
 
     def _remember(self, session: Session, request: str, earlier: Receipt) -> None:
         """Record the key of a request that was free, so that it finds the same answer ever after."""
         owner = self.body["owner"]
         body = {"type": "request", "owner": owner, "request": request, "row": earlier.seq}
-        if "asked" in self.body:
-            body["asked"] = self.body["asked"]
+        asked = _digest_in(self.body)
+        if asked is not None:
+            # Its digest alone: a row that nobody pays for must not be as long as whoever asks likes.
+            body["asked_sha256"] = asked
         row = session.append(self.when, canonical(body))
         session.put_mark(request_mark(owner, request), row.seq)
 
@@ -132,6 +148,13 @@ class Charge:
         assert receipt.seq is not None
         answer = session.answer(answer_key(receipt.question, receipt.seq))
         return dataclasses.replace(receipt, answer=answer)
+
+
+def _digest_in(body: dict[str, Any]) -> str | None:
+    """Return the digest of what was asked with a row, whether the row has all of it or the digest alone."""
+    if "asked" in body:
+        return hashlib.sha256(canonical(body["asked"]).encode("utf-8", "surrogatepass")).hexdigest()
+    return body.get("asked_sha256")
 
 
 def _row(session: Session, seq: int) -> Row:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from discreet.privacy.ledger.line import Line
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 IDLE = 8
-"""How many connections are kept for their next use, and may read at once where a server has few."""
+"""How many connections are kept for their next use, and how many threads may read at once."""
 
 
 class Closing(Protocol):
@@ -71,10 +75,16 @@ class Pool(Generic[C]):
         """The writing threads of this process."""
         return self._here().line
 
-    @property
-    def readers(self) -> threading.BoundedSemaphore:
-        """Places for the reading threads of this process, where connections are scarce."""
-        return self._here().readers
+    @contextlib.contextmanager
+    def reading(self, timeout: float) -> Iterator[None]:
+        """Take one of the places for reading threads: opening connections beyond what is kept costs more."""
+        readers = self._here().readers
+        if not readers.acquire(timeout=timeout):
+            raise TimeoutError("too many threads are reading")
+        try:
+            yield
+        finally:
+            readers.release()
 
     def close(self) -> None:
         """Close what is idle."""

@@ -181,16 +181,13 @@ class PostgresSchema(Store):
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """Look at one consistent state; a server has few connections, so threads wait for a place."""
+        """Look at one consistent state."""
         begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-        readers = self._pool.readers
-        if not readers.acquire(timeout=self._timeout):
-            raise self._unavailable(TimeoutError("too many threads are reading"))
         try:
-            with self._transaction(begin) as connection:
+            with self._pool.reading(self._timeout), self._transaction(begin) as connection:
                 yield _PostgresSession(connection)
-        finally:
-            readers.release()
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
 
     def known_secret(self) -> bytes | None:
         """Read the key's table, if there is one."""

@@ -181,8 +181,11 @@ class SqliteFile(Store):
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
         """Look at one consistent state."""
-        with self._transaction("BEGIN") as session:
-            yield session
+        try:
+            with self._pool.reading(self._timeout), self._transaction("BEGIN") as session:
+                yield session
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[Session]:
@@ -334,7 +337,8 @@ class Memory(Store):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, connection.close)
         _fill(connection, fill)
-        self._connection, self._key = connection, key
+        # Drawn now: between a charge and its noise nothing else draws.
+        self._connection, self._key = connection, key or fresh_key()
         return True
 
     def write(self, work: Callable[[Session], T]) -> T:
@@ -362,14 +366,13 @@ class Memory(Store):
             self._connection.execute("COMMIT")
 
     def known_secret(self) -> bytes | None:
-        """Return the key, if it was made."""
+        """Return the key, if the ledger was made."""
         return self._key
 
     def secret(self, first: bytes | None = None) -> bytes:
         """Keep the key as long as the ledger."""
-        with self._lock:
-            self._key = self._key or first or fresh_key()
-            return self._key
+        assert self._key is not None
+        return self._key
 
     def close(self) -> None:
         """Forget everything."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray
 
 _IN_MEMORY = 2**27  # bytes of curated integers that are kept in memory; a larger table goes to a file
+_ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
 
 
 class DuckDBEngine(Engine):
@@ -80,6 +81,8 @@ class DuckDBEngine(Engine):
                     yield [piece[name] for name in names]
 
             self._fill(ArrayStream(dict.fromkeys(names, np.dtype(np.int32)), arrays), curation)
+        if tally.version.n_rows <= _ONE_THREAD:
+            self._connection.execute("SET GLOBAL threads = 1")
         # From here on the engine sees nothing but the curated table.
         self._connection.execute("SET GLOBAL enable_external_access = false")
         self._connection.execute("SET GLOBAL lock_configuration = true")

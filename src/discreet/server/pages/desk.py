@@ -218,7 +218,7 @@ def _complaints(visit: Visit, error: Exception) -> tuple[dict[str, Complaint], i
     if isinstance(error, FieldError):
         return {error.field: Complaint(error.message, error.hint)}, 422
     problem = problem_of(error)
-    if problem.code == "failed":
+    if problem.code in ("failed", "unauthorized"):
         raise error
     if problem.code == "budget-exceeded":
         return {"amount": _too_dear(visit, problem.details)}, problem.status

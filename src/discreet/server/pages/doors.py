@@ -30,11 +30,12 @@ async def login(visit: Visit) -> Response:
     if not same_origin(visit.request.headers.raw):
         raise Refusal(FORM)
     token = (await visit.body()).get("token", "").strip()[:_MOST]
-    caller = await visit.desk(lambda: visit.office.access.find(token))
+    caller = visit.office.access.find(token)
     if caller is None:
         await asyncio.sleep(max(0.0, began + REFUSED_AFTER - time.monotonic()))
         return visit.page("login.html.j2", status=401, failed=_WRONG)
-    cookie = await visit.desk(lambda: opened(visit.office, caller))
+    visit.guard.count(caller)
+    cookie = await visit.guard.desk(lambda: opened(visit.office, caller), caller)
     inside = away("/curator" if caller.is_curator else "/")
     inside.headers["set-cookie"] = cookie
     return inside

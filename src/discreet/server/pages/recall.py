@@ -137,6 +137,8 @@ def reply_of(office: Office, owner: str, receipts: tuple[str, ...]) -> Reply:
     words = said.pop() if len(said) == 1 else None
     if owners != {owner} or not words or not all(entry.answer for entry in entries):
         raise _not_one_answer()
+    # Whatever follows is remembered, and by then the trail has it.
+    office.trail.recalled(owner, [entry.receipt for entry in entries])
     kept: Any = _Kept(office, receipts, owner, _n_rows(entries[0]))
     asked = read_sentence(words, office.schema)
     # Who answers has been paid: the promise only says which law the noise has.

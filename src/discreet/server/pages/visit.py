@@ -89,8 +89,12 @@ class Visit:
 
     @property
     def address(self) -> str:
-        """Where programs reach the service."""
-        return str(self.request.base_url).rstrip("/")
+        """Where programs reach the service: they send tokens there, so a proxy's TLS must not be left out."""
+        config = self.office.config
+        if config.address is not None:
+            return config.address
+        url = self.request.base_url
+        return str(url.replace(scheme="https") if config.secure else url).rstrip("/")
 
     async def body(self) -> dict[str, str]:
         """Return the fields of a form, wherever it came from."""
