@@ -409,11 +409,14 @@ def test_a_thread_that_holds_the_book_makes_others_wait_their_turn(place: str) -
         ledger.charge(TENTH)
 
 
-def test_more_connections_than_are_kept_are_closed(place: str) -> None:
-    with Ledger.open(place) as ledger, ExitStack() as stack:
-        for _ in range(IDLE + 2):
-            stack.enter_context(ledger._store.read())
-        ledger.charge(TENTH)
+def test_more_readers_than_places_wait_and_whoever_charges_does_not(place: str) -> None:
+    with Ledger.open(place, timeout=0.5) as ledger:
+        with ExitStack() as stack:
+            for _ in range(IDLE):
+                stack.enter_context(ledger._store.read())
+            with pytest.raises(LedgerUnavailable, match="too many threads are reading"):
+                ledger.spent()
+            ledger.charge(TENTH)
         assert ledger.spent().charges == 1
 
 

@@ -76,7 +76,7 @@ class Crowd:
         async def asking() -> dict[str, Any]:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             status, answer = await self._post(reader, writer, analyst, body)
-            writer.close()
+            await _closed((reader, writer))
             assert status == 200, answer
             return answer
 
@@ -99,13 +99,11 @@ class Crowd:
                     connection = await asyncio.open_connection("127.0.0.1", self.port)
                 status, answer = await self._post(*connection, analyst, body)
             except _LOST:
+                await _closed(connection)
                 status, answer, connection = 0, {}, None
                 await asyncio.sleep(0.01)
             self.said.append(Said(analyst, body, status, answer, time.perf_counter() - start))
-        if connection is not None:
-            connection[1].close()
-            with contextlib.suppress(OSError):
-                await connection[1].wait_closed()
+        await _closed(connection)
 
     async def _post(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, analyst: int, body: dict[str, Any]
@@ -137,3 +135,10 @@ class Crowd:
         """Return what a share of the answers took at most."""
         taken = sorted(said.seconds for said in self.answered())
         return 1000 * taken[min(len(taken) - 1, int(share * len(taken)))]
+
+
+async def _closed(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None) -> None:
+    if connection is not None:
+        connection[1].close()
+        with contextlib.suppress(OSError):
+            await connection[1].wait_closed()

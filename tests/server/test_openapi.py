@@ -35,9 +35,13 @@ def requests_made_up(service: Service, who: str, folder: Path, examples: int, *m
 
 
 @pytest.mark.parametrize(
-    ("examples", "least"), [(2, 300), pytest.param(1500, 10_000, marks=pytest.mark.stats)]
+    ("who", "examples", "least"),
+    [
+        ("ana", 2, 300),
+        pytest.param("ana", 1500, 10_000, marks=pytest.mark.stats),
+        pytest.param("cura", 1500, 10_000, marks=pytest.mark.stats),
+    ],
 )
-@pytest.mark.parametrize("who", ["ana", "cura"])
 def test_requests_made_up_from_the_document_find_no_gap(
     tmp_path: Path, who: str, examples: int, least: int
 ) -> None:

@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from discreet.errors import ExpressionRefused, ParameterError
-from discreet.query.expression import parse
+from discreet.query.expression import language, parse
 from discreet.schema import Column, Schema
 from tests.query.expression.rows import SCHEMA
 
@@ -367,6 +367,12 @@ def test_a_decision_takes_milliseconds() -> None:
     times = sorted(min(seconds(text) for _ in range(5)) for text, _ in ATTACKS)
     assert times[len(times) // 2] < 0.007
     assert times[-1] < 0.1
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_remembered() -> None:
+    """A text that was parsed before is not parsed again, and these tests are about parsing."""
+    language._parsed.cache_clear()
 
 
 def test_a_class_that_sqlglot_learns_tomorrow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,9 @@ class Expression:
     bare : str or None
         The column of numbers that it is nothing but.
 
-    Privacy ------- From the interval ``[lower, upper]`` follows how far one row can move a sum: by
+    Privacy
+    -------
+    From the interval ``[lower, upper]`` follows how far one row can move a sum: by
     ``upper - lower`` if rows are replaced. The interval bounds what is computed, rounding included, and
     the result is clamped to it once more: the sensitivity holds for the integers that engines really
     add up.
@@ -152,8 +154,10 @@ def parse(text: str, schema: Schema) -> Expression:
         If the text is not in the language, or if the declared bounds do not show that it has a value
         for every row.
 
-    Privacy ------- Text and schema alone decide. No row is looked at, and nothing that was written
-    reaches an engine: SQL is made anew from the parsed tree.
+    Privacy
+    -------
+    Text and schema alone decide. No row is looked at, and nothing that was written reaches an engine: SQL is
+    made anew from the parsed tree.
 
     Reference
     ---------
