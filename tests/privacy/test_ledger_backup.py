@@ -26,7 +26,7 @@ from discreet.privacy.promises import PureDP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet.privacy.ledger.store import Session
+    from discreet.privacy.ledger.session import Session
 
 TENTH = PureDP(epsilon=0.1)
 LIMIT = PureDP(epsilon=1)
@@ -304,14 +304,16 @@ def test_a_restore_that_is_killed_leaves_the_target_as_it_was(
     def killed(source: str) -> None:
         child = os.fork()
         if child == 0:
-            from discreet.privacy.ledger import store
+            try:
+                from discreet.privacy.ledger.session import Session
 
-            def die(*_: object) -> None:
-                os.kill(os.getpid(), 9)
+                def die(*_: object) -> None:
+                    os.kill(os.getpid(), 9)
 
-            setattr(store.Session, "insert" if at == "row" else "put_total", die)
-            Ledger.restore(tmp_path / source, place)
-            os._exit(0)
+                setattr(Session, "insert" if at == "row" else "put_total", die)
+                Ledger.restore(tmp_path / source, place)
+            finally:
+                os._exit(0)  # never back into the tests
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status)
 

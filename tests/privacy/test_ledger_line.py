@@ -15,7 +15,7 @@ import pytest
 from discreet.errors import BudgetExceeded, LedgerError, LedgerTampered, LedgerUnavailable
 from discreet.privacy.ledger import Ledger
 from discreet.privacy.ledger.line import Line, _do, _Piece, _State
-from discreet.privacy.ledger.store import Session
+from discreet.privacy.ledger.session import Session
 from discreet.privacy.promises import PureDP
 
 if TYPE_CHECKING:

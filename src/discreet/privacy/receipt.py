@@ -50,6 +50,9 @@ class Receipt:
         Whether the noise came from a seed, which makes it public: for tests alone.
     answer : bytes or None
         The stored answer, when the charge met one. Not part of the JSON.
+    left : tuple or None
+        What the owner and what everybody had left right after, each as :meth:`Ledger.remaining` says it;
+        None on a receipt that was read back. Not part of the JSON.
 
     Privacy
     -------
@@ -74,6 +77,9 @@ class Receipt:
     version: str
     seeded: bool = False
     answer: bytes | None = field(default=None, compare=False, repr=False)
+    left: tuple[dict[str, float] | None, dict[str, float] | None] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @classmethod
     def unrecorded(
@@ -105,24 +111,27 @@ class Receipt:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without the answer."""
-        values = {
-            item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "answer"
-        }
+        values = {name: getattr(self, name) for name in _names()}
         values["promises"] = [promise.to_dict() for promise in self.promises]
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Receipt:
         """Make the receipt that :meth:`to_dict` wrote."""
-        names = {item.name for item in dataclasses.fields(cls)} - {"answer"}
-        if set(values) != names:
+        if set(values) != set(_names()):
             raise ParameterError(
-                f"keys of Receipt must be {', '.join(sorted(names))}, got "
+                f"keys of Receipt must be {', '.join(sorted(_names()))}, got "
                 f"{', '.join(sorted(values))}. Write them with to_dict()."
             )
         made = dict(values)
         made["promises"] = tuple(promise_from_dict(promise) for promise in values["promises"])
         return cls(**made)
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    """Return what of a receipt is told to others."""
+    return tuple(item.name for item in dataclasses.fields(Receipt) if item.compare)
 
 
 def now() -> str:

@@ -7,16 +7,23 @@ that anybody was given a receipt for is forgotten.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, ParameterError
 from discreet.privacy.ledger.proof import check
+from discreet.privacy.ledger.session import Needs
 from discreet.privacy.ledger.sqlite import SqliteFile
 
 if TYPE_CHECKING:
-    from discreet.privacy.ledger.store import Session, Store
+    from collections.abc import Iterable, Iterator
+
+    from discreet.privacy.ledger.session import Session
+    from discreet.privacy.ledger.store import Store
+
+T = TypeVar("T")
 
 
 def back_up(source: Store, path: str, timeout: float = 30.0) -> tuple[int, str]:
@@ -89,24 +96,35 @@ def carry_over(source: Session, target: Session, *, after: int) -> None:
     """Bring a target that has the first `after` rows of the source's record to the source's state."""
     identity, seq, _ = source.head()
     target.execute(target.marks_table)
-    for row in source.record(after):
-        target.insert(row)
-        if row.seq == seq:
-            target.put_head(identity, row)
-        if '"type":"answer"' in row.body:
-            key = row.content["key"]
-            answer = source.answer(key)
-            if answer is not None:
-                target.put_answer(key, answer)
+    for rows in _sliced(source.record(after)):
+        for row in rows:
+            target.insert(row)
+            if row.seq == seq:
+                target.put_head(identity, row)
+            if '"type":"answer"' in row.body:
+                key = row.content["key"]
+                answer = source.answer(key)
+                if answer is not None:
+                    target.put_answer(key, answer)
+        target.flush()
     for scope, (caps, spent) in source.totals().items():
         target.put_total(scope, caps, spent)
-    for question, owner, paid in source.execute(
-        "SELECT question, owner, seq FROM questions WHERE seq > ?", after
-    ):
-        target.put_paid(question, owner, paid)
+    payers = source.execute("SELECT question, owner, seq FROM questions WHERE seq > ?", after)
+    for some in _sliced(payers):
+        target.expect([Needs(questions=tuple(question for question, _, _ in some))])
+        for question, owner, paid in some:
+            target.put_paid(question, owner, paid)
+        target.flush()
     for mark, marked in source.marks().items():
         if marked > after:
             target.put_mark(mark, marked)
+
+
+def _sliced(entries: Iterable[T]) -> Iterator[list[T]]:
+    """Take a thousand at a time, which is what is held in memory."""
+    rest = iter(entries)
+    while some := list(itertools.islice(rest, 1000)):
+        yield some
 
 
 def _check_head(session: Session, backup: Store, seq: int, digest: str) -> None:

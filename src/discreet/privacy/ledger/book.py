@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from discreet.errors import LedgerError, LedgerTampered
 from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.backup import back_up
 from discreet.privacy.ledger.backup import restore as put_back
 from discreet.privacy.ledger.chain import link
-from discreet.privacy.ledger.charging import Charge, check_words, priced, written
+from discreet.privacy.ledger.charging import Charge, Keeping, check_words, find_charge, priced, written
 from discreet.privacy.ledger.entries import (
     Entry,
     answer_key,
@@ -25,15 +26,16 @@ from discreet.privacy.ledger.entries import (
 )
 from discreet.privacy.ledger.opening import Opening, fixed, opened, store_at
 from discreet.privacy.ledger.proof import DATASET_MARK, check, scopes_of, write_caps
-from discreet.privacy.ledger.store import Session, Store, owner_scope
+from discreet.privacy.ledger.store import Store, owner_scope
 from discreet.privacy.ledger.totals import Totals, scope_name
 from discreet.privacy.promises import NoPromise, Promise
 from discreet.privacy.receipt import canonical, now, product_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Self
 
+    from discreet.privacy.ledger.session import Needs, Session
     from discreet.privacy.receipt import Receipt
 
 T = TypeVar("T")
@@ -228,14 +230,7 @@ class Ledger:
     def _write(self, work: Callable[[Session], T], *, marks: bool = False) -> T:
         """Do a piece of work on the ledger that was opened, with the table of marks if it needs one."""
         made = marks and not self._marked
-
-        def checked(session: Session) -> T:
-            self._check_identity(session)
-            if made:
-                session.execute(session.marks_table)
-            return work(session)
-
-        result = self._store.write(checked)
+        result = self._store.write(_Checked(self._check_identity, work, made))
         self._marked = self._marked or made
         return result
 
@@ -245,20 +240,19 @@ class Ledger:
         The first answer stored is the only one: whoever executed the same question at the same time
         gets that one back and throws their own away.
         """
-        key = None if receipt.seq is None else answer_key(receipt.question, receipt.seq)
+        self._check_ours(receipt)
+        assert receipt.seq is not None
+        key = answer_key(receipt.question, receipt.seq)
         digest = hashlib.sha256(answer).hexdigest()
-        when, body = now(), canonical({"type": "answer", "key": key, "sha256": digest})
-
-        def keep(session: Session) -> bytes:
-            self._find(session, receipt)
-            assert key is not None
-            stored = session.answer(key)
-            if stored is None:
-                session.append(when, body)
-                session.put_answer(key, answer)
-            return answer if stored is None else stored
-
-        return self._write(keep)
+        keeping = Keeping(
+            identity=self.identity,
+            receipt=receipt,
+            key=key,
+            answer=answer,
+            when=now(),
+            text=canonical({"type": "answer", "key": key, "sha256": digest}),
+        )
+        return self._write(keeping)
 
     def spent(self, owner: str | None = None) -> Spending:
         """Return the exact books of the total, or of one owner.
@@ -280,8 +274,7 @@ class Ledger:
     def remaining_of(self, *owners: str | None) -> list[dict[str, float] | None]:
         """Return the same for several owners, None being the total, at one moment."""
         with self._store.read() as session:
-            found = [self._totals.of(session, scope_name(owner)) for owner in owners]
-        return [None if caps is None else caps.left(spent) for caps, spent in found]
+            return [self._totals.left(session, owner) for owner in owners]
 
     def guarantee(self, owner: str | None = None) -> Promise:
         """Return what holds for everything charged, now and later, however it is chosen.
@@ -395,6 +388,24 @@ class Ledger:
         with self._store.read() as session:
             return find_entry(session, self.identity, receipt_id)
 
+    def has_paid(self, question: str, owner: str | None = None) -> bool:
+        """Say whether charging a question again would be free. Nothing is charged or written.
+
+        Parameters
+        ----------
+        question : str
+            Its digest, as for :meth:`charge`.
+        owner : str, optional
+            For whom: what others paid does not count. If left out, whether anybody has paid.
+
+        Privacy
+        -------
+        With an owner it tells nothing about others; without, it tells whether anybody has asked.
+        """
+        with self._store.read() as session:
+            paid = session.paid(question)
+        return bool(paid) if owner is None else owner in paid
+
     def secret(self) -> bytes:
         """Return the key under which this ledger's questions are named, making it at first use.
 
@@ -479,7 +490,8 @@ class Ledger:
             self._check_identity(session)
             check(session)
             if receipt is not None:
-                self._find(session, receipt)
+                self._check_ours(receipt)
+                find_charge(session, self.identity, receipt)
 
     def confirm(self, seq: int, hash: str) -> None:
         """Make sure that the record still has a row as it was once seen, for instance as its head.
@@ -499,17 +511,11 @@ class Ledger:
                 "ledger was replaced or rewritten. Restore it from a backup that has this row."
             )
 
-    def _find(self, session: Session, receipt: Receipt) -> None:
+    def _check_ours(self, receipt: Receipt) -> None:
         if receipt.ledger != self.identity or receipt.seq is None:
             raise LedgerError(
                 f"receipt must be of this ledger {self.identity[:12]}, and {receipt.id} is not. "
                 "Look it up in the ledger that gave it."
-            )
-        row = session.row(receipt.seq)
-        if row is None or receipt_of(self.identity, row, row.content) != receipt:
-            raise LedgerTampered(
-                f"row {receipt.seq} of the ledger's record must be what the receipt {receipt.id} "
-                "says, and is not: the record was rolled back or rewritten. Restore the ledger."
             )
 
     def _check_identity(self, session: Session) -> None:
@@ -550,6 +556,26 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.shown!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked(Generic[T]):
+    """Work on the ledger that was opened, and on no other."""
+
+    check: Callable[[Session], None]
+    work: Callable[[Session], T]
+    makes_marks: bool
+
+    @property
+    def needs(self) -> Needs | None:
+        """What the work needs; None where it runs statements of its own."""
+        return None if self.makes_marks else getattr(self.work, "needs", None)
+
+    def __call__(self, session: Session) -> T:
+        self.check(session)
+        if self.makes_marks:
+            session.execute(session.marks_table)
+        return self.work(session)
 
 
 def _reopen(url: str, identity: str) -> Ledger:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import KeyReused, ParameterError, PromiseError
+from discreet.errors import KeyReused, LedgerTampered, ParameterError, PromiseError
 from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.entries import answer_key, missing_row, receipt_of
 from discreet.privacy.ledger.proof import request_mark, scopes_of
-from discreet.privacy.ledger.store import TOTAL
+from discreet.privacy.ledger.session import Needs
+from discreet.privacy.ledger.store import TOTAL, owner_scope
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from discreet.privacy.ledger.chain import Row
-    from discreet.privacy.ledger.store import Session
+    from discreet.privacy.ledger.session import Session
     from discreet.privacy.ledger.totals import Totals
     from discreet.privacy.promises import Promise
     from discreet.privacy.receipt import Receipt
+
+
+_UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +60,24 @@ class Charge:
     body: dict[str, Any]
     text: str
 
+    @property
+    def needs(self) -> Needs:
+        """What is looked at for every charge; repeats look at more."""
+        owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
+        return Needs(
+            scopes=(TOTAL,) if owner is None else (TOTAL, owner_scope(owner)),
+            questions=() if question is None else (question,),
+            marks=() if request is None else (request_mark(owner, request),),
+        )
+
     def __call__(self, session: Session) -> Receipt:
         """Charge, or find that it was charged before, or refuse."""
+        receipt, owner = self._settled(session), self.body["owner"]
+        everybody = self.totals.left(session, None)
+        own = everybody if owner is None else self.totals.left(session, owner)
+        return dataclasses.replace(receipt, left=(own, everybody))
+
+    def _settled(self, session: Session) -> Receipt:
         owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
         if request is not None:
             seq = session.mark(request_mark(owner, request))
@@ -150,6 +171,59 @@ class Charge:
         return dataclasses.replace(receipt, answer=answer)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """An answer that is to be kept, for a charge that this ledger made.
+
+    Attributes
+    ----------
+    identity : str
+        Of the ledger.
+    receipt : Receipt
+        Of the charge.
+    key : str
+        Where the answer is kept.
+    answer : bytes
+        It.
+    when, text : str
+        Time and body of its row.
+    """
+
+    identity: str
+    receipt: Receipt
+    key: str
+    answer: bytes
+    when: str
+    text: str
+
+    @property
+    def needs(self) -> Needs:
+        """The row of the charge, and the answer that may be there."""
+        assert self.receipt.seq is not None
+        return Needs(rows=(self.receipt.seq,), answers=(self.key,))
+
+    def __call__(self, session: Session) -> bytes:
+        """Keep it unless there is one, and return the one that is kept."""
+        find_charge(session, self.identity, self.receipt)
+        stored = session.answer(self.key)
+        if stored is None:
+            session.append(self.when, self.text)
+            session.put_answer(self.key, self.answer)
+        return self.answer if stored is None else stored
+
+
+def find_charge(session: Session, identity: str, receipt: Receipt) -> None:
+    """Make sure that the record has the row of a receipt as the receipt says it."""
+    assert receipt.seq is not None
+    row = session.row(receipt.seq)
+    # The hash is that of number, time and body: no other row has it.
+    if row is None or row.hash != receipt.hash or receipt_of(identity, row, row.content) != receipt:
+        raise LedgerTampered(
+            f"row {receipt.seq} of the ledger's record must be what the receipt {receipt.id} "
+            "says, and is not: the record was rolled back or rewritten. Restore the ledger."
+        )
+
+
 def _digest_in(body: dict[str, Any]) -> str | None:
     """Return the digest of what was asked with a row, whether the row has all of it or the digest alone."""
     if "asked" in body:
@@ -182,7 +256,7 @@ def check_words(**named: object) -> None:
                 "Leave it out if there is none."
             )
         # Databases refuse these, and would undo the charges of others in the same transaction.
-        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        if _UNKEEPABLE.search(value):
             raise ParameterError(
                 f"{name} of a charge must be text without zero bytes and half characters, got {value!r}. "
                 "Leave them out."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from discreet.privacy.ledger.chain import Row
-    from discreet.privacy.ledger.store import Session
+    from discreet.privacy.ledger.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from discreet.privacy.ledger.store import Session
+    from discreet.privacy.ledger.session import Session
 
 T = TypeVar("T")
 
@@ -164,6 +164,8 @@ class Line:
 
 
 def _do(session: Session, group: list[_Piece[Any]]) -> None:
+    known = [getattr(piece.work, "needs", None) for piece in group]
+    session.expect([needs for needs in known if needs is not None])
     if len(group) == 1:
         # Alone, the transaction itself is what a refusal undoes.
         group[0].result = group[0].work(session)

@@ -13,10 +13,11 @@ from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.chain import START, Row
 from discreet.privacy.ledger.entries import missing_row
 from discreet.privacy.ledger.proof import read_caps, write_caps
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, Store
+from discreet.privacy.ledger.store import FORMAT, TOTAL, Store
 from discreet.privacy.receipt import canonical, product_version
 
 if TYPE_CHECKING:
+    from discreet.privacy.ledger.session import Session
     from discreet.privacy.promises import Promise
 
 

@@ -18,12 +18,12 @@ from discreet.errors import (
     NotALedger,
     ParameterError,
 )
-from discreet.privacy.ledger.chain import Row
 from discreet.privacy.ledger.pool import Pool
-from discreet.privacy.ledger.store import FORMAT, NEWEST_FIRST, OLDEST_FIRST, Session, Store, fresh_key
+from discreet.privacy.ledger.session import Session
+from discreet.privacy.ledger.store import FORMAT, Store, fresh_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
     import psycopg
@@ -67,15 +67,28 @@ class _PostgresSession(Session):
         self.failures = (_driver().Error,)
         self._connection = connection
 
-    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        cursor = self._connection.execute(_spelled(sql), values)
-        return cursor.fetchall() if cursor.description is not None else []
+    def selected(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        with self._together(len(queries)):
+            cursors = [self._connection.execute(_spelled(sql), values) for sql, values in queries]
+        # Outside: what a cursor has found is not known before all was sent.
+        return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
 
-    def record(self, after: int = 0, *, newest_first: bool = False) -> Iterator[Row]:
+    def written(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
+        with self._together(len(statements)), self._connection.cursor() as cursor:
+            for sql, rows in statements:
+                cursor.executemany(_spelled(sql), rows)
+
+    def _together(self, statements: int) -> contextlib.AbstractContextManager[object]:
+        """Send several statements before the first is answered: the way costs more than the work."""
+        return self._connection.pipeline() if statements > 1 else contextlib.nullcontext()
+
+    def among(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+        return "= ANY(?)", [list(values)]
+
+    def streamed(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         with self._connection.cursor(name="discreet_record") as rows:
-            rows.execute(_spelled(NEWEST_FIRST if newest_first else OLDEST_FIRST), (after,))
-            for row in rows:
-                yield Row(*row)
+            rows.execute(_spelled(sql), values)
+            yield from rows
 
     def tables(self) -> set[str]:
         found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
@@ -163,6 +176,7 @@ class PostgresSchema(Store):
             fill(session)
             if key is not None:
                 _keep_key(session, key)
+            session.flush()
         return True
 
     def write(self, work: Callable[[Session], T]) -> T:
@@ -177,7 +191,9 @@ class PostgresSchema(Store):
     def _writing(self) -> Iterator[Session]:
         # All writers lock the one row of the book first: one order, so no deadlock.
         with self._transaction("SELECT seq FROM book FOR UPDATE") as connection:
-            yield _PostgresSession(connection)
+            session = _PostgresSession(connection)
+            yield session
+            session.flush()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:

@@ -9,12 +9,14 @@ from discreet.errors import BudgetExceeded, LedgerTampered
 from discreet.privacy.caps import Caps
 from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.chain import Row, verified
-from discreet.privacy.ledger.store import FORMAT, TOTAL, Session, owner_scope
+from discreet.privacy.ledger.store import FORMAT, TOTAL, owner_scope
 from discreet.privacy.promises import promise_from_dict
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from discreet.privacy.ledger.session import Session
 
 
 class Replay:
@@ -124,6 +126,7 @@ class Replay:
 
 def check(session: Session) -> None:
     """Verify the chain, repeat every step, and compare the result with the tables."""
+    session.renew()
     replay = Replay()
     row = None
     for row in verified(session.record()):

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
-from discreet.privacy.ledger.chain import Row
 from discreet.privacy.ledger.pool import Pool
-from discreet.privacy.ledger.store import FORMAT, NEWEST_FIRST, OLDEST_FIRST, Session, Store, fresh_key
+from discreet.privacy.ledger.session import Session
+from discreet.privacy.ledger.store import FORMAT, Store, fresh_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -63,12 +63,18 @@ class _SqliteSession(Session):
         super().__init__()
         self._connection = connection
 
-    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, values).fetchall()
+    def selected(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        return [self._connection.execute(sql, values).fetchall() for sql, values in queries]
 
-    def record(self, after: int = 0, *, newest_first: bool = False) -> Iterator[Row]:
-        rows = self._connection.execute(NEWEST_FIRST if newest_first else OLDEST_FIRST, (after,))
-        return (Row(*row) for row in rows)
+    def written(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
+        for sql, rows in statements:
+            self._connection.executemany(sql, rows)
+
+    def among(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+        return f"IN ({', '.join('?' * len(values))})", values
+
+    def streamed(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        return iter(self._connection.execute(sql, values))
 
     def tables(self) -> set[str]:
         return {str(name) for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -194,7 +200,9 @@ class SqliteFile(Store):
             used = self._pool.take() or self._connect()
             used.connection.execute(begin)
             self._check_same_file(used)
-            yield _SqliteSession(used.connection)
+            session = _SqliteSession(used.connection)
+            yield session
+            session.flush()
             used.connection.execute("COMMIT")
         except BaseException as error:
             self._undo(used, error)
@@ -359,7 +367,9 @@ class Memory(Store):
                 raise LedgerError("the ledger must be open, and was closed. Open a new one.")
             self._connection.execute("BEGIN")
             try:
-                yield _SqliteSession(self._connection)
+                session = _SqliteSession(self._connection)
+                yield session
+                session.flush()
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
@@ -385,7 +395,9 @@ class Memory(Store):
 def _fill(connection: sqlite3.Connection, fill: Callable[[Session], None]) -> None:
     connection.executescript(_TABLES)
     connection.execute("BEGIN IMMEDIATE")
-    fill(_SqliteSession(connection))
+    session = _SqliteSession(connection)
+    fill(session)
+    session.flush()
     connection.execute("COMMIT")
 
 

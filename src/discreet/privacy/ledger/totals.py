@@ -14,7 +14,7 @@ from discreet.privacy.ledger.store import TOTAL, owner_scope
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
-    from discreet.privacy.ledger.store import Session
+    from discreet.privacy.ledger.session import Session
 
 _KEPT = 512
 """How many texts of totals are kept beside what they say."""
@@ -41,6 +41,11 @@ class Totals:
         if found is None:
             return self._owner_caps, Spending()
         return self._parsed(scope, *found)
+
+    def left(self, session: Session, owner: str | None) -> dict[str, float] | None:
+        """Return what an owner, or everybody, has left in each currency; None without a limit."""
+        caps, spent = self.of(session, scope_name(owner))
+        return None if caps is None else caps.left(spent)
 
     def owners(self, session: Session) -> dict[str, Spending]:
         """Return what each owner spent, by name; those who only have a limit have spent nothing."""
