@@ -62,7 +62,7 @@ def test_the_table_of_keys_has_every_key_and_no_other() -> None:
 def test_the_defaults_in_the_table_are_the_defaults() -> None:
     text = HOWTO.read_text()
     least = Config.of({**_least(), "listen": "127.0.0.1:8000"}, Path("/"))
-    for key in ("workers", "slots", "session_hours"):
+    for key in ("workers", "slots", "session_hours", "gaussian_share"):
         (shown,) = re.findall(rf"^\| `{key}` \|.*\| (.+?) \|$", text, re.MULTILINE)
         assert float(shown) == getattr(least, key)
     (shown,) = re.findall(r"^\| `limits` \|.*\| (.+?) \|$", text, re.MULTILINE)
@@ -112,10 +112,12 @@ def commands() -> list[tuple[str, list[str]]]:
         program, *arguments = shlex.split(line.partition(" > ")[0])
         if Path(program).name == "discreet":
             ours.append((place, arguments))
-    said = json.loads(
-        re.findall(r"^CMD (\[.+\])$", (EXAMPLES / "Containerfile").read_text(), re.MULTILINE)[-1]
+    image = (EXAMPLES / "Containerfile").read_text()
+    started, (program, *asked) = (
+        json.loads(re.findall(rf"^{indent}CMD (\[.+\])$", image, re.MULTILINE)[-1]) for indent in ("", " +")
     )
-    return [*ours, ("Containerfile", said)]
+    assert program == "discreet"
+    return [*ours, ("Containerfile", started), ("health check", asked)]
 
 
 @pytest.mark.parametrize(("place", "arguments"), commands(), ids=lambda part: str(part)[:40])
@@ -130,9 +132,10 @@ def test_every_command_exists_with_its_options(place: str, arguments: list[str])
 
 
 def test_there_are_commands_of_every_sort() -> None:
-    assert {arguments[0] for _, arguments in commands()} == {"serve", "token", "ledger"}
+    assert {arguments[0] for _, arguments in commands()} == {"init", "serve", "token", "ledger"}
     assert {place for place, _ in commands()} == {
         "run-the-service.md", "first-service.md", "discreet.service", "prometheus.yml", "Containerfile",
+        "health check",
     }  # fmt: skip
 
 
@@ -196,6 +199,9 @@ def test_the_image_has_the_extras_no_root_and_the_same_places() -> None:
     (user,) = re.findall(r"^USER (\d+)$", text, re.MULTILINE)
     assert int(user) >= 1000
     assert json.loads(re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[0]) == ["discreet"]
+    # Whatever the configuration says about TLS and the port: the health check reads the same one.
+    said = dict(commands())
+    assert said["health check"] == [*said["Containerfile"], "--ready"]
     config = Config.load(EXAMPLES / "config.yaml")
     volumes = json.loads(re.findall(r"^VOLUME (.+)$", text, re.MULTILINE)[0])
     assert {str(config.access.parent), str(config.audit_log.parent)} == set(volumes)
@@ -281,4 +287,5 @@ def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
         file.unlink()
     done = discreet("serve", "config.yaml", cwd=tmp_path)
     assert done.code == 1
-    assert "went back to an earlier state, or is another one" in done.err
+    assert "paid for an answer, and is not" in done.err
+    assert not (tmp_path / "census.ledger").exists()

@@ -6,12 +6,12 @@ from typing import Any
 
 import mpmath as mp
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erfcx
 
 from discreet.errors import ParameterError
-from discreet.privacy import calibrate
+from discreet.privacy import amounts, calibrate
 from discreet.privacy.calibrate import (
     gaussian_delta,
     gaussian_epsilon,
@@ -37,6 +37,7 @@ from discreet.privacy.calibrate import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from discreet.privacy.reading import root_down
 
 
 def true_delta(epsilon: float, mu: Any) -> Any:
@@ -120,6 +121,41 @@ def test_epsilon_is_sufficient_and_within_a_hundred_billionth(mu: float, delta: 
     assert true_delta(epsilon, mu) <= mp.mpf(delta)
     smaller = epsilon - 1e-11 * (epsilon + mu)
     assert epsilon == 0.0 or smaller < 0 or true_delta(smaller, mu) > mp.mpf(delta)
+
+
+NEAR = tuple(1 - k * 2.0**-53 for k in range(1, 25)) + tuple(1 - 2.0**-k for k in range(1, 49))
+
+
+@settings(max_examples=200, deadline=None)
+@example(1.3913976965004624, 0.06173090827438215)
+@example(0.9, gaussian_delta(0.9, 0.25 + 2.0**-54))  # where two forms of the curve meet
+@example(0.5, gaussian_delta(0.5, 1.0))  # where the other two do
+@given(st.floats(0, 50), st.floats(1e-30, 1, exclude_max=True))
+def test_what_is_allowed_stays_allowed_a_few_units_further_on(epsilon: float, delta: float) -> None:
+    mu = gaussian_mu(epsilon, delta)
+    assert max(gaussian_delta(epsilon, mu * factor) for factor in NEAR) <= delta
+    assert max(gaussian_delta(epsilon / factor, mu) for factor in NEAR) <= delta
+
+
+@settings(max_examples=200, deadline=None)
+@example(1.0, 1e-6)
+@given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
+def test_a_promise_that_was_made_into_noise_is_read_back_as_no_weaker_one(
+    epsilon: float, delta: float
+) -> None:
+    assert gaussian_epsilon(gaussian_mu(epsilon, delta), delta) <= epsilon
+
+
+@pytest.mark.parametrize("square", ["0.09", "2", "1e-323", "5e-324", "3e-400", "1.7e308", "0"])
+def test_a_root_is_the_largest_number_that_prints_no_more(square: str) -> None:
+    root = root_down(Fraction(square))
+    above = math.nextafter(root, math.inf)
+    assert amounts.exact(root) ** 2 <= Fraction(square) < amounts.exact(above) ** 2
+
+
+def test_what_is_computed_wobbles_so_that_one_slack_would_not_do() -> None:
+    epsilon, mu = 1.3913976965004624, 0.9737316435587258
+    assert gaussian_delta(epsilon, mu) < gaussian_delta(epsilon, math.nextafter(mu, 0.0))
 
 
 @pytest.mark.parametrize("mu", [1e-8, 0.01, 0.3, 1.0, 5.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import tracemalloc
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray
     from discreet.query.expression import Expression
     from discreet.query.questions import Question
+    from tests.postgres import PostgresServer
 
 TYPES = {"income": "float64", "height": "float64", "age": "int64", "job": "string", "owner": "int64"}
 SCHEMA = people_schema()
@@ -39,10 +41,21 @@ def _duckdb(_: pytest.FixtureRequest) -> Engine:
     return DuckDBEngine()
 
 
+@pytest.fixture(scope="module")
+def lasting_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a database that exists for all tests here."""
+    with postgres_server.database() as url:
+        yield url
+
+
+def _url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue("lasting_url" if request.scope == "module" else "postgres_url"))
+
+
 def _postgres(request: pytest.FixtureRequest) -> Engine:
     from discreet.query.engines.postgres import PostgresEngine
 
-    return PostgresEngine(request.getfixturevalue("postgres_url"))
+    return PostgresEngine(_url(request))
 
 
 def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
@@ -50,7 +63,7 @@ def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
 
     from discreet.query.engines.postgres import PostgresEngine
 
-    url = request.getfixturevalue("postgres_url")
+    url = _url(request)
     with psycopg.connect(url, autocommit=True) as server:
         server.execute('CREATE SCHEMA IF NOT EXISTS "cu""rated"')
     return PostgresEngine(url, into='cu"rated')
@@ -78,15 +91,28 @@ ENGINES = {"duckdb": _duckdb, "postgres": _postgres, "postgres-schema": _postgre
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
+def _registered(request: pytest.FixtureRequest, rows: Any, curation: Curation) -> Engine:
+    engine = ENGINES[request.param](request)
+    engine.register(_in_spark(rows) if request.param == "spark" else rows, curation)
+    return engine
+
+
+@pytest.fixture(scope="module", params=list(ENGINES))
+def thousand(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine of each kind on a thousand people, which tests read and none changes."""
+    engine = _registered(request, people(1000), CURATION)
+    yield engine
+    engine.close()
+
+
 @pytest.fixture(params=list(ENGINES))
 def open_engine(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Open an engine of each kind on rows, and close what was opened."""
     made: list[Engine] = []
 
     def opened(rows: Any, curation: Curation = CURATION) -> Engine:
-        engine = ENGINES[request.param](request)
+        engine = _registered(request, rows, curation)
         made.append(engine)
-        engine.register(_in_spark(rows) if request.param == "spark" else rows, curation)
         return engine
 
     yield opened
@@ -101,38 +127,36 @@ def curated(rows: dict[str, AnyArray], curation: Curation = CURATION) -> dict[st
     return {name: np.concatenate([part[name] for part in parts]) for name in curation.identifiers()}
 
 
-def test_the_table_holds_the_curated_rows_and_its_version_says_so(open_engine: Any) -> None:
-    engine = open_engine(people(1000))
+def test_the_table_holds_the_curated_rows_and_its_version_says_so(thousand: Engine) -> None:
     wanted = curated(people(1000))
     names = CURATION.identifiers()
-    found = [np.concatenate(column) for column in zip(*engine.batches(names, 300), strict=True)]
+    found = [np.concatenate(column) for column in zip(*thousand.batches(names, 300), strict=True)]
     assert sorted(zip(*found, strict=True)) == sorted(zip(*wanted.values(), strict=True))
-    assert engine.version.n_rows == engine.count() == 1000
-    assert engine.version.checksum == CURATION.checksum(wanted)
-    assert tuple(engine.aggregate(CURATION.checksum_sql())) == engine.version.checksum
+    assert thousand.version is not None
+    assert thousand.version.n_rows == thousand.count() == 1000
+    assert thousand.version.checksum == CURATION.checksum(wanted)
+    assert tuple(thousand.aggregate(CURATION.checksum_sql())) == thousand.version.checksum
 
 
-def test_sums_are_exact_and_one_question_may_hold_many(open_engine: Any) -> None:
-    engine = open_engine(people(1000))
+def test_sums_are_exact_and_one_question_may_hold_many(thousand: Engine) -> None:
     wanted = curated(people(1000))
     names = CURATION.identifiers()
     large = exp.Mul(
         this=exp.Cast(this=exp.column("c1"), to=exp.DataType.build("BIGINT")),
         expression=exp.Literal.number(2**42),
     )
-    sums = engine.aggregate([*map(exp.column, names), large])
+    sums = thousand.aggregate([*map(exp.column, names), large])
     # Past 2**63: a 64-bit sum would overflow or round.
     assert sums[-1] == int(wanted["c1"].astype(object).sum()) * 2**42 > 2**63
     assert sums[:-1] == [int(wanted[name].astype(np.int64).sum()) for name in names]
 
 
-def test_cells_are_counted_and_summed_and_absent_ones_are_zero(open_engine: Any) -> None:
-    engine = open_engine(people(1000))
+def test_cells_are_counted_and_summed_and_absent_ones_are_zero(thousand: Engine) -> None:
     wanted = curated(people(1000))
     job, owner = (exp.column("c3"), 5), (exp.column("c4"), 2)
     decade = (exp.column("c2"), 74)
     tables = [Cells((job, owner)), Cells((decade,)), Cells((owner, job)), Cells((job, (exp.column("m0"), 9)))]
-    found = engine.grouped(tables, [None, exp.column("c1"), None, None])
+    found = thousand.grouped(tables, [None, exp.column("c1"), None, None])
     counts, sums, turned, flags = (np.array(cells) for cells in found)
     reference = np.zeros((5, 2), np.int64)
     np.add.at(reference, (wanted["c3"], wanted["c4"]), 1)
@@ -148,8 +172,7 @@ def _cell(values: AnyArray, edges: list[float]) -> AnyArray:
     return np.searchsorted(edges, values, side="right")
 
 
-def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(open_engine: Any) -> None:
-    engine = open_engine(people(1000))
+def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(thousand: Engine) -> None:
     edges = {"age": [30.0, 50.0, 70.5], "height": [0.25]}
     nodes = [Node([("job", 0), ("age", 1)], ["height"]), Node([("job", 2)], ["age", "height"])]
     question = NodeTables("owner", nodes, edges)
@@ -166,12 +189,11 @@ def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(open_engine: Any) -> N
         for cells, size in attributes:
             for cell, label in itertools.product(range(size), range(2)):
                 expected.append(int((inside & (cells == cell) & (owner == label)).sum()))
-    assert bound.exact(engine) == expected
+    assert bound.exact(thousand) == expected
     assert 0 < sum(expected) < 2000
 
 
-def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(open_engine: Any) -> None:
-    engine = open_engine(people(1000))
+def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(thousand: Engine) -> None:
     questions: list[list[Question]] = [
         [
             Sums(("age", "height * income", "7")),
@@ -190,9 +212,9 @@ def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(
     ]
     for asked in questions:
         bounds = [question.bind(CURATION, "replace-one") for question in asked]
-        alone = [bound.exact(engine) for bound in bounds]
+        alone = [bound.exact(thousand) for bound in bounds]
         wanted = [bound.wanted for bound in bounds]
-        found = wanted[0].found(engine, wanted)
+        found = wanted[0].found(thousand, wanted)
         assert [bound.finish(own, 1000) for bound, own in zip(bounds, found, strict=True)] == alone
         assert [len(own) for own in found] == [one.size for one in wanted]
 
@@ -222,19 +244,22 @@ PASSES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("kernel", PASSES, ids=lambda kernel: type(kernel).__name__)
-def test_passes_give_the_same_integers_as_arithmetic_on_python_integers(
-    open_engine: Any, kernel: Any
-) -> None:
-    rows = people(700)
-    wanted = curated(rows)
-    one_by_one = [0] * kernel.size
-    for i in range(700):
+@cache
+def _one_by_one(kernel: Any, n: int) -> list[int]:
+    wanted = curated(people(n))
+    total = [0] * kernel.size
+    for i in range(n):
         single = kernel([wanted[name][i : i + 1] for name in kernel.columns])
-        one_by_one = [a + int(b) for a, b in zip(one_by_one, single, strict=True)]
-    assert open_engine(rows).reduce(kernel) == one_by_one
+        total = [a + int(b) for a, b in zip(total, single, strict=True)]
+    return total
+
+
+def test_passes_give_the_same_integers_as_arithmetic_on_python_integers(open_engine: Any) -> None:
+    rows = people(700)
     turned = {name: values[::-1].copy() for name, values in rows.items()}
-    assert open_engine(turned).reduce(kernel) == one_by_one
+    for engine in (open_engine(rows), open_engine(turned)):
+        for kernel in PASSES:
+            assert engine.reduce(kernel) == _one_by_one(kernel, 700), kernel
 
 
 class _Writer:

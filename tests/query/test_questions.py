@@ -34,6 +34,8 @@ from discreet.schema import Column, Schema
 from tests.query.people import Constant, corners, people, people_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from discreet.query.engines import Engine
     from discreet.query.questions import Bound
     from discreet.schema.table import Neighbors
@@ -352,14 +354,16 @@ def test_squares_come_free_with_sums_and_a_greater_weight_on_them_is_caught(
     assert _moments_exceed(Moments("x").bind(curation, "replace-one"), 256)
 
 
-def _change(bound: Bound, rows: list[dict[str, Any]], other: list[dict[str, Any]]) -> tuple[int, int]:
-    """The weighted square and absolute change of rounded sums between two tables."""
-    found = []
-    for table in (rows, other):
-        engine = _opened(table)
-        found.append(bound.exact(engine))
-        engine.close()
-    change = [a - b for a, b in zip(*found, strict=True)]
+def _exact(bound: Bound, table: list[dict[str, Any]]) -> Sequence[int]:
+    engine = _opened(table)
+    found = bound.exact(engine)
+    engine.close()
+    return found
+
+
+def _change(bound: Bound, one: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
+    """The weighted square and absolute change between the rounded sums of two tables."""
+    change = [a - b for a, b in zip(one, other, strict=True)]
     square = sum(p * c * c for p, c in zip(bound.precision, change, strict=True))
     return square, sum(w * abs(c) for w, c in zip(bound.weight, change, strict=True))
 
@@ -372,9 +376,12 @@ def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighb
     # What is rounded away depends on the other rows.
     for extra in range(24):
         others = [ROWS[(5 * extra + 7 * i) % len(ROWS)] for i in range(extra)]
-        for one, another in itertools.combinations(ends, 2):
-            table = [*others, another] if neighbors == "replace-one" else others
-            square, absolute = _change(bound, [*others, one], table)
+        sums = [_exact(bound, [*others, end]) for end in ends]
+        without = _exact(bound, others)
+        replaced = list(itertools.combinations(sums, 2))
+        pairs = replaced if neighbors == "replace-one" else [(one, without) for one in sums]
+        for one, another in pairs:
+            square, absolute = _change(bound, one, another)
             assert square <= bound.squared
             assert absolute <= bound.absolute
             worst = max(worst, square)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -130,6 +130,7 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Question,
 
 
 @settings(max_examples=60, deadline=None)
+@example(1.3913976965004624, 0.06173090827438215)
 @given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
 def test_the_charge_of_a_point_promise_keeps_it_and_wastes_nothing(epsilon: float, delta: float) -> None:
     bound = Sums("age").bind(CURATION, "replace-one")

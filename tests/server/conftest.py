@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import pytest
 import uvicorn
 
 from discreet.schema import Column, Schema
+from discreet.server import telling
 from discreet.server.app import make_app
 from discreet.server.config import Config
 from discreet.server.office import Office
@@ -94,12 +96,16 @@ class Service:
         Inside.
     folder : Path
         With everything it has on disk.
+    lines : list of str
+        What it has told its operator, a line of JSON each: tests read them here, and their own output is not
+        mixed with them.
     """
 
     url: str
     tokens: dict[str, str]
     office: Office
     folder: Path
+    lines: list[str]
     clients: list[httpx.Client] = field(default_factory=list)
 
     def client(self, who: str | None = "ana", **more: Any) -> httpx.Client:
@@ -114,8 +120,25 @@ class Service:
         sent = {"Authorization": f"Bearer {self.tokens[who]}", **headers}
         return httpx.post(f"{self.url}/v1/query", json=question, headers=sent, timeout=60)
 
+    def logged(self, requests: int) -> list[dict[str, Any]]:
+        """Return what was logged, once it has a line for so many requests: they follow their responses."""
+        limit = time.monotonic() + 20
+        while sum('"event": "request"' in line for line in self.lines) < requests:
+            assert time.monotonic() < limit, self.lines
+            time.sleep(0.005)
+        return [json.loads(line) for line in self.lines]
+
 
 PEOPLE: dict[str, Scope] = {"ana": "analyst", "ben": "analyst", "cura": "curator"}
+
+
+@contextlib.contextmanager
+def overheard() -> Iterator[list[str]]:
+    """Collect the lines that services of this process log, which no output then has."""
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(telling, "write_line", lines.append)
+        yield lines
 
 
 @contextlib.contextmanager
@@ -123,30 +146,31 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
     """Run a service on a folder in a thread, over a real socket; a second run finds what the first left."""
     if not (folder / "town.csv").exists():
         write_table(folder)
-    office = Office(Config.of(settings(**changed), folder))
-    if tokens is None:
-        tokens = {name: office.create_token("test", name, scope) for name, scope in PEOPLE.items()}
-    config = uvicorn.Config(
-        make_app(office), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    limit = time.monotonic() + 30
-    while not server.started:
-        assert thread.is_alive(), "the server ended before it began"
-        assert time.monotonic() < limit, "the server does not start"
-        time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    service = Service(f"http://127.0.0.1:{port}", tokens, office, folder)
-    try:
-        yield service
-    finally:
-        for client in service.clients:
-            client.close()
-        server.should_exit = True
-        thread.join(60)
-        assert not thread.is_alive(), "the server does not end"
+    with overheard() as lines:
+        office = Office(Config.of(settings(**changed), folder))
+        if tokens is None:
+            tokens = {name: office.create_token("test", name, scope) for name, scope in PEOPLE.items()}
+        config = uvicorn.Config(
+            make_app(office), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        limit = time.monotonic() + 30
+        while not server.started:
+            assert thread.is_alive(), "the server ended before it began"
+            assert time.monotonic() < limit, "the server does not start"
+            time.sleep(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        service = Service(f"http://127.0.0.1:{port}", tokens, office, folder, lines)
+        try:
+            yield service
+        finally:
+            for client in service.clients:
+                client.close()
+            server.should_exit = True
+            thread.join(60)
+            assert not thread.is_alive(), "the server does not end"
 
 
 @pytest.fixture
@@ -171,3 +195,40 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service
     """A service that the tests of a module share: for what leaves it as it was, or does not mind."""
     with running(tmp_path_factory.mktemp("service")) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate that a service signed itself, and its key."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a service")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return folder / "cert.pem", folder / "key.pem"

@@ -69,7 +69,9 @@ class Served:
         found = Config.load(self.config)
         access = AccessBook(found.access)
         try:
-            desk = TokenDesk(access, Trail(found.audit_log), lambda: self._no_ledger())
+            desk = TokenDesk(
+                access, Trail(found.audit_log), lambda: self._no_ledger(), gaussian_share=found.gaussian_share
+            )
             return [desk.create("test", f"a{i}", "analyst", days=1) for i in range(count)]
         finally:
             access.close()

@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.errors import ParameterError
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.errors import LedgerError, ParameterError
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.schema.text import write_yaml
 from discreet.server.config import Config
-from tests.server.conftest import SCHEMA
+from discreet.server.office import Office
+from tests.cli.run import discreet
+from tests.server.conftest import SCHEMA, settings, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,6 +173,55 @@ def test_an_address_without_tls_is_not_said_to_have_it(tmp_path: Path) -> None:
 def test_the_largest_answer_is_a_whole_number_of_cells(tmp_path: Path, cells: str) -> None:
     assert refused(tmp_path, f"{TEXT}limits: {{cells: {cells}}}\n").startswith("limits.cells of ")
     assert loaded(tmp_path, TEXT).limits.cells == 65_536
+
+
+# How a limit is divided.
+
+
+def test_the_share_for_gaussian_noise_is_a_half_or_what_is_said(tmp_path: Path) -> None:
+    assert loaded(tmp_path, TEXT).gaussian_share == 0.5
+    assert loaded(tmp_path, TEXT + "gaussian_share: 0.8\n").gaussian_share == 0.8
+    for wrong in ("-0.1", "1.1", "most", "true"):
+        assert "gaussian_share of" in refused(tmp_path, TEXT + f"gaussian_share: {wrong}\n")
+
+
+def test_a_share_without_a_limit_that_it_divides_is_refused(tmp_path: Path) -> None:
+    rho = TEXT.replace("{epsilon: 4, delta: 1e-6}", "{rho: 0.1}") + "gaussian_share: 0.8\n"
+    assert "must go with a limit of {epsilon, delta}" in refused(tmp_path, rho)
+    assert loaded(tmp_path, rho + "analyst_limit: {epsilon: 1, delta: 1e-7}\n").gaussian_share == 0.8
+
+
+def test_the_share_divides_every_limit_and_cannot_be_changed_afterwards(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    whole, own = ApproxDP(epsilon=4, delta=1e-6), ApproxDP(epsilon=1, delta=1e-7)
+    said = {"limit": {"epsilon": 4.0, "delta": 1e-6}, "analyst_limit": {"epsilon": 1.0, "delta": 1e-7}}
+
+    def left(share: float, **limits: Any) -> Any:
+        with Ledger.open(":memory:", gaussian_share=share, **limits) as ledger:
+            return ledger.remaining("x" if "owner_limit" in limits else None)
+
+    office = Office(Config.of(settings(**said, gaussian_share=0.8), tmp_path))
+    try:
+        office.create_token("test", "ana")
+        office.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
+        found = [office.ledger.remaining(name) for name in (None, "ana")]
+        assert found == [left(0.8, limit=whole), left(0.8, owner_limit=own)]
+        assert found != [left(0.5, limit=whole), left(0.5, owner_limit=own)]
+        assert office.ledger.remaining("bob") == left(0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7))
+    finally:
+        office.close()
+    for other in ({}, {"gaussian_share": 0.7}):
+        with pytest.raises(LedgerError, match=r"limit of Ledger.open must be the one fixed.*gaussian_share"):
+            Office(Config.of(settings(**said, **other), tmp_path))
+    # At a terminal too.
+    content = {
+        name: value for name, value in settings(**said, gaussian_share=0.8).items() if value is not None
+    }
+    (tmp_path / "config.yaml").write_text(write_yaml(content))
+    made = discreet("token", "create", "carl", "--epsilon", "2", "--delta", "1e-7", cwd=tmp_path)
+    assert made.code == 0, made.err
+    with Ledger.open(tmp_path / "town.ledger") as ledger:
+        assert ledger.remaining("carl") == left(0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7))
 
 
 def test_a_seed_is_for_tests_that_say_so(tmp_path: Path) -> None:

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from discreet.errors import DataError, EngineFailed, LedgerUnavailable
-from discreet.server.guard import HEADERS
+from discreet.server.guard import HEADERS, Guard
 from discreet.server.problems import FAILED, STATUS
+from discreet.server.telling import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,7 +221,7 @@ def test_whatever_rows_cause_leaves_as_one_fixed_sentence(
     def fails(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(service.office.database, "ask", fails)
+    monkeypatch.setattr(service.office.database, "asking", fails)
     told = error_of(service.ask(COUNT))
     assert told["code"] == "engine-failed"
     assert told["message"] == str(EngineFailed())
@@ -235,23 +236,55 @@ def test_an_engine_that_dies_costs_its_charge_once_and_is_free_to_ask_again(serv
 
 
 def test_what_nobody_thought_of_leaves_as_a_fixed_sentence_and_its_text_goes_nowhere(
-    service: Service, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
         raise RuntimeError("row 17 has the secret 4711")
 
-    monkeypatch.setattr(service.office, "ask", fails)
+    monkeypatch.setattr(service.office, "asking", fails)
     told = error_of(service.ask(COUNT))
     assert (told["code"], told["message"]) == ("failed", FAILED.message)
-    log, limit = "", time.monotonic() + 20
-    while '"request"' not in log and time.monotonic() < limit:
-        time.sleep(0.01)  # a line is written once its response has left
-        log += capfd.readouterr().err
-    assert "4711" not in json.dumps(told) + log
-    failure = next(json.loads(line) for line in log.splitlines() if '"failure"' in line)
+    (failure,) = [line for line in service.logged(1) if line["event"] == "failure"]
+    assert "4711" not in json.dumps(told) + "".join(service.lines)
     assert failure["kind"] == "RuntimeError"
     assert failure["request_id"] == told["request_id"]
     assert any("fails" in frame for frame in failure["frames"])
+
+
+class Ending(BaseException):
+    """What ends a process, as opposed to an error inside it."""
+
+
+@pytest.mark.parametrize("raised", [Ending, asyncio.CancelledError, RuntimeError])
+def test_what_ends_the_process_passes_and_is_not_told_as_an_answer(
+    shared_service: Service, raised: type[BaseException]
+) -> None:
+    async def inside(*_: Any) -> None:
+        raise raised
+
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def asked() -> None:
+        guard = Guard(inside, shared_service.office, Metrics(shared_service.office))
+        scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": []}
+        try:
+            await guard(scope, receive, send)
+        finally:
+            guard.close()
+
+    if raised is RuntimeError:
+        asyncio.run(asked())
+        assert [message.get("status") for message in sent] == [500, None]
+    else:
+        with pytest.raises(raised):
+            asyncio.run(asked())
+        assert sent == []
 
 
 def test_a_ledger_that_cannot_be_written_answers_nothing_and_charges_nothing(
@@ -261,7 +294,7 @@ def test_a_ledger_that_cannot_be_written_answers_nothing_and_charges_nothing(
         raise LedgerUnavailable("the disk is full: /secret/place")
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.office.ledger, "charge", full)
+        patched.setattr(service.office.ledger, "do", full)
         response = service.ask(COUNT)
         told = error_of(response)
         assert told["code"] == "ledger-unavailable"

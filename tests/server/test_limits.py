@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from discreet.query.together import Wish
 from discreet.server.guard import Rates, Room
 from discreet.server.problems import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from discreet.query.together import Flow
     from tests.server.conftest import Service
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
@@ -66,16 +68,24 @@ def test_logging_in_counts_as_coming(start: Callable[..., Service]) -> None:
 class Held:
     """Work of an office that waits until it is let go."""
 
-    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, what: str = "ask") -> None:
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, what: str = "asking") -> None:
         self.go, self.began = threading.Event(), threading.Semaphore(0)
         real = getattr(service.office, what)
 
         def slow(*given: Any, **named: Any) -> Any:
-            self.began.release()
-            assert self.go.wait(30)
+            self._wait(())
             return real(*given, **named)
 
-        monkeypatch.setattr(service.office, what, slow)
+        def slow_flow(*given: Any, **named: Any) -> Flow[Any]:
+            yield Wish(self._wait, None)
+            return (yield from real(*given, **named))
+
+        monkeypatch.setattr(service.office, what, slow_flow if what == "asking" else slow)
+
+    def _wait(self, waiting: Sequence[None]) -> Sequence[None]:
+        self.began.release(max(1, len(waiting)))
+        assert self.go.wait(30)
+        return waiting
 
 
 def test_more_questions_than_fit_are_told_to_come_again_and_the_curator_still_gets_in(

@@ -18,12 +18,16 @@ from discreet.errors import (
     DiscreetError,
     LedgerError,
     LedgerTampered,
+    LedgerUnavailable,
     ParameterError,
     SourceError,
 )
+from discreet.privacy import ZCDP, Ledger
+from discreet.query import Database
 from discreet.server.access import AccessBook
 from discreet.server.config import Config
 from discreet.server.office import Office
+from discreet.server.trail import Trail
 from tests.server.conftest import ROWS, running, settings, write_table
 
 if TYPE_CHECKING:
@@ -74,21 +78,47 @@ def test_metrics_count_and_tell_no_time(service: Service) -> None:
         assert word not in text
 
 
-def test_logs_are_lines_of_json_without_questions_or_answers(
-    service: Service, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_are_lines_of_json_without_questions_or_answers(service: Service) -> None:
     answer = service.ask(COUNT).json()
     service.client().get("/v1/somewhere/else?x=y")
-    told, limit = "", time.monotonic() + 20
-    while told.count('"request"') < 2 and time.monotonic() < limit:
-        time.sleep(0.01)  # a line is written once its response has left
-        told += capfd.readouterr().err
-    lines = [json.loads(line) for line in told.splitlines()]
-    requests = [line for line in lines if line["event"] == "request"]
+    requests = [line for line in service.logged(2) if line["event"] == "request"]
+    told = "\n".join(service.lines)
     assert [(line["route"], line["status"]) for line in requests] == [("/v1/query", 200), ("(other)", 404)]
     assert requests[0]["who"] == "ana"
     for secret in ("age", "somewhere", "x=y", str(answer["value"])):
         assert secret not in told
+
+
+def test_pages_are_named_by_their_route_and_never_by_their_address(service: Service) -> None:
+    visitor = service.client(None)
+    visitor.post("/login", data={"token": service.tokens["cura"]})
+    for path in (
+        "/",
+        "/answers/maria-1",
+        "/answers/maria-1,maria-2?again",
+        "/curator/analysts/Maria%20Muster",
+        "/static/maria.css",
+        "/static/maria/more.css",
+        "/maria",
+        "/history",
+    ):
+        visitor.get(path)
+    told = [line["route"] for line in service.logged(9) if line["event"] == "request"]
+    assert told == [
+        "/login",
+        "/",
+        "/answers/{receipts}",
+        "/answers/{receipts}",
+        "/curator/analysts/{name:path}",
+        "/static/{name}",
+        "(other)",
+        "(other)",
+        "/history",
+    ]
+    counted = service.client("cura").get("/metrics").text
+    assert 'route="/answers/{receipts}"' in counted
+    assert 'discreet_requests_total{route="(other)",status="404"} 2.0' in counted
+    assert "maria" not in ("".join(service.lines) + counted).lower()
 
 
 # The trail.
@@ -205,6 +235,43 @@ def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "town.csv").write_text(header + "\n")
     with pytest.raises(DiscreetError, match="at least one row"):
         Office(Config.of(settings(), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "closed"),
+    [
+        ("another data set", ["ledger", "access"]),
+        ("no rows", ["database", "ledger", "access"]),
+        ("trail", ["database", "ledger", "access"]),
+    ],
+)
+def test_a_service_that_cannot_start_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str, closed: list[str]
+) -> None:
+    write_table(tmp_path)
+    if wrong == "another data set":
+        with Ledger.open(tmp_path / "town.ledger", limit=ZCDP(rho=10.0), owner_limit=ZCDP(rho=5.0)) as other:
+            other.bind("village")
+    elif wrong == "no rows":
+        table = tmp_path / "town.csv"
+        table.write_text(table.read_text().splitlines()[0] + "\n")
+    else:
+
+        def full(*_: Any, **__: Any) -> None:
+            raise LedgerUnavailable("audit_log must be a file that can be written, and is not.")
+
+        monkeypatch.setattr(Trail, "write", full)
+    seen: list[str] = []
+    for name, kind in (("database", Database), ("ledger", Ledger), ("access", AccessBook)):
+
+        def noted(self: Any, name: str = name, close: Any = kind.close) -> None:
+            seen.append(name)
+            close(self)
+
+        monkeypatch.setattr(kind, "close", noted)
+    with pytest.raises(DiscreetError):
+        Office(Config.of(settings(), tmp_path))
+    assert seen == closed
 
 
 # Beginning, ending, beginning again.
@@ -344,23 +411,8 @@ def test_helpers_end_when_the_process_that_started_them_is_killed(tmp_path: Path
             httpx.get(f"{address}/health", timeout=5)
 
 
-def test_tls_ends_here_where_a_certificate_is_given(tmp_path: Path) -> None:
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "localhost")])
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(datetime.now(UTC) - timedelta(days=1))
-    certificate = made.not_valid_after(datetime.now(UTC) + timedelta(days=1)).sign(key, hashes.SHA256())
-    plain = serialization.NoEncryption()
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(*form))
-    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    tls = {"certificate": "cert.pem", "key": "key.pem"}
+def test_tls_ends_here_where_a_certificate_is_given(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    tls = {name: str(place) for name, place in zip(("certificate", "key"), certificate, strict=True)}
     with process(tmp_path, wait=False, tls=tls) as (_, address):
         assert address.startswith("https://")
         limit = time.monotonic() + 60

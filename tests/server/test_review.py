@@ -199,21 +199,21 @@ KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, 
 def interrupted(service: Service, request: dict[str, Any], after: int, act: Callable[[], object]) -> Any:
     """Ask, and have something done once so many questions were answered inside."""
     office, asked = service.office, 0
-    real = office.database.ask
+    real = office.database.asking
 
     def counted(*given: Any, **named: Any) -> Any:
         nonlocal asked
-        answer = real(*given, **named)
+        answer = yield from real(*given, **named)
         asked += 1
         if asked == after:
             act()
         return answer
 
-    office.database.ask = counted  # type: ignore[method-assign]
+    office.database.asking = counted  # type: ignore[method-assign]
     try:
         return service.ask(request), lambda: asked
     finally:
-        office.database.ask = real  # type: ignore[method-assign]
+        office.database.asking = real  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (MEAN, 2)])
@@ -252,13 +252,13 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
     browser = signed_in(service, "ana")
     page = browser.get("/").text
     csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
-    real = service.office.database.ask
+    real = service.office.database.asking
 
     def revoking(*given: Any, **named: Any) -> Any:
         service.office.revoke_token("test", "ana")
         return real(*given, **named)
 
-    monkeypatch.setattr(service.office.database, "ask", revoking)
+    monkeypatch.setattr(service.office.database, "asking", revoking)
     form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
     response = browser.post("/ask", data={**form, "exact": "mu", "amount": "0.1"})
     assert (response.status_code, response.headers["location"]) == (303, "/login")

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -127,6 +130,35 @@ def test_a_view_that_picks_rows_from_a_long_list_keeps_their_order(tmp_path: Pat
         connection.execute(f"CREATE VIEW v AS SELECT x FROM t WHERE c IN ({chosen})")
     schema = Schema(columns=[Column("x", lower=0, upper=1e6)])
     assert (read(f"{path}?table=v", schema)["x"] == np.arange(0, 600_000, 2)).all()
+
+
+def test_small_tables_in_memory_are_scanned_side_by_side_without_seeing_one_another() -> None:
+    schema = Schema(columns=[Column("x", type="integer", lower=0, upper=99), Column("c", values=("a", "b"))])
+
+    def total(k: int) -> tuple[float, int, int]:
+        rows = {"x": np.full(3000 + k, k), "c": np.array(["a", "b"] * 1500 + ["b"] * k)}
+        with open_table(rows) as table, open_table({"x": np.arange(3), "c": np.array(["a"] * 3)}) as other:
+            found = [(b["x"].sum(), b["c"].sum()) for b in table.batches(schema)]
+            assert other.count() == 3
+            return float(sum(x for x, _ in found)), int(sum(c for _, c in found)), table.count()
+
+    with ThreadPoolExecutor(8) as pool:
+        for k, (x, c, n) in enumerate(pool.map(total, range(24))):
+            assert (x, c, n) == (k * (3000 + k), 1500 + k, 3000 + k)
+
+
+def test_a_forked_process_reads_tables_too() -> None:
+    def count() -> int:
+        with open_table({"x": np.arange(7)}) as table:
+            return table.count()
+
+    assert count() == 7
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's own, about threads that other tests left waiting
+        pid = os.fork()
+    if pid == 0:
+        os._exit(count())
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
 def test_leaving_early_does_not_read_the_rest(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from discreet.audit.contributions import RowByRow, row_by_row, with_parsed
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, EngineFailed
 from discreet.query.noising import Noise, asked_from_dict
 from discreet.query.questions import question_from_dict
 
@@ -199,7 +199,10 @@ def _told(read: _Read, exact: Sequence[int]) -> Told:
 
 def exact_sums(database: EngineSums, bound: Bound) -> list[int]:
     """Ask the engine of a database for exact integers, in turn with whoever else asks it."""
-    return database._turns.exact(database._engine, bound)
+    (found,) = database._exact([bound])
+    if isinstance(found, EngineFailed):
+        raise found
+    return found
 
 
 def noise_alarms(answers: Sequence[Told]) -> Iterator[str]:

@@ -308,7 +308,7 @@ def _rebuilt(
             attack="linear reconstruction",
             column=column.name,
             statistic="probability of a wrong guess" if column.is_category else "root-mean-square error",
-            measure=declared.measure,
+            measure=declared.measure or ("days" if declared.type == "date" else None),
             error=told.error[0],
             lower=told.error[1],
             upper=told.error[2],

@@ -19,11 +19,25 @@ def serve(
         bool,
         typer.Option("--check", help="Say whether the configuration is right; start and change nothing."),
     ] = False,
+    ready: Annotated[
+        bool,
+        typer.Option(
+            "--ready", help="Say whether the service that was started with it answers; start nothing."
+        ),
+    ] = False,
 ) -> None:
     """Answer analysts over HTTP, under one budget, until it is told to end.
 
     Ctrl-C or SIGTERM ends it quietly: what is being answered is finished, and nothing that was paid is lost.
     """
+    if ready:
+        from discreet.server.config import Config
+        from discreet.server.probe import probe
+
+        asked = Config.load(config)
+        probe(asked)
+        write_out(f"{config}: ready. {asked.dataset} is answered for at {asked.listen}.\n")
+        return
     from discreet.server import run
 
     if check:
@@ -31,7 +45,7 @@ def serve(
         write_out(f"{config}: right. It would answer for {found.dataset} at {found.listen}.\n")
         return
 
-    def ready(address: str, office: "Office") -> None:
+    def tell(address: str, office: "Office") -> None:
         write_out(f"discreet answers for {office.dataset} at {address}\n")
         valid = [token for token in office.tokens() if token["state"] == "valid"]
         if not any(token["scope"] == "curator" for token in valid):
@@ -42,4 +56,4 @@ def serve(
         if office.config.seed is not None:
             write_out("WARNING: a seed is set, so the noise is public. For tests alone.\n")
 
-    run.serve(config, ready=ready)
+    run.serve(config, ready=tell)

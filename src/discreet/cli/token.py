@@ -89,10 +89,20 @@ def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
     from discreet.server.tokens import TokenDesk
     from discreet.server.trail import Trail
 
+    if not config.exists():
+        from discreet.errors import ParameterError
+
+        raise ParameterError(
+            f"--config must be the configuration of the service, and there is no {str(config)!r} here. Name "
+            "it, or set DISCREET_CONFIG."
+        )
     found = Config.load(config)
     access = AccessBook(found.access)
     try:
-        yield TokenDesk(access, Trail(found.audit_log), lambda: _ledger(found)), found
+        desk = TokenDesk(
+            access, Trail(found.audit_log), lambda: _ledger(found), gaussian_share=found.gaussian_share
+        )
+        yield desk, found
     finally:
         access.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from discreet.job.reply import Cell, Reply, width
 from discreet.job.sentence import Sentence, read_sentence
 from discreet.query import Database
 from discreet.query.pricing import Pricing
+from discreet.query.together import alone
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import Floats
+    from discreet.job.behind import Ask
     from discreet.privacy import Promise
+    from discreet.query import Answer
     from discreet.query.noising import Law
     from discreet.query.sums import RefinableSums
+    from discreet.query.together import Flow
     from discreet.schema import Column, Schema
 
 
@@ -171,31 +175,60 @@ def answered(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
-    asks = asks_of(asked, db, privacy, sd)
-    if len(refines) not in (0, len(asks)):
-        raise ParameterError(
-            f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
-            f"named {len(refines)}. Give all receipts of the earlier answer, in their order."
-        )
+    return alone(answering(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request))
+
+
+class Manner(TypedDict, total=False):
+    """How a sentence is answered; see :func:`answered`."""
+
+    privacy: Promise | None
+    sd: float | None
+    owner: str | None
+    refines: Sequence[str]
+    request: str | None
+
+
+def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> Flow[Reply]:
+    """Return the flow of a question, which is carried out together with those of others.
+
+    Parameters
+    ----------
+    db, asked, **manner
+        As for :func:`answered`. A `db` that has no flows of its own, as a client of a server, is asked
+        question by question.
+
+    Privacy
+    -------
+    As for :func:`answered`.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+    """
+    owner, refines, request = manner.get("owner"), manner.get("refines", ()), manner.get("request")
+    asks = _asks(db, asked, manner.get("privacy"), manner.get("sd"), refines)
     if refines and len(asks) > 1:
         # All of them before the first is charged; a client has to leave that to its server.
         check: Any = getattr(db, "check_refines", None)
         for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
             check(one.question, receipt, owner=owner)
-    answers, words = [], str(asked)
+    answers: list[Answer] = []
+    words, flow = str(asked), getattr(db, "asking", None)
     for i, one in enumerate(asks):
         suffix = "" if len(asks) == 1 else f"/{PAIR[i]}"
-        answer = db.ask(
-            one.question,
-            privacy=one.privacy,
-            variance=one.variance,
-            owner=owner,
-            plan=[later.privacy for later in asks[i + 1 :] if later.privacy is not None],
-            refines=refines[i] if refines else None,
-            request=None if request is None else request + suffix,
-            said=words,
-        )
-        answers.append(answer)
+        how: dict[str, Any] = {
+            "privacy": one.privacy,
+            "variance": one.variance,
+            "owner": owner,
+            "plan": [later.privacy for later in asks[i + 1 :] if later.privacy is not None],
+            "refines": refines[i] if refines else None,
+            "request": None if request is None else request + suffix,
+            "said": words,
+        }
+        if flow is None:
+            answers.append(db.ask(one.question, **how))
+        else:
+            answers.append((yield from flow(one.question, **how)))
     values, spreads, count_sd = numbers_of(
         asked,
         [np.asarray(answer.value) for answer in answers],
@@ -216,6 +249,50 @@ def answered(
         receipts=tuple(answer.receipt for answer in paid),
         parts=tuple(answer.parts for answer in paid),
     )
+
+
+def is_free(
+    db: Database,
+    asked: Sentence,
+    *,
+    privacy: Promise | None = None,
+    sd: float | None = None,
+    owner: str | None = None,
+    refines: Sequence[str] = (),
+) -> bool:
+    """Say whether :func:`answered` would charge nothing. Free.
+
+    Parameters
+    ----------
+    db, asked, privacy, sd, owner, refines
+        As for :func:`answered`.
+
+    Privacy
+    -------
+    Follows from the schema and from what this owner has paid; of a mean by groups, for both questions.
+
+    Reference
+    ---------
+    docs/explanation/theorems/composition.md.
+    """
+    asks = _asks(db, asked, privacy, sd, refines)
+    receipts: Sequence[str | None] = refines or [None] * len(asks)
+    return all(
+        db.is_free(one.question, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
+        for one, receipt in zip(asks, receipts, strict=True)
+    )
+
+
+def _asks(
+    db: RefinableSums, asked: Sentence, privacy: Promise | None, sd: float | None, refines: Sequence[str]
+) -> list[Ask]:
+    asks = asks_of(asked, db, privacy, sd)
+    if len(refines) not in (0, len(asks)):
+        raise ParameterError(
+            f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
+            f"named {len(refines)}. Give all receipts of the earlier answer, in their order."
+        )
+    return asks
 
 
 def priced(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.privacy.shares import Shares
 from discreet.query import Histogram, Sums
 
 if TYPE_CHECKING:
@@ -57,11 +58,10 @@ def asks_of(asked: Sentence, sums: Any, privacy: Promise | None, sd: float | Non
     variance = _variance(asked, privacy, sd)
     if not (asked.verb == "mean" and asked.by):
         return [Ask(_question(asked, sums.n_rows), privacy, variance)]
-    from discreet.learn.passes import Passes  # brings all learners with it, which other questions do not need
-
-    split: Any = Passes(sums, privacy, dict.fromkeys(PAIR, 1.0))  # type: ignore[arg-type]
+    halves = dict.fromkeys(PAIR, 1.0)
+    shares = Shares(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
     pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
-    return [Ask(one, split.privacy(name), None) for name, one in zip(PAIR, pair, strict=True)]
+    return [Ask(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
 
 
 def _variance(asked: Sentence, privacy: Promise | None, sd: float | None) -> float | None:

@@ -16,19 +16,29 @@ import os
 import platform
 from contextlib import contextmanager
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import SourceError
 from discreet.privacy.receipt import canonical, now, product_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 FILE = "audit.jsonl"
 TUNED = "tuned"
 """The event after which statements say that the noise was tuned on private rows."""
 _START = "0" * 64  # what the first line names as the hash before it
+
+
+class _Place(NamedTuple):
+    """Number and hash of a line."""
+
+    seq: int
+    hash: str
+
+
+_BEGINNING = _Place(0, _START)
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "duckdb", "cryptography")
 
 
@@ -48,22 +58,26 @@ class Log:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._own: list[bytes] = []
-        self._end: tuple[int, int, bytes] | None = None
+        self._place = _BEGINNING
+        self._end: tuple[int, int] | None = None
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event; `facts` are plain JSON values."""
+        self.write_all([(event, facts)])
+
+    def write_all(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Append several events, all or none."""
         if self.path is None:
-            self._own.append(_line(self._own[-1] if self._own else None, event, facts))
+            lines, self._place = _lines(self._place, events)
+            self._own += lines
             return
         with _locked(self.path) as handle:
             found = os.fstat(handle)
             # Whoever wrote last, and was alone since, knows what the last line is.
-            if self._end is None or self._end[:2] != (found.st_ino, found.st_size):
-                last, _ = _last_line(handle)
-            else:
-                last = self._end[2]
-            line = _append(handle, last, event, facts)
-            self._end = (found.st_ino, os.fstat(handle).st_size, line)
+            if self._end != (found.st_ino, found.st_size):
+                self._place, _ = _last_place(handle)
+            self._place = _append(handle, self._place, events)
+            self._end = (found.st_ino, os.fstat(handle).st_size)
 
     def mend(self) -> None:
         """Cut off what a power failure left of a last line, and write that down.
@@ -72,9 +86,9 @@ class Log:
         """
         if self.path is not None and self.path.exists():
             with _locked(self.path) as handle:
-                last, torn = _last_line(handle)
+                place, torn = _last_place(handle)
                 if torn:
-                    _append(handle, last, "cut", {"bytes": torn})
+                    _append(handle, place, [("cut", {"bytes": torn})])
 
     def begin(self, **facts: Any) -> None:
         """Write who starts what, with which versions."""
@@ -164,28 +178,22 @@ def _who() -> str:
         return f"{os.getuid()}@{platform.node()}"
 
 
-def _line(last: bytes | None, event: str, facts: dict[str, Any]) -> bytes:
-    seq, previous = (0, _START) if last is None else _place(last)
-    content = {
-        "seq": seq + 1,
-        "time": now(),
-        "process": os.getpid(),
-        "event": event,
-        **facts,
-        "previous": previous,
-    }
-    return (canonical({**content, "hash": _hash(content)}) + "\n").encode()
-
-
-def _place(line: bytes) -> tuple[int, str]:
-    try:
-        content = json.loads(line)
-        return int(content["seq"]), str(content["hash"])
-    except (ValueError, KeyError, TypeError):
-        raise SourceError(
-            "The last line of the audit log beside the ledger must be one of ours, and is not: the log was "
-            "changed. Move it away to begin a new one, and find out who did that."
-        ) from None
+def _lines(place: _Place, events: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[list[bytes], _Place]:
+    """Return the lines of some events, and where they end."""
+    lines = []
+    time, process = now(), os.getpid()
+    for event, facts in events:
+        content = {
+            "seq": place.seq + 1,
+            "time": time,
+            "process": process,
+            "event": event,
+            **facts,
+            "previous": place.hash,
+        }
+        place = _Place(place.seq + 1, _hash(content))
+        lines.append((canonical({**content, "hash": place.hash}) + "\n").encode())
+    return lines, place
 
 
 def _hash(content: dict[str, Any]) -> str:
@@ -209,17 +217,18 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _append(handle: int, last: bytes | None, event: str, facts: dict[str, Any]) -> bytes:
-    """Write one line at the end, whole or not at all."""
-    line, before = _line(last, event, facts), os.fstat(handle).st_size
-    if os.write(handle, line) != len(line):
+def _append(handle: int, place: _Place, events: Sequence[tuple[str, Mapping[str, Any]]]) -> _Place:
+    """Write some lines at the end, whole or not at all; return where they end."""
+    lines, end = _lines(place, events)
+    text, before = b"".join(lines), os.fstat(handle).st_size
+    if os.write(handle, text) != len(text):
         os.ftruncate(handle, before)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return line
+    return end
 
 
-def _last_line(handle: int) -> tuple[bytes | None, int]:
-    """Return the last whole line, and how much of a further one a power failure had left: it is cut off."""
+def _last_place(handle: int) -> tuple[_Place, int]:
+    """Return where the last whole line is, and how much of a torn one after it was cut off."""
     size = os.fstat(handle).st_size
     tail, start = b"", size
     while start and tail.count(b"\n") < 2:
@@ -230,4 +239,13 @@ def _last_line(handle: int) -> tuple[bytes | None, int]:
     torn = len(tail) - len(whole)
     os.ftruncate(handle, size - torn)
     lines = whole.splitlines()
-    return (lines[-1] if lines else None), torn
+    if not lines:
+        return _BEGINNING, torn
+    try:
+        content = json.loads(lines[-1])
+        return _Place(int(content["seq"]), str(content["hash"])), torn
+    except (ValueError, KeyError, TypeError):
+        raise SourceError(
+            "The last line of the audit log beside the ledger must be one of ours, and is not: the log was "
+            "changed. Move it away to begin a new one, and find out who did that."
+        ) from None

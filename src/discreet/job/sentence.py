@@ -84,11 +84,14 @@ class Sentence:
 
     @property
     def measure(self) -> str | None:
-        """The unit of the answer: of a column by itself its own, of a count rows."""
+        """The unit of the answer: of a column by itself its own, of dates days, of a count rows."""
         if self.expression is None or (self.expression.is_condition and self.verb == "sum"):
             return "rows"
         bare = self.expression.bare
-        return None if bare is None else self.schema.column(bare).measure
+        if bare is None:
+            return None
+        column = self.schema.column(bare)
+        return column.measure or ("days" if column.type == "date" else None)
 
 
 def read_sentence(text: str, schema: Schema) -> Sentence:
@@ -282,12 +285,17 @@ def _columns(schema: Schema) -> frozenset[str]:
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
     bare = _bare(where.canonical)
+    capitals = bare.upper()
+    if not any(word in capitals for word in WORDS):
+        return bare
     ends = any(piece.depth == 0 and piece.word in WORDS for piece in pieces_of(bare))
     return f"({bare})" if ends else bare
 
 
 def _bare(text: str) -> str:
     """Leave out parentheses around the whole."""
+    if not text.startswith("("):
+        return text
     outside = [piece for piece in pieces_of(text) if piece.depth == 0]
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
 

@@ -185,6 +185,25 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
+def two_vectors(bounds: Any, n: int, owner: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return declared bounds, a pair of numbers or of vectors, as a number for each of ``n`` columns."""
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(side, np.float64), n) for side in bounds)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"bounds of {owner} must be a pair of numbers or of vectors of length {n}, one entry for each "
+            "column, and were not. Write bounds=(0, 1), two vectors, or schema.bounds."
+        ) from None
+    with np.errstate(over="ignore", invalid="ignore"):
+        good = (lower < upper) & np.isfinite(upper - lower)
+    if not good.all():
+        raise ParameterError(
+            f"bounds of {owner} must be finite with lower below upper in every column, were not in column "
+            f"{int(np.flatnonzero(~good)[0]) + 1}. Declare the range that the column can have."
+        )
+    return tuple(lower.tolist()), tuple(upper.tolist())
+
+
 def check_finite(values: Floats, where: str, names: AnyArray | None = None) -> None:
     """Refuse NaN and infinite cells, naming the place of the first one and never what it holds."""
     # A sum is finite only if every term is (or if it overflows, which the search below sorts out).

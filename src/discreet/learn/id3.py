@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats, Ints
     from discreet.learn.layout import Layout
-    from discreet.learn.passes import Privacy
     from discreet.privacy import Ledger
+    from discreet.privacy.shares import Privacy
     from discreet.query import NoisySums
     from discreet.schema import Schema
 
@@ -354,9 +354,10 @@ def _combined(node: _Open, tables: Sequence[Floats], sd: float) -> tuple[Floats,
     if sd == 0:
         return np.asarray(tables[0].sum(axis=0)), 0.0
     # Every table counts the same rows. Its margin sums up its cells: the fewer, the less noisy.
-    precision = [1 / (len(table) * sd**2) for table in tables] + [1 / node.sd**2]
+    # In units of one cell's precision: noise may be so small or large that its square is no number.
+    precision = [1 / len(table) for table in tables] + [(sd / node.sd) ** 2]
     counts = [table.sum(axis=0) for table in tables] + [node.counts]
-    return np.average(counts, axis=0, weights=precision), 1 / math.sqrt(math.fsum(precision))
+    return np.average(counts, axis=0, weights=precision), sd / math.sqrt(math.fsum(precision))
 
 
 def _shares(counts: Floats, parent: tuple[float, ...], sd: float) -> tuple[float, ...]:

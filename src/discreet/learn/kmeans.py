@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import Bools, Floats, Ints
     from discreet.learn.layout import Layout
-    from discreet.learn.passes import Privacy
     from discreet.privacy import Ledger
+    from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
     from discreet.schema import Schema
 

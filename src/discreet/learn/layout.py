@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.learn.base import two_vectors
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 from discreet.tables import open_table
@@ -152,22 +153,8 @@ def schema_of_bounds(
     bounds: Any, names: Sequence[str], *, owner: str, unit: str, neighbors: Neighbors
 ) -> Schema:
     """Declare a matrix of numbers: a pair of numbers, or of vectors with one entry for each column."""
-    try:
-        lower, upper = (np.broadcast_to(np.asarray(side, np.float64), len(names)) for side in bounds)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"bounds of {owner} must be a pair of numbers or of vectors of length {len(names)}, one entry "
-            "for each column, and were not. Write bounds=(0, 1), two vectors, or schema.bounds."
-        ) from None
-    with np.errstate(over="ignore", invalid="ignore"):
-        good = (lower < upper) & np.isfinite(upper - lower)
-    if not good.all():
-        raise ParameterError(
-            f"bounds of {owner} must be finite with lower below upper in every column, were not in column "
-            f"{int(np.flatnonzero(~good)[0]) + 1}. Declare the range that the column can have."
-        )
     columns = [
         Column(name, lower=low, upper=high)
-        for name, low, high in zip(names, lower.tolist(), upper.tolist(), strict=True)
+        for name, low, high in zip(names, *two_vectors(bounds, len(names), owner), strict=True)
     ]
     return Schema(columns=columns, unit=unit, neighbors=neighbors)

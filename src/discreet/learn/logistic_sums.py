@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.learn.layout import Layout
-    from discreet.learn.passes import Privacy
     from discreet.privacy import Ledger
+    from discreet.privacy.shares import Privacy
     from discreet.query import NoisySums
     from discreet.schema import Schema
 

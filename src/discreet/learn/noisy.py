@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.passes import Privacy
     from discreet.privacy import Ledger
+    from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
     from discreet.schema.column import Level
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_DOWN, Decimal, localcontext
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.errors import BudgetExceeded, ParameterError, PromiseError
-from discreet.noise import gaussian, laplace
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, Promise, PureDP
-from discreet.privacy.amounts import exact, float_down
-from discreet.privacy.calibrate import gaussian_mu
-from discreet.privacy.reading import root_down, sampling_delta
+from discreet.errors import BudgetExceeded, PromiseError
+from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
+from discreet.privacy.shares import Shares
 from discreet.query import Answer, LocalSums
 from discreet.query.noising import Noise
 
@@ -22,15 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
+    from discreet.privacy.shares import Privacy
     from discreet.query import NoisySums, Question
-
-Privacy: TypeAlias = PureDP | ApproxDP | ZCDP | GaussianDP | NoPromise
-
-_MOST_ENTRIES = 2**24
-"""Entries that a question may have at most, for what samplers may err together."""
-
-_FOR_SAMPLERS = Fraction(1, 10**6)
-"""Part of delta kept for the samplers: what a ledger keeps whose whole limit is for Gaussian noise."""
 
 
 class ExactSums(LocalSums):
@@ -105,10 +94,8 @@ class Passes:
 
     Privacy
     -------
-    Gaussian passes of ``mu_1, mu_2, ...`` are together one of ``sqrt(mu_1**2 + mu_2**2 + ...)``, though each
-    question depends on earlier answers; pure ones add up. The shares are rounded down in exact
-    arithmetic, so a ledger whose limit is the promise is never overdrawn. A pass is charged only if all that
-    are still to come fit what the ledger has left as well: nobody pays for half a model.
+    That of :class:`~discreet.privacy.shares.Shares`. A pass is charged only if all that are still to come fit
+    what the ledger has left as well: nobody pays for half a model.
 
     Reference
     ---------
@@ -132,42 +119,18 @@ class Passes:
         self.sums = sums
         self.answers: dict[str, Answer] = {}
         self._owner = owner
-        weights = {name: Fraction(float(share)) for name, share in shares.items()}
-        if not weights or min(weights.values()) <= 0:
-            raise ParameterError(
-                f"shares of Passes must be above 0, one for each pass, were {dict(shares)}. Leave a pass out."
-            )
-        total = sum(weights.values())
-        self._shares = {name: weight / total for name, weight in weights.items()}
-        self.split = {name: float(share) for name, share in self._shares.items()}
         if isinstance(privacy, NoPromise) != isinstance(sums, ExactSums):
             raise PromiseError(
                 "privacy of a learner must be a promise where a database is asked, was NoPromise: it answers "
                 "with noise alone. Use fit on rows to learn without a promise."
             )
-        common: dict[str, Any] = {"unit": sums.schema.unit, "neighbors": sums.neighbors}
-        draws = len(weights) * _MOST_ENTRIES
-        self._common = common
-        self._promise: Promise
-        if isinstance(privacy, NoPromise):
-            self._promise = privacy
-        elif isinstance(privacy, PureDP):
-            variation = draws * laplace.TOTAL_VARIATION
-            self._promise = PureDP(epsilon=privacy.epsilon, total_variation=variation, **common)
-        else:
-            variation = draws * gaussian.TOTAL_VARIATION
-            self._promise = GaussianDP(mu=_mu(privacy, variation), total_variation=variation, **common)
-        self.promises = (self._promise,)
+        self._shares = Shares(privacy, shares, unit=sums.schema.unit, neighbors=sums.neighbors)
+        self.split = self._shares.split
+        self.promises = (self._shares.whole,)
 
     def privacy(self, name: str) -> Promise:
         """Return what one pass is asked to promise."""
-        if isinstance(self._promise, PureDP):
-            part = exact(self._promise.epsilon) * self._shares[name]
-            return PureDP(epsilon=float_down(part), **self._common)
-        if isinstance(self._promise, GaussianDP):
-            squared = exact(self._promise.mu) ** 2 * self._shares[name]
-            return GaussianDP(mu=root_down(squared), **self._common)
-        return self._promise
+        return self._shares[name]
 
     def ask(self, name: str, question: Question) -> Answer:
         """Ask the question of one pass, once.
@@ -178,7 +141,7 @@ class Passes:
             This pass and those to come do not fit what the ledger has left. Says which were paid for.
         """
         assert name not in self.answers
-        later = [self.privacy(other) for other in self._shares if other not in (*self.answers, name)]
+        later = [self.privacy(other) for other in self.split if other not in (*self.answers, name)]
         try:
             answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner, plan=later)
         except BudgetExceeded as problem:
@@ -214,12 +177,13 @@ class Passes:
     def _fitting(self, problem: BudgetExceeded) -> str:
         """Name the largest promise, to four digits, that the ledger still has room for."""
         share = problem.left / problem.asked if problem.asked else 0.0
-        if problem.currency == "rho" and isinstance(self._promise, GaussianDP):
-            mu = _four_digits(self._promise.mu * math.sqrt(share))
+        (promise,) = self.promises
+        if problem.currency == "rho" and isinstance(promise, GaussianDP):
+            mu = _four_digits(promise.mu * math.sqrt(share))
             if mu > 0:
                 return f"GaussianDP(mu={mu!r}) would fit."
-        if problem.currency == "epsilon" and isinstance(self._promise, PureDP):
-            epsilon = _four_digits(self._promise.epsilon * share)
+        if problem.currency == "epsilon" and isinstance(promise, PureDP):
+            epsilon = _four_digits(promise.epsilon * share)
             if epsilon > 0:
                 return f"PureDP(epsilon={epsilon!r}) would fit."
         return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
@@ -236,18 +200,3 @@ def _four_digits(value: float) -> float:
     with localcontext() as context:
         context.prec, context.rounding = 4, ROUND_DOWN
         return float(+Decimal(value))
-
-
-def _mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
-    """Return the mu that all passes together may come to."""
-    if isinstance(privacy, GaussianDP):
-        return privacy.mu
-    if isinstance(privacy, ZCDP):
-        return root_down(2 * exact(privacy.rho))
-    kept = exact(privacy.delta) * _FOR_SAMPLERS
-    if sampling_delta(exact(variation), privacy.epsilon) > kept:
-        raise PromiseError(
-            f"delta of privacy must be well above what samplers may err at this epsilon, was "
-            f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
-        )
-    return gaussian_mu(privacy.epsilon, float_down(exact(privacy.delta) - kept))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.passes import Privacy
     from discreet.privacy import Promise
+    from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
     from discreet.query.curation import Curated
     from discreet.query.noising import Law

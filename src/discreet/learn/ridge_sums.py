@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.passes import Privacy
     from discreet.privacy import Ledger
+    from discreet.privacy.shares import Privacy
     from discreet.query import NoisySums
     from discreet.schema import Schema
 

@@ -77,7 +77,8 @@ class SphericalLaplace:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate) and 1e-250 < self.rate < 1e250):
             raise ParameterError(
-                f"rate of SphericalLaplace must be a finite number above 0, was {self.rate!r}."
+                f"rate of SphericalLaplace must be between 1e-250 and 1e250, was {self.rate!r}. Ask for "
+                "noise that 64-bit numbers can hold."
             )
         if isinstance(self.dimension, bool) or not isinstance(self.dimension, int | np.integer):
             raise ParameterError("dimension of SphericalLaplace must be an integer.")

@@ -95,16 +95,21 @@ def round_down(exact: Fraction) -> float:
     return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)
 
 
-def sqrt_up(exact: Fraction) -> float:
-    """Return the smallest float whose square is at least ``exact`` (infinity when too large)."""
-    # Scale by a power of four until the integer root has 64 bits. Floats near it are then whole
-    # numbers, and a whole number is at least a root exactly if it is at least the root rounded up.
+def binary_root(exact: Fraction) -> tuple[int, int]:
+    """Return the square root of a number, rounded down, as an integer of at least 64 bits and a shift."""
+    # Scaled by a power of four until the integer root has so many.
     shift = max(0, 128 - exact.numerator.bit_length() + exact.denominator.bit_length())
     shift += shift & 1
-    scaled = -((-exact.numerator << shift) // exact.denominator)
-    root = math.isqrt(scaled)
-    root += root * root < scaled
-    return round_up(Fraction(root, 1 << (shift // 2)))
+    return math.isqrt((exact.numerator << shift) // exact.denominator), shift // 2
+
+
+def sqrt_up(exact: Fraction) -> float:
+    """Return the smallest float whose square is at least ``exact`` (infinity when too large)."""
+    # Floats near the root are whole numbers of its last bit, and a whole number is at least a root exactly
+    # if it is at least the root rounded up.
+    root, shift = binary_root(exact)
+    root += Fraction(root * root, 1 << 2 * shift) < exact
+    return round_up(Fraction(root, 1 << shift))
 
 
 def step_until(holds: Callable[[float], bool], start: float, direction: float) -> float:

@@ -96,7 +96,10 @@ class Amount:
         return Fraction(self.count, _ONE)
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.count + other.count)
+        # Most of what books add up is nothing.
+        if not other.count:
+            return self
+        return Amount(self.count + other.count) if self.count else other
 
     def times(self, factor: Amount) -> Amount:
         """Multiply, rounding up."""
@@ -122,6 +125,8 @@ class Amount:
         return f"Amount.parse({str(self)!r})"
 
     def __str__(self) -> str:
+        if not self.count:
+            return "0"
         whole, part = divmod(self.count, _ONE)
         digits = f"{part:0{PLACES}d}".rstrip("0")
         return f"{whole}.{digits}" if digits else str(whole)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from discreet.errors import PromiseError
+from discreet.privacy._numbers import binary_root
 from discreet.privacy.amounts import exact, float_down, float_up
 
 if TYPE_CHECKING:
@@ -27,16 +29,14 @@ def exp_up(exponent: Fraction) -> Fraction | None:
 
 def root_down(square: Fraction) -> float:
     """Return the square root, rounded down; refuses what 64-bit numbers cannot hold the square of."""
-    try:
-        root = math.sqrt(float(square))
-    except OverflowError:
+    if square > sys.float_info.max:
         raise PromiseError(
             "an amount of privacy must have a square within the range of 64-bit numbers, and has a larger "
             "one: it promises nothing. Ask for a stronger promise."
-        ) from None
-    while exact(root) ** 2 > square:
-        root = math.nextafter(root, 0.0)
-    return root
+        )
+    root, shift = binary_root(square)
+    near = float(Fraction(root, 1 << shift))
+    return near if exact(near) ** 2 <= square else math.nextafter(near, 0.0)
 
 
 def least_epsilon(enough: Callable[[float], bool], high: float) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from discreet.errors import LedgerError, ParameterError
+from discreet.errors import EngineFailed, LedgerError, ParameterError
 from discreet.noise import Pool, Stream
 from discreet.privacy import Ledger, Receipt
 from discreet.privacy.receipt import canonical
@@ -19,7 +19,8 @@ from discreet.query.pricing import Pricing
 from discreet.query.questions import question_from_dict
 from discreet.query.slots import Slots
 from discreet.query.sums import Answer, shaped
-from discreet.query.turns import Once, Turns
+from discreet.query.together import Wish, alone
+from discreet.query.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +31,21 @@ if TYPE_CHECKING:
     from discreet.query.engines.base import Engine
     from discreet.query.noising import Asked, Draws, Noise
     from discreet.query.questions import Bound, Question
+    from discreet.query.together import Flow
 
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
+
+
+class How(TypedDict, total=False):
+    """How a question is asked; see :meth:`EngineSums.ask`."""
+
+    privacy: Asked | None
+    variance: float | None
+    owner: str | None
+    plan: Sequence[Promise]
+    refines: str | None
+    request: str | None
+    said: str | None
 
 
 class EngineSums(Pricing):
@@ -57,8 +71,8 @@ class EngineSums(Pricing):
     The charge is on disk before the first random number. The exact answer stays in this process; the noisy
     one is stored in the ledger before it leaves, so that a repeat is free and the same, bit for bit. Any
     number of threads may ask at once: the same question is then charged once for each owner, and one draw
-    leaves. A failure is not refunded; asking again is free. With ``slots`` an answer or a failure leaves, and
-    is entered in the ledger, at the end of a slot; without, its time is open.
+    leaves, the one that is stored first. A failure is not refunded; asking again is free. With ``slots`` an
+    answer or a failure leaves, and is entered in the ledger, at the end of a slot; without, its time is open.
 
     Reference
     ---------
@@ -88,7 +102,6 @@ class EngineSums(Pricing):
         self._version = version or engine.version.digest(self.ledger.secret())
         self._schema_digest = schema.digest
         self._turns = Turns()
-        self._once = Once()
 
     def ask(
         self,
@@ -134,31 +147,59 @@ class EngineSums(Pricing):
         EngineFailed
             The charge stands; asking again is free.
         """
+        return alone(
+            self.asking(
+                question,
+                privacy=privacy,
+                variance=variance,
+                owner=owner,
+                plan=plan,
+                refines=refines,
+                request=request,
+                said=said,
+            )
+        )
+
+    def asking(self, question: Question, **how: Unpack[How]) -> Flow[Answer]:
+        """Return the flow of a question, which is carried out together with those of others.
+
+        Parameters
+        ----------
+        question, **how
+            As for :meth:`ask`.
+
+        Reference
+        ---------
+        :func:`~discreet.query.together.together`.
+        """
+        privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
+        refines, request = how.get("refines"), how.get("request")
         bound, noise = self.fit(question, privacy=privacy, variance=variance)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if noise.promise is None:
             if refines is not None:
                 raise _cannot_refine("be of an answer with noise, and this question has none")
-            return self._free(question, bound, noise, comparison)
+            return (yield from self._free(question, bound, noise, comparison))
         earlier = [] if refines is None else self._refined(refines, bound, owner)
         digest = self._digest(bound, noise, earlier[-1].receipt.question if earlier else None)
-        receipt = self.ledger.charge(
+        charging = self.ledger.charging(
             noise.promise,
             owner=owner,
             what=question.kind,
             question=digest,
             schema=self._schema_digest,
             seeded=self._seeded,
-            plan=plan,
+            plan=how.get("plan", ()),
             asked={
                 "question": question.to_dict(),
                 "privacy": None if privacy is None else privacy.to_dict(),
                 "variance": variance,
                 "refines": refines,
-                "said": said,
+                "said": how.get("said"),
             },
             request=request,
         )
+        receipt: Receipt = yield Wish(self.ledger.do, charging)
         stored = receipt.answer
         # Under a key that was used before the rows changed the charge is for those rows.
         if receipt.question != digest and (stored is None or receipt.schema != self._schema_digest):
@@ -167,9 +208,27 @@ class EngineSums(Pricing):
                 f"and {request!r} was used before rows or schema changed. Ask under another key."
             )
         if stored is None:
-            stored = self._executed(question.kind, digest, bound, noise, receipt)
+            noisy = yield Wish(self._measured, (question.kind, bound, noise))
+            # After the slot: the record shows when an answer was stored. Of several who have paid for the
+            # same question and drawn for it, the first is kept, and all get that one.
+            kept = canonical({"n_rows": self.n_rows, "noisy": noisy}).encode()
+            stored = yield Wish(self.ledger.do, self.ledger.keeping(receipt, kept))
         answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison)
         return Answer.merged(*earlier, answer) if earlier else answer
+
+    def _measured(self, wanted: Sequence[tuple[str, Bound, Noise | None]]) -> list[list[int] | EngineFailed]:
+        """Ask the engine, and add noise where there is some, within one slot."""
+        # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
+        with self._slots.slot(*(kind for kind, _, _ in wanted)):
+            found = self._exact([bound for _, bound, _ in wanted])
+            return [
+                exact if noise is None or isinstance(exact, EngineFailed) else noise.added(exact, self._draws)
+                for (_, _, noise), exact in zip(wanted, found, strict=True)
+            ]
+
+    def _exact(self, bounds: Sequence[Bound]) -> list[list[int] | EngineFailed]:
+        """Ask the engine for exact integers, in turn with whoever else asks it. Private."""
+        return self._turns.exact(self._engine, bounds)
 
     def check_refines(self, question: Question, receipt: str, *, owner: str | None = None) -> None:
         """Refuse a receipt that another draw of a question's answer could not be merged with. Free."""
@@ -187,18 +246,9 @@ class EngineSums(Pricing):
         """
         return Answer.merged(*(answer for *_, answer in self._chain(receipt, owner)))
 
-    def _executed(self, kind: str, digest: str, bound: Bound, noise: Noise, receipt: Receipt) -> bytes:
-        """Add up, draw and store; threads that have paid for the same question get the same draw."""
-        with self._once.shared(digest) as work:
-            # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
-            with self._slots.slot(kind):
-                noisy = work.done(lambda: noise.added(self._turns.exact(self._engine, bound), self._draws))
-            # After the slot: the record shows when an answer was stored.
-            return self.ledger.store(receipt, canonical({"n_rows": self.n_rows, "noisy": noisy}).encode())
-
     def _free(
         self, question: Question, bound: Bound, noise: Noise, comparison: Mapping[str, float] | None
-    ) -> Answer:
+    ) -> Flow[Answer]:
         """Answer what is the same for every neighbor: only the public number of rows is in it."""
         if self.n_rows is None:
             raise ParameterError(
@@ -206,8 +256,7 @@ class EngineSums(Pricing):
                 "does not. Ask for the number of rows under add-remove neighbors."
             )
         receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
-        with self._slots.slot(question.kind):
-            exact = self._turns.exact(self._engine, bound)
+        exact = yield Wish(self._measured, (question.kind, bound, None))
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
 
     def _digest(self, bound: Bound, noise: Noise, refined: str | None) -> str:

@@ -207,7 +207,8 @@ class Curation:
         if not self.ids:
             raise ParameterError(
                 "A question about signs of ids must be asked of a table that was registered with its ids, "
-                "and this one was not. Register it with Database(..., keep_ids=True)."
+                "and this one was not. Register it with Database(..., keep_ids=True), or a service with "
+                "keep_ids: true in its configuration."
             )
         return _IDS
 

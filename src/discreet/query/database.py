@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Ledger
     from discreet.query.engines import Engine
+    from discreet.query.noising import Asked
+    from discreet.query.questions import Question
     from discreet.schema import Schema
 
 
@@ -96,6 +98,35 @@ class Database(EngineSums, Verbs):
         except BaseException:
             chosen.close()
             raise
+
+    def is_free(
+        self,
+        question: Question,
+        *,
+        privacy: Asked | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        refines: str | None = None,
+    ) -> bool:
+        """Say whether :meth:`ask` would charge nothing: it needs no noise, or the same was paid for. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance, refines
+            As for :meth:`ask`.
+        owner : str, optional
+            Who would ask. What others paid does not count: their share would have to be paid.
+
+        Privacy
+        -------
+        Read from the ledger. With an owner it tells nothing about what others have asked.
+        """
+        bound, noise = self.fit(question, privacy=privacy, variance=variance)
+        if noise.promise is None:
+            return True
+        earlier = [] if refines is None else self._refined(refines, bound, owner)
+        named = self._digest(bound, noise, earlier[-1].receipt.question if earlier else None)
+        return self.ledger.has_paid(named, owner)
 
     def __enter__(self) -> Database:
         return self

@@ -193,6 +193,8 @@ def _gaussian(
         scale = round_up(Fraction(distance) * Fraction(sqrt_up(Fraction(wanted.variance))))
     else:
         scale = sd_for_mu(mu_of(wanted, variation), distance)
+    if math.isinf(scale):
+        raise _too_wide()
     mu = mu_for_sd(distance, scale)
     return scale, GaussianDP(mu=mu, total_variation=variation, unit=unit, neighbors=neighbors)
 
@@ -207,6 +209,8 @@ def _laplace(
     else:
         assert isinstance(privacy, PureDP)
         scale = laplace_scale(float(absolute), privacy.epsilon)
+    if math.isinf(scale):
+        raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
     variation = size * laplace.TOTAL_VARIATION
     return scale, PureDP(epsilon=epsilon, total_variation=variation, unit=unit, neighbors=neighbors)
@@ -257,8 +261,12 @@ def _lattice(scale: float) -> tuple[float, int]:
     bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
     steps = math.ldexp(scale, bits)
     if steps > gaussian.LARGEST_SCALE:
-        raise PromiseError(
-            "privacy of a question must leave noise of at most 2**50 steps of the grid, and asks for more. "
-            "Ask for a weaker promise, or about fewer columns: nothing could be read off such an answer."
-        )
+        raise _too_wide()
     return steps, bits
+
+
+def _too_wide() -> PromiseError:
+    return PromiseError(
+        "privacy of a question must leave noise of at most 2**50 steps of the grid, and asks for more. "
+        "Ask for a weaker promise, or about fewer columns: nothing could be read off such an answer."
+    )

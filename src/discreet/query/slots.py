@@ -66,9 +66,10 @@ class Slots:
         return self._lengths.get(kind, max(self._lengths.values()))
 
     @contextlib.contextmanager
-    def slot(self, kind: str) -> Iterator[None]:
-        """Do what is inside and go on, or fail, at the end of a slot counted from now."""
-        length, start = self.length(kind), monotonic()
+    def slot(self, *kinds: str) -> Iterator[None]:
+        """Do what is inside and go on, or fail, at the end of a slot from now; the longest of several."""
+        length = max((found for kind in kinds if (found := self.length(kind)) is not None), default=None)
+        start = monotonic()
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Many threads at one engine: those who wait together share a pass, those who ask the same share a draw."""
+"""Many who ask one engine: those who wait together share a pass."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from discreet.errors import EngineFailed
+from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
-    from discreet.query.engines.base import Engine
+    from discreet.query.engines.base import Engine, Wanted
     from discreet.query.questions import Bound
 
 _WIDEST = 64
@@ -35,50 +36,58 @@ class Turns:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._busy = False
-        self._waiting: deque[_Place] = deque()
+        self._waiting: deque[_Party] = deque()
 
-    def exact(self, engine: Engine, bound: Bound) -> list[int]:
-        """Return the exact integers of a question; waits until the engine is free."""
-        place = _Place(bound)
+    def exact(self, engine: Engine, bounds: Sequence[Bound]) -> list[list[int] | EngineFailed]:
+        """Return the exact integers of questions, or why there are none; waits until the engine is free."""
+        places = [_Place(bound) for bound in bounds]
+        by_kind: dict[type[Wanted], list[_Place]] = {}
+        for place in places:
+            by_kind.setdefault(type(place.bound.wanted), []).append(place)
+        for alike in by_kind.values():
+            self._attend(engine, _Party(alike))
+        return [place.failure or EngineFailed() if place.found is None else place.found for place in places]
+
+    def _attend(self, engine: Engine, party: _Party) -> None:
         with self._mutex:
             if self._busy:
-                self._waiting.append(place)
+                self._waiting.append(party)
             else:
-                self._busy = place.leads = True
-        if not place.leads:
-            self._wait(place)
-        if place.leads:
-            self._lead(engine, place)
-        return place.taken()
+                self._busy = party.leads = True
+        if not party.leads:
+            self._wait(party)
+        if party.leads:
+            self._lead(engine, party)
 
-    def _wait(self, place: _Place) -> None:
+    def _wait(self, party: _Party) -> None:
         try:
-            place.ready.wait()
+            party.ready.wait()
         except BaseException:  # an interrupt: nobody may wait for whoever has left
             with self._mutex:
-                if place.leads:
+                if party.leads:
                     self._hand_over()
-                elif place in self._waiting:
-                    self._waiting.remove(place)
+                elif party in self._waiting:
+                    self._waiting.remove(party)
             raise
 
-    def _lead(self, engine: Engine, place: _Place) -> None:
+    def _lead(self, engine: Engine, party: _Party) -> None:
         with self._mutex:
-            together = [place, *self._joining(place)]
+            together = [party, *self._joining(party)]
         try:
-            _serve(engine, together)
+            for places in _passes([place for one in together for place in one.places]):
+                _serve(engine, places)
         finally:
             with self._mutex:
                 self._hand_over()
             for other in together[1:]:
                 other.ready.set()
 
-    def _joining(self, place: _Place) -> list[_Place]:
+    def _joining(self, party: _Party) -> list[_Party]:
         """Take those who wait for a pass of the same kind, in the order in which they came."""
-        kind, width = type(place.bound.wanted), place.bound.wanted.width
-        joining: list[_Place] = []
-        for other in [other for other in self._waiting if kind.shares and type(other.bound.wanted) is kind]:
-            width += other.bound.wanted.width
+        kind, width = type(party.places[0].bound.wanted), party.width
+        joining: list[_Party] = []
+        for other in [other for other in self._waiting if kind.shares and other.kind is kind]:
+            width += other.width
             if width > _WIDEST:
                 break
             joining.append(other)
@@ -96,27 +105,50 @@ class Turns:
 
 
 class _Place:
-    """Somebody who waits, and what they are given."""
+    """A question that waits, and what it is given."""
+
+    __slots__ = ("bound", "failure", "found")
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
-        self.leads = False
-        self.ready = threading.Event()
         self.found: list[int] | None = None
         self.failure: EngineFailed | None = None
 
-    def taken(self) -> list[int]:
-        if self.found is None:
-            raise self.failure or EngineFailed
-        return self.found
+
+class _Party:
+    """The questions of one kind that one thread came with."""
+
+    def __init__(self, places: list[_Place]) -> None:
+        self.places = places
+        self.kind: type[Wanted] = type(places[0].bound.wanted)
+        self.width = sum(place.bound.wanted.width for place in places)
+        self.leads = False
+        self.ready = threading.Event()
+
+
+def _passes(places: list[_Place]) -> Iterator[list[_Place]]:
+    """Split those who go together where a pass would become too wide."""
+    some: list[_Place] = []
+    width = 0
+    for place in places:
+        wanted = place.bound.wanted
+        if some and (not wanted.shares or width + wanted.width > _WIDEST):
+            yield some
+            some, width = [], 0
+        some.append(place)
+        width += wanted.width
+    yield some
 
 
 def _serve(engine: Engine, places: list[_Place]) -> None:
     if len(places) > 1:
         with contextlib.suppress(EngineFailed):
-            wanted = [place.bound.wanted for place in places]
-            found = wanted[0].found(engine, wanted)
-            for place, integers in zip(places, found, strict=True):
+            # Those who ask the same are given the same.
+            distinct = {canonical(place.bound.canonical): place.bound for place in places}
+            wanted = [bound.wanted for bound in distinct.values()]
+            found = dict(zip(distinct, wanted[0].found(engine, wanted), strict=True))
+            for place in places:
+                integers = found[canonical(place.bound.canonical)]
                 place.found = place.bound.finish(integers, engine.count())
             return
     for place in places:
@@ -124,39 +156,3 @@ def _serve(engine: Engine, places: list[_Place]) -> None:
             place.found = place.bound.exact(engine)
         except EngineFailed as failure:
             place.failure = failure
-
-
-class Once:
-    """Lets threads that want the same thing at the same time have it done once."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._under_way: dict[str, _Work] = {}
-
-    @contextlib.contextmanager
-    def shared(self, key: str) -> Iterator[_Work]:
-        """Hold on to some work: what was done stays until all who wanted it have let go."""
-        with self._mutex:
-            work = self._under_way.setdefault(key, _Work())
-            work.wanted += 1
-        try:
-            yield work
-        finally:
-            with self._mutex:
-                work.wanted -= 1
-                if not work.wanted:
-                    del self._under_way[key]
-
-
-class _Work:
-    def __init__(self) -> None:
-        self.wanted = 0
-        self._doing = threading.Lock()
-        self._made: list[int] | None = None
-
-    def done(self, act: Callable[[], list[int]]) -> list[int]:
-        """Return what somebody did already, or do it; after a failure the next one tries."""
-        with self._doing:
-            if self._made is None:
-                self._made = act()
-            return self._made

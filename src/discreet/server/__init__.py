@@ -7,7 +7,7 @@ answer; :mod:`~discreet.server.learning` models; :mod:`~discreet.server.office` 
 routes and pages share; :mod:`~discreet.server.guard` everything that happens before and after a route;
 :mod:`~discreet.server.routes`, :mod:`~discreet.server.reference` and ``pages`` what can be fetched;
 :mod:`~discreet.server.telling` logs and metrics; :mod:`~discreet.server.app` and
-:mod:`~discreet.server.run` the whole.
+:mod:`~discreet.server.run` the whole, which :mod:`~discreet.server.probe` asks whether it answers.
 
 This package by itself imports nothing: :mod:`~discreet.server.client` works without the server's packages.
 """

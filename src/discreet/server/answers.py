@@ -37,12 +37,10 @@ def answer_wire(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
         "interval": {"level": LEVEL, "lower": low, "upper": high},
         "law": reply.law,
         "unreadable_below": reply.unreadable_below,
-        "cost": [promise.to_dict() for promise in reply.cost],
-        "cost_words": cost_words(reply.cost, DELTA),
         "cached": reply.cached,
         "receipts": [receipt.id for receipt in reply.receipts],
         "parts": [list(merged) for merged in reply.parts],
-        "remaining": dict(left),
+        **_paid(reply.cost, left),
     }
 
 
@@ -53,12 +51,10 @@ def statistical_wire(question: dict[str, Any], answer: Answer, left: Mapping[str
         "question": question,
         "answer": answer.to_dict(),
         "law": answer.law,
-        "cost": [promise.to_dict() for promise in answer.cost],
-        "cost_words": cost_words(answer.cost, DELTA),
         "cached": answer.cached,
         "receipts": [answer.receipt.id],
         "parts": [list(getattr(answer, "parts", (answer.receipt.id,)))],
-        "remaining": dict(left),
+        **_paid(answer.cost, left),
     }
 
 
@@ -71,11 +67,9 @@ def model_wire(request: Training, learner: Any, left: Mapping[str, Any]) -> dict
         "learner": request.kind,
         "parameters": dict(request.parameters),
         "fitted": fitted(learner),
-        "cost": [promise.to_dict() for promise in learner.promises_],
-        "cost_words": cost_words(learner.promises_, DELTA),
         "cached": bool(answers) and all(answer.cached for answer in answers),
         "receipts": [receipt.id for receipt in learner.receipts_],
-        "remaining": dict(left),
+        **_paid(learner.promises_, left),
     }
 
 
@@ -88,8 +82,9 @@ def price_wire(
     sql: str | None = None,
     learner: str | None = None,
     sd: Any = None,
+    free: bool = False,
 ) -> dict[str, Any]:
-    """Return what something would cost."""
+    """Return what something would cost; `free` if nothing would be charged all the same."""
     cell = reply.cells[0] if reply is not None and reply.cells else None
     spread = None if sd is None else np.asarray(sd).tolist()
     return {
@@ -102,11 +97,18 @@ def price_wire(
         "sd": spread if cell is None else cell.sd,
         "margin": None if cell is None else cell.margin,
         "unreadable_below": None if reply is None else reply.unreadable_below,
+        **_paid(cost, left),
+        "more": left["more"],
+        "free": free or not cost,
+    }
+
+
+def _paid(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what something costs, and what is left."""
+    return {
         "cost": [promise.to_dict() for promise in cost],
         "cost_words": cost_words(cost, DELTA),
         "remaining": dict(left),
-        "more": left["more"],
-        "free": not cost,
     }
 
 

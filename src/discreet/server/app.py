@@ -29,7 +29,7 @@ from discreet.server.office import Office
 from discreet.server.pages import router
 from discreet.server.reference import reference_routes
 from discreet.server.routes import Routes
-from discreet.server.telling import Metrics, log
+from discreet.server.telling import Metrics, RouteNames, log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,8 +81,9 @@ def make_app(office: Office) -> Guard:
         by_path.setdefault(path, {})[method] = endpoint
     for path, endpoints in by_path.items():
         inside.add_route(path, _by_method(endpoints), methods=list(endpoints))
-    inside.include_router(router(office))
-    guard.known = frozenset(route.path for route in inside.routes if isinstance(route, Route))
+    pages = router(office)
+    guard.names = RouteNames(route for route in (*inside.routes, *pages.routes) if isinstance(route, Route))
+    inside.include_router(pages)
     return guard
 
 

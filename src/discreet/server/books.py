@@ -12,7 +12,7 @@ from discreet.privacy import Spending
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from discreet.privacy import Promise
+    from discreet.privacy import Promise, Receipt
     from discreet.privacy.ledger.entries import Entry
     from discreet.server.access import Caller
     from discreet.server.office import Office
@@ -49,10 +49,22 @@ class Books:
         self._office = office
         self._pooled = office.config.limit.rho is not None
 
-    def remaining(self, who: Caller, cost: tuple[Promise, ...]) -> dict[str, Any]:
-        """Return what is left for somebody and for all, and how many more like this that pays for."""
-        ledger = self._office.ledger
-        own, total = ledger.remaining_of(who.name, None)
+    def remaining(
+        self, who: Caller, cost: tuple[Promise, ...], receipts: Sequence[Receipt] = ()
+    ) -> dict[str, Any]:
+        """Return what is left for somebody and for all, and how many more like this that pays for.
+
+        Parameters
+        ----------
+        who : Caller
+            Somebody.
+        cost : tuple of Promise
+            Of this.
+        receipts : sequence of Receipt
+            Of what was just charged for it: what its last left need not be read again.
+        """
+        left = receipts[-1].left if receipts else None
+        own, total = self._office.ledger.remaining_of(who.name, None) if left is None else left
         counts = [n for n in (affordable(cost, own), affordable(cost, total)) if n is not None]
         return {"own": own, "total": total, "more": min(counts, default=None)}
 
@@ -79,20 +91,30 @@ class Books:
         """Return charges with what was asked, in their order."""
         return [self._charge(entry) for entry in entries]
 
-    def page(self, entries: Sequence[Entry]) -> dict[str, Any]:
-        """Return charges with what was asked and answered, in their order, as far as a page goes.
+    def page(self, entries: Iterable[Entry], *, more: bool) -> tuple[dict[str, Any], list[Receipt]]:
+        """Return charges with what was asked and answered, in their order, and which are on the page.
 
         Answers of very many numbers are left out: asking again is free, and tells them one at a time.
+
+        Parameters
+        ----------
+        entries : iterable of Entry
+            From which the page is filled, as far as it goes.
+        more : bool
+            Whether there are others after these.
         """
         told: list[dict[str, Any]] = []
+        receipts: list[Receipt] = []
         size = 0
         for entry in entries:
             line = {**self._charge(entry), **self._answer(entry)}
             size += len(json.dumps(line))
             if told and size > MOST_BYTES:
+                more = True
                 break
             told.append(line)
-        return {"kind": "history", "entries": told, "more": len(told) < len(entries)}
+            receipts.append(entry.receipt)
+        return {"kind": "history", "entries": told, "more": more}, receipts
 
     def _charge(self, entry: Entry) -> dict[str, Any]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +26,7 @@ from discreet.server.unanswered import Unanswered
 if TYPE_CHECKING:
     import os
     import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
 
     from discreet._typing import Floats
@@ -40,6 +41,7 @@ _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
     GaussianDP: ("mu",),
 }
 _HISTORY = ("row", "when", "receipt", "what", "question", "value", "sd", "law", "cost")
+_PAGE = 1000  # charges that are asked for at once
 _ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a few units differently
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -249,21 +251,43 @@ class RemoteDatabase(Verbs):
         """Say what the holder of the token, and everybody together, has spent and has left. Free."""
         return self._read(Budget, self._calls.get("/v1/budget"))
 
-    def history(self, *, after: int = 0, last: int = 1000) -> Frame:
+    def history(self, *, after: int = 0, last: int | None = None) -> Frame:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
+
+        It comes page by page: no response is larger than a few megabytes, however much there is.
 
         Parameters
         ----------
         after : int
             Rows of the ledger up to this one are left out.
-        last : int
-            How many of the rest, the newest, to return.
+        last : int, optional
+            How many of the rest, the newest, to return; at most 10,000. All of them if left out.
         """
-        told = self._calls.get("/v1/history", after=after, last=last, format="json")
-        try:
-            return Frame.of_rows(_HISTORY, [_entry(entry) for entry in told["entries"]])
-        except (KeyError, TypeError, AttributeError, DiscreetError):
-            raise self._strange("a history that cannot be read") from None
+        rows = [row for page in self._pages(after, last) for row in page]
+        return Frame.of_rows(_HISTORY, rows)
+
+    def _pages(self, after: int, last: int | None) -> Iterator[list[dict[str, Any]]]:
+        """Go through a history as it comes; each page begins after the last row of the one before."""
+        which, left = ({"first": _PAGE}, None) if last is None else ({"last": last}, last)
+        more = True
+        while more:
+            told = self._calls.get("/v1/history", after=after, **which, format="json")
+            try:
+                page = [_entry(entry) for entry in told["entries"]]
+                rows, more = [entry["row"] for entry in page], told["more"]
+                # A page that is empty, or goes back, would be asked for again without end.
+                onward = all(a < b for a, b in itertools.pairwise([after, *rows]))
+                fits = isinstance(more, bool) and onward and bool(rows or not more)
+            except (KeyError, TypeError, AttributeError, DiscreetError):
+                fits = False
+            if not fits:
+                raise self._strange("a history that cannot be read")
+            yield page
+            if more:
+                after = rows[-1]
+                left = None if left is None else left - len(rows)
+                which = {"first": _PAGE if left is None else min(_PAGE, left)}
+                more = left is None or left > 0
 
     def dummy(self, n: int = 100, seed: int = 0) -> Frame:
         """Return rows that were drawn from the schema alone, to try a program on. Free.
@@ -417,7 +441,8 @@ def _entry(told: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("value", "sd")
     }
     cost = " and ".join(promised(promise) for promise in told["cost"])
-    return {**told, "question": question, "cost": cost, **single}
+    row = {**told, "question": question, "cost": cost, **single}
+    return {name: row[name] for name in _HISTORY}
 
 
 def _numbers(told: Any) -> Floats:

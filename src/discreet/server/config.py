@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
+_LIMITS = "{epsilon: 1}, {epsilon: 1, delta: 1e-6}, {rho: 0.1} or {mu: 0.5}"
+
 DEFAULT_SLOT = 1.0
 """Seconds after which an answer leaves."""
 
@@ -44,9 +46,7 @@ class Limit(_Part):
     def _one(self) -> Limit:
         given = [name for name in ("epsilon", "rho", "mu") if getattr(self, name) is not None]
         if len(given) != 1 or (self.delta is not None and self.epsilon is None):
-            raise ValueError(
-                "must be one of {epsilon: 1}, {epsilon: 1, delta: 1e-6}, {rho: 0.1} or {mu: 0.5}"
-            )
+            raise ValueError(f"must be one of {_LIMITS}")
         return self
 
     def promise(self, schema: Schema) -> Promise:
@@ -99,6 +99,8 @@ class Config(_Part):
         A file or ``postgresql://host/database#name``.
     limit, analyst_limit : Limit or None
         What the whole ledger, and each analyst who has no limit of their own, may come to.
+    gaussian_share : float
+        Part of epsilon that limits of ``{epsilon, delta}`` keep for Gaussian noise.
     access : path
         Tokens, sessions, stop switch.
     audit_log : path
@@ -124,6 +126,8 @@ class Config(_Part):
         For tests, with ``testing: true`` alone.
     version : str or None
         A public name for this state of the rows.
+    keep_ids : bool
+        Whether fingerprints of ids are kept beside the rows, for questions across services.
     """
 
     dataset: Annotated[str, Field(min_length=1, max_length=128)]
@@ -132,6 +136,7 @@ class Config(_Part):
     ledger: Annotated[str, Field(min_length=1)]
     limit: Limit
     analyst_limit: Limit | None = None
+    gaussian_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     access: Path
     audit_log: Path
     listen: str = "127.0.0.1:8000"
@@ -145,6 +150,7 @@ class Config(_Part):
     seed: int | None = None
     testing: bool = False
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    keep_ids: bool = False
 
     @field_validator("schema_file", "access", "audit_log", mode="before")
     @classmethod
@@ -166,14 +172,25 @@ class Config(_Part):
                 f"must be seconds above 0, a mapping of kinds of questions to seconds, or the word off, was "
                 f"{value!r}. Take several times what a question usually takes, such as 1"
             )
+        if isinstance(value, dict):
+            # Not above: configurations are read by commands that start fast, and most name no kinds.
+            from discreet.query.questions import QUESTIONS
+
+            for kind in value:
+                if kind not in QUESTIONS:
+                    close = nearest(str(kind), list(QUESTIONS))
+                    hint = f"Did you mean {close}?" if close else f"There are {', '.join(QUESTIONS)}"
+                    raise ValueError(f"must name kinds of questions, and {kind} is none. {hint}")
         return value
 
-    @field_validator("listen")
+    @field_validator("listen", mode="before")
     @classmethod
-    def _listen(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
+    def _listen(cls, value: Any) -> Any:
+        host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
         if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-            raise ValueError("must be an address and a port, such as 127.0.0.1:8000 or [::1]:8000")
+            raise ValueError(
+                f"must be an address and a port, such as 127.0.0.1:8000 or [::1]:8000, was {value!r}"
+            )
         return value
 
     @field_validator("address")
@@ -202,6 +219,12 @@ class Config(_Part):
             raise ValueError(
                 "address: must begin with https:// where tls or behind_proxy is given, and with http:// "
                 f"elsewhere, was {self.address}. Tokens are sent there"
+            )
+        limits = [limit for limit in (self.limit, self.analyst_limit) if limit is not None]
+        if "gaussian_share" in self.model_fields_set and all(limit.delta is None for limit in limits):
+            raise ValueError(
+                "gaussian_share: must go with a limit of {epsilon, delta}, and no limit is one. Leave it "
+                "out: other limits are not divided between kinds of noise"
             )
         if self.seed is not None and not self.testing:
             raise ValueError(
@@ -251,14 +274,21 @@ class Config(_Part):
         """
         place = Path(path)
         try:
-            content = read_yaml(place.read_text(encoding="utf-8"))
+            content = read_yaml(place.read_text(encoding="utf-8-sig"))
         except OSError as problem:
             raise ParameterError(
                 f"config must be a file that can be read, and {str(path)!r} is not ({problem.strerror}). "
                 "Give the path of a YAML file."
             ) from None
-        except (SchemaError, UnicodeDecodeError) as problem:
-            raise ParameterError(f"config {str(path)!r} must be YAML, and is not. {problem}") from None
+        except UnicodeDecodeError as problem:
+            raise ParameterError(
+                f"config {str(path)!r} must be text in UTF-8, and byte {problem.start} is not. Save it as "
+                "UTF-8."
+            ) from None
+        except SchemaError as problem:
+            # Read by the rules of schemas, which speak of their own file.
+            said = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
+            raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {said}") from None
         return cls.of(content, place.parent, named=str(path))
 
     @classmethod
@@ -272,7 +302,9 @@ class Config(_Part):
             made = cls.model_validate(content)
         except ValidationError as problem:
             raise ParameterError(_told(problem, named)) from None
-        return made._placed(folder.absolute())
+        placed = made._placed(folder.absolute())
+        _check_apart(placed, named)
+        return placed
 
     def _placed(self, folder: Path) -> Config:
         def at(place: str) -> str:
@@ -290,10 +322,31 @@ class Config(_Part):
         return self.model_copy(update=moved)
 
 
+def _check_apart(config: Config, named: str) -> None:
+    """Refuse one file for two purposes: each would be written over by the other."""
+    purposes = {
+        "table": config.table,
+        "schema": config.schema_file,
+        "ledger": config.ledger,
+        "access": config.access,
+        "audit_log": config.audit_log,
+    }
+    found: dict[Path, str] = {}
+    for key, place in purposes.items():
+        if place is None or "://" in str(place):
+            continue
+        other = found.setdefault(Path(place).resolve(), key)
+        if other != key:
+            raise ParameterError(
+                f"{key} of {named} must be a file of its own, and is the one that {other} names. Give "
+                "another."
+            )
+
+
 def _told(problem: ValidationError, named: str) -> str:
-    """Write one line for each key that is wrong."""
+    """Write one line for each key that is wrong: what it must be, what it was, the way out."""
     lines = []
-    for error in problem.errors(include_url=False, include_input=False, include_context=False):
+    for error in problem.errors(include_url=False):
         key = ".".join(str(part) for part in error["loc"])
         said = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
@@ -302,10 +355,68 @@ def _told(problem: ValidationError, named: str) -> str:
             said = f"is required. {_MISSING.get(key, 'Add it.')}"
         elif not key:
             key, _, said = said.partition(": ")
-        said = said[:1].lower() + said[1:]
-        said = re.sub(r"^input should", "must", said)
+        elif error["type"] != "value_error":
+            said = f"{_expected(error)}{_was(error)}. {_way(error['loc'])}"
         lines.append(f"{key} of {named} {said}" + "." * (said[-1] not in ".?"))
     return "\n".join(lines)
+
+
+_EXPECTED = {
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "path_type": "must be the path of a file",
+    "is_instance_of": "must be the path of a file",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "model_type": "must be keys and values",
+    "finite_number": "must be a finite number",
+}
+
+
+def _expected(error: Any) -> str:
+    """Say what a value must be."""
+    said = str(error["msg"])
+    return _EXPECTED.get(error["type"]) or re.sub(r"^(Input|String) should", "must", said)
+
+
+def _was(error: Any) -> str:
+    """Say what a value was, unless that could hold a password or be long."""
+    value = error["input"]
+    if value is None:
+        return ", was left empty"
+    if isinstance(value, bool | int | float):
+        return f", was {str(value).lower()}"
+    if (
+        isinstance(value, str)
+        and error["type"] in ("int_type", "float_type", "bool_type")
+        and len(value) < 40
+    ):
+        return f", was the text {value!r}"
+    return ""
+
+
+def _way(loc: tuple[int | str, ...]) -> str:
+    """Say what to write instead."""
+    key = str(loc[0])
+    if key in _FORMS:
+        return f"Write {_FORMS[key]}."
+    field = {item.alias or name: item for name, item in Config.model_fields.items()}[key]
+    if field.is_required():
+        return _MISSING[key]
+    if isinstance(field.default, bool):
+        return f"Leave it out for {str(field.default).lower()}."
+    return "Put it in quotes, or leave it out." if field.default is None else f"The usual is {field.default}."
+
+
+_FORMS = {
+    "limit": _LIMITS,
+    "analyst_limit": _LIMITS,
+    "limits": "for instance {per_minute: 120, concurrent: 32}",
+    "tls": "{certificate: FILE, key: FILE}",
+    "seed": "a whole number, in tests alone",
+}
 
 
 def _unknown(loc: tuple[int | str, ...]) -> str:

@@ -178,7 +178,8 @@ class RemotePrice(_Told):
     more : int or None
         How many like this what is left would pay for.
     free : bool
-        Whether it has been paid for already.
+        Whether nothing would be charged: the holder of the token has paid for it already, or it follows from
+        what is public.
     """
 
     kind: Literal["price"]

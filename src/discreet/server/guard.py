@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
 from discreet.server.access import PREFIX, has_token
+from discreet.server.clerks import Clerks
 from discreet.server.problems import (
     ADDRESS,
     BUSY,
@@ -35,12 +36,13 @@ from discreet.server.problems import (
     wrong_method,
 )
 from discreet.server.sessions import form_fits, same_origin, session_of
-from discreet.server.telling import log, log_failure
+from discreet.server.telling import RouteNames, log, log_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from typing import TypeVar
 
+    from discreet.query.together import Flow
     from discreet.server.access import Caller
     from discreet.server.office import Office
     from discreet.server.telling import Metrics
@@ -54,6 +56,7 @@ _DESK = {"analyst": 8, "curator": 4, None: 2}
 """Threads for everything that is no question, by who comes: analysts cannot keep a curator from the stop
 switch, and neither of them whoever looks whether the service is alive."""
 
+_CLERKS, _HELPERS = 2, 8  # who answer questions, and with those who help out
 _AT_DESK = 2  # jobs of one caller at once
 _IN_LINE = 32  # more that wait for them
 _UNASKED = ("/health", "/ready")  # whoever comes here is not asked who they are
@@ -200,8 +203,12 @@ class Guard:
         most = math.ceil(limits.concurrent / workers)
         self._seconds = limits.seconds
         self._body_bytes = limits.body_bytes
-        self.known: frozenset[str] = frozenset()  # paths that logs and counts may name
-        self._questions = Room("question", most, share=max(2, most // 4), in_line=0, most=most)
+        self.names = RouteNames(())
+        share = max(2, most // 4)
+        # Who sleeps through the rest of a slot answers nobody meanwhile.
+        usual, threads = (_CLERKS, _HELPERS) if office.config.slots is None else (most, most)
+        self._clerks = Clerks(usual, threads, share=share, most=most)
+        self._long = Room("long", most, share=share, in_line=0, most=most)
         self._desks = {
             scope: Room(f"desk-{scope}", threads, share=_AT_DESK, in_line=_IN_LINE)
             for scope, threads in _DESK.items()
@@ -238,9 +245,7 @@ class Guard:
             self._admit(scope)
             _COMES.set(state["caller"])
             await self._app(scope, receive, sending)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
+        except Exception as error:
             problem = _routing(error) if isinstance(error, HTTPException) else problem_of(error)
             if problem.code == "failed":
                 log_failure(request_id, error)
@@ -249,7 +254,7 @@ class Guard:
             if status == 0:
                 await self.refuse(problem, request_id, sending)
             self.metrics.refusal(problem.code)
-        route = scope["path"] if scope["path"] in self.known else "(other)"
+        route = self.names.of(scope["path"])
         self.metrics.request(route, status)
         caller = state["caller"]
         log(
@@ -342,13 +347,19 @@ class Guard:
         except TimeoutError:
             raise Refusal(BUSY) from None
 
-    async def question(self, work: Callable[[], T]) -> T:
-        """Have a question answered by a thread of its own; refuse it while too many are, or of its caller."""
-        caller = _COMES.get()
+    async def question(self, flow: Flow[T]) -> T:
+        """Have a question answered by a clerk; refuse it while too many wait, or too many of its caller."""
+        return await self._within(self._clerks.answer(_name(), flow))
+
+    async def long(self, work: Callable[[], T]) -> T:
+        """Have something that takes long done by a thread of its own; refuse it while there are too many."""
+        return await self._within(self._long.run(_name(), work))
+
+    async def _within(self, waited_for: Awaitable[T]) -> T:
         try:
             # What runs goes on and is kept, so that asking again is free.
             async with asyncio.timeout(self._seconds):
-                return await self._questions.run(None if caller is None else caller.name, work)
+                return await waited_for
         except TimeoutError:
             raise Refusal(ENGINE) from None
 
@@ -368,8 +379,14 @@ class Guard:
 
     def close(self) -> None:
         """Wait for what runs."""
-        for room in (self._questions, *self._desks.values()):
+        self._clerks.close()
+        for room in (self._long, *self._desks.values()):
             room.close()
+
+
+def _name() -> str | None:
+    caller = _COMES.get()
+    return None if caller is None else caller.name
 
 
 def _routing(error: HTTPException) -> Problem:

@@ -8,13 +8,15 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.job.training import make_learner, model_options
+from discreet.query.together import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet.learn import Learner
     from discreet.privacy import Promise
-    from discreet.query import Answer, NoisySums, Question
+    from discreet.query import Answer, Database, Question
+    from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.wire import Training
 
@@ -49,7 +51,7 @@ class Aimed:
 
     Parameters
     ----------
-    db : NoisySums
+    db : Database
         Who answers; its questions are the same whichever column is predicted.
     schema : Schema
         With that target.
@@ -58,7 +60,7 @@ class Aimed:
         more may be asked.
     """
 
-    def __init__(self, db: NoisySums, schema: Schema, *, before: Callable[[], None]) -> None:
+    def __init__(self, db: Database, schema: Schema, *, before: Callable[[], None]) -> None:
         self._db = db
         self._before = before
         self._began = False
@@ -66,10 +68,14 @@ class Aimed:
 
     def ask(self, question: Question, **how: Any) -> Answer:
         """Ask the database, if that may still be done."""
+        return alone(self.asking(question, **how))
+
+    def asking(self, question: Question, **how: Any) -> Flow[Answer]:
+        """Ask the database as part of a flow, if that may still be done."""
         if self._began:
             self._before()
         self._began = True
-        return self._db.ask(question, **how)
+        return (yield from self._db.asking(question, **how))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)

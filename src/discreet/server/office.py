@@ -7,18 +7,20 @@ and says what is left. It knows nothing of HTTP.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack, closing
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit.answers import exact_sums
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError, SourceError
-from discreet.job.asking import answered, priced
+from discreet.job.asking import answering, is_free, priced
 from discreet.job.costs import prices
 from discreet.job.declared import schema_of, table_of
 from discreet.job.sentence import read_sentence, sentence_of
 from discreet.privacy import Ledger
 from discreet.query import Database, Sums
 from discreet.query.questions import question_from_dict
+from discreet.query.together import Wish, alone
 from discreet.server import wire
 from discreet.server.access import AccessBook, Caller
 from discreet.server.answers import answer_wire, model_wire, price_wire, statistical_wire
@@ -28,16 +30,17 @@ from discreet.server.problems import STOPPED, UNAUTHORIZED, Refusal, fitting, pr
 from discreet.server.readiness import Readiness
 from discreet.server.sizes import check_question, check_sentence, check_size
 from discreet.server.tokens import TokenDesk
-from discreet.server.trail import Trail
+from discreet.server.trail import Answered, Trail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from discreet.job.reply import Reply
     from discreet.job.sentence import Sentence
     from discreet.privacy import Promise, Receipt
     from discreet.privacy.ledger.entries import Entry
     from discreet.query import Question
+    from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.access import Scope
     from discreet.server.config import Config
@@ -88,33 +91,37 @@ class Office:
         self.config = config
         self.dataset = config.dataset
         declared = declared_in(config)
-        self.access = AccessBook(config.access)
-        self.trail = Trail(config.audit_log)
-        self.ledger = open_ledger(config, declared)
-        try:
+        with ExitStack() as opened:
+            self.access = opened.enter_context(closing(AccessBook(config.access)))
+            self.trail = Trail(config.audit_log)
+            self.ledger = opened.enter_context(closing(open_ledger(config, declared)))
             self.trail.confirm(self.ledger)
-            self.database = Database(
-                table_of(config.table),
-                schema=declared,
-                ledger=self.ledger,
-                random_state=config.seed,
-                version=config.version,
-                slots=config.slots,
+            self.database = opened.enter_context(closing(self._registered(declared)))
+            if self.database.n_rows == 0:
+                raise SourceError("table of the configuration must have at least one row, and has none.")
+            self.schema: Schema = self.database.schema
+            self.trail.write(
+                "start", dataset=self.dataset, schema=self.schema.digest, seeded=config.seed is not None
             )
-        except BaseException:
-            self.ledger.close()
-            self.access.close()
-            raise
-        self.schema: Schema = self.database.schema
-        if self.database.n_rows == 0:
-            raise SourceError("table of the configuration must have at least one row, and has none.")
+            self._opened = opened.pop_all()
         self.books = Books(self)
-        self._tokens = TokenDesk(self.access, self.trail, lambda: self.ledger)
+        self._tokens = TokenDesk(
+            self.access, self.trail, lambda: self.ledger, gaussian_share=config.gaussian_share
+        )
         self.whom: dict[str, Any] = {"unit": self.schema.unit, "neighbors": self.schema.neighbors}
         self._read = lru_cache(maxsize=512)(self._sentence)
         self._readiness = Readiness(self._look)
-        self.trail.write(
-            "start", dataset=self.dataset, schema=self.schema.digest, seeded=config.seed is not None
+
+    def _registered(self, declared: Schema) -> Database:
+        config = self.config
+        return Database(
+            table_of(config.table),
+            schema=declared,
+            ledger=self.ledger,
+            random_state=config.seed,
+            version=config.version,
+            keep_ids=config.keep_ids,
+            slots=config.slots,
         )
 
     # Asking.
@@ -142,24 +149,38 @@ class Office:
         DiscreetError, Refusal
             As :func:`~discreet.server.problems.problem_of` tells them.
         """
+        return alone(self.asking(who, request, key=key))
+
+    def asking(self, who: Caller, request: Any, *, key: str | None = None) -> Flow[dict[str, Any]]:
+        """Return the flow of a request, which is carried out together with those of others.
+
+        Parameters
+        ----------
+        who, request, key
+            As for :meth:`ask`. A model is trained in one piece, whoever waits.
+        """
         try:
             self._check_running()
             match request:
                 case wire.Statistical():
-                    told, receipts = self._statistical(who, request, key)
+                    told, receipts = yield from self._statistical(who, request, key)
                 case wire.Training():
                     told, receipts = self._model(who, request)
                 case _:
-                    told, receipts = self._sentence_answer(who, request, key)
+                    told, receipts = yield from self._sentence_answer(who, request, key)
             self._check_may(who)
         except (DiscreetError, Refusal) as problem:
             self.note_refusal(who, problem_of(problem).code, asked_words(request))
             raise
-        self.trail.answered(who.name, told["question"], receipts, cached=told["cached"])
+        yield Wish(self.trail.answered, Answered(who.name, told["question"], receipts, told["cached"]))
         return told
 
     def preview(self, who: Caller, request: Any) -> dict[str, Any]:
-        """Say what a request would cost and how noisy its answer would be. Free."""
+        """Say what a request would cost and how noisy its answer would be. Free.
+
+        What the caller has paid for is free; of a model, which chooses its questions as it learns, that is
+        not told.
+        """
         privacy = wire.promise_of(request.privacy, **self.whom)
         if isinstance(request, wire.Statistical):
             return self._statistical_price(who, request, privacy)
@@ -169,9 +190,10 @@ class Office:
             prepared(request, schema, privacy)
             left = self.books.remaining(who, (privacy,))
             return price_wire(request.kind, None, (privacy,), left, learner=request.kind)
-        asked = self.sentence(request)
-        reply = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=request.sd_or_none())
-        return price_wire(str(asked), reply, reply.cost, self._left(who, reply), sql=asked.sql)
+        asked, sd = self.sentence(request), request.sd_or_none()
+        reply = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
+        free = is_free(self.database, asked, privacy=privacy, sd=sd, owner=who.name, refines=request.refines)
+        return price_wire(str(asked), reply, reply.cost, self._left(who, reply), sql=asked.sql, free=free)
 
     def sentence(self, request: Any) -> Sentence:
         """Return the question that a request is; refuses what is beyond the language, or too large."""
@@ -204,11 +226,13 @@ class Office:
         by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
         return sentence_of(verb, expression, where, by, self.schema)
 
-    def _sentence_answer(self, who: Caller, request: Any, key: str | None) -> tuple[dict[str, Any], Any]:
+    def _sentence_answer(
+        self, who: Caller, request: Any, key: str | None
+    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
         asked = self.sentence(request)
         privacy, sd = wire.promise_of(request.privacy, **self.whom), request.sd_or_none()
         try:
-            reply = answered(
+            reply = yield from answering(
                 self._aimed(who, self.schema),
                 asked,
                 privacy=privacy,
@@ -220,37 +244,28 @@ class Office:
         except BudgetExceeded as problem:
             quoted = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
             raise self._too_expensive(who, problem, quoted.cost, privacy, sd) from None
-        return answer_wire(reply, self._left(who, reply)), reply.receipts
+        return answer_wire(reply, self.books.remaining(who, reply.cost, reply.receipts)), reply.receipts
 
     def _statistical(
         self, who: Caller, request: wire.Statistical, key: str | None
-    ) -> tuple[dict[str, Any], Sequence[Receipt]]:
+    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
         privacy = wire.promise_of(request.privacy, **self.whom)
         plan = [wire.promise_of(promise, **self.whom) for promise in request.plan]
-        more: dict[str, Any] = {}
-        if request.refines:
-            if len(request.refines) != 1:
-                raise ParameterError(
-                    "refines of a statistical question must name one receipt, and named "
-                    f"{len(request.refines)}. Give that of the answer to refine."
-                )
-            more["refines"] = request.refines[0]
-        if key is not None:
-            more["request"] = key
         question = self._question(request, privacy)
         try:
-            answer = self.database.ask(
+            answer = yield from self.database.asking(
                 question,
                 privacy=privacy,
                 variance=request.variance,
                 owner=who.name,
                 plan=plan,  # type: ignore[arg-type]
-                **more,
+                refines=_refined(request),
+                request=key,
             )
         except BudgetExceeded as problem:
             sd = None if request.variance is None else math.sqrt(request.variance)
             raise self._too_expensive(who, problem, (), privacy, sd) from None
-        left = self.books.remaining(who, answer.cost)
+        left = self.books.remaining(who, answer.cost, [answer.receipt])
         return statistical_wire(request.question, answer, left), [answer.receipt]
 
     def _statistical_price(
@@ -259,8 +274,11 @@ class Office:
         question = self._question(request, privacy)
         cost = self.database.cost(question, privacy=privacy, variance=request.variance)
         spread = self.database.expected_sd(question, privacy=privacy, variance=request.variance)
+        free = self.database.is_free(
+            question, privacy=privacy, variance=request.variance, owner=who.name, refines=_refined(request)
+        )
         left = self.books.remaining(who, cost)
-        return price_wire(request.question, None, cost, left, sd=spread)
+        return price_wire(request.question, None, cost, left, sd=spread, free=free)
 
     def _question(self, request: wire.Statistical, privacy: Promise | None) -> Question:
         """Return the question of a request, laid out once: whatever is wrong with it shows here."""
@@ -352,10 +370,16 @@ class Office:
 
     def history(self, who: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:
         """Return what somebody paid for last, without the answers; a curator may see everybody's."""
-        return self.books.history(self._entries(who, analyst, last=last))
+        return self.books.history(self.ledger.entries(_whose(who, analyst), last=last))
 
     def history_page(
-        self, who: Caller, *, last: int, analyst: str | None = None, after: int = 0
+        self,
+        who: Caller,
+        *,
+        last: int,
+        first: int | None = None,
+        analyst: str | None = None,
+        after: int = 0,
     ) -> dict[str, Any]:
         """Return what somebody paid for, with its answers, as far as a page goes.
 
@@ -365,17 +389,25 @@ class Office:
             Whose; a curator may see everybody's.
         last : int
             Charges at most, the newest.
+        first : int, optional
+            Instead: charges at most, the oldest, so that pages can follow each other.
         analyst : str, optional
             Whose, if a curator looks.
         after : int
             Only rows of the ledger past this one.
         """
-        entries = self._entries(who, analyst, last=last, after=after)
-        self.trail.recalled(who.name, [entry.receipt for entry in entries])
-        return self.books.page(entries)
-
-    def _entries(self, who: Caller, analyst: str | None, **which: int) -> list[Entry]:
-        return self.ledger.entries(analyst if who.is_curator else who.name, **which)
+        owner = _whose(who, analyst)
+        if first is None:
+            entries: Iterable[Entry] = self.ledger.entries(owner, last=last, after=after)
+            more = False
+        else:
+            # Answers are read one by one, as the page fills.
+            receipts = self.ledger.history(owner, after=after)
+            entries = (self.ledger.entry(receipt.id) for receipt in receipts[:first])
+            more = len(receipts) > first
+        page, told = self.books.page(entries, more=more)
+        self.trail.recalled(who.name, told)
+        return page
 
     # For the curator.
 
@@ -449,9 +481,12 @@ class Office:
 
     def close(self) -> None:
         """Let go of everything."""
-        self.database.close()
-        self.ledger.close()
-        self.access.close()
+        self._opened.close()
+
+
+def _whose(who: Caller, analyst: str | None) -> str | None:
+    """Return whose history somebody sees: their own, or that which a curator asks for."""
+    return analyst if who.is_curator else who.name
 
 
 def declared_in(config: Config) -> Schema:
@@ -471,9 +506,24 @@ def open_ledger(config: Config, declared: Schema) -> Ledger:
         config.ledger,
         limit=config.limit.promise(declared),
         owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(declared),
+        gaussian_share=config.gaussian_share,
     )
-    ledger.bind(config.dataset)
+    try:
+        ledger.bind(config.dataset)
+    except BaseException:
+        ledger.close()
+        raise
     return ledger
+
+
+def _refined(request: wire.Statistical) -> str | None:
+    """Return the receipt of the answer that a statistical question refines."""
+    if len(request.refines) > 1:
+        raise ParameterError(
+            "refines of a statistical question must name one receipt, and named "
+            f"{len(request.refines)}. Give that of the answer to refine."
+        )
+    return request.refines[0] if request.refines else None
 
 
 def asked_words(request: Any) -> str:

@@ -22,6 +22,10 @@ _FLAG: dict[str, Any] = {"type": "boolean"}
 _OBJECT: dict[str, Any] = {"type": "object"}
 _PROMISES: dict[str, Any] = {"type": "array", "items": {"$ref": _REF.format(model="Promise")}}
 _AMOUNTS: dict[str, Any] = {"type": ["object", "null"], "additionalProperties": {"type": "number"}}
+_OBJECTS: dict[str, Any] = {"type": "array", "items": _OBJECT}
+_WHOLE: dict[str, Any] = {"type": "integer"}
+_WHOLE_OR_NULL: dict[str, Any] = {"type": ["integer", "null"]}
+_TEXT_OR_NULL: dict[str, Any] = {"type": ["string", "null"]}
 
 
 def _ref(name: str) -> dict[str, Any]:
@@ -37,6 +41,13 @@ def _object(words: str, **properties: Any) -> dict[str, Any]:
     }
 
 
+_PRICED: dict[str, Any] = {"cost": _PROMISES, "cost_words": _TEXT, "remaining": _ref("Remaining")}
+_PAID: dict[str, Any] = {**_PRICED, "cached": _FLAG, "receipts": _TEXTS}
+_NOISY: dict[str, Any] = {
+    "law": {"enum": ["gaussian", "laplace"]},
+    "parts": {"type": "array", "items": _TEXTS},
+    **_PAID,
+}
 _SCHEMAS: dict[str, Any] = {
     "Error": _object(
         "What is told instead of an answer.",
@@ -59,7 +70,7 @@ _SCHEMAS: dict[str, Any] = {
         "What is left, by currency, and how many more questions like this one that pays for.",
         own=_AMOUNTS,
         total=_AMOUNTS,
-        more={"type": ["integer", "null"]},
+        more=_WHOLE_OR_NULL,
     ),
     "Cell": _object(
         "One number, with the interval that holds the exact one 95 times in 100; null over too few rows.",
@@ -73,33 +84,21 @@ _SCHEMAS: dict[str, Any] = {
         "The answer to a count, sum, mean, histogram or sentence.",
         kind={"const": "answer"},
         question=_TEXT,
-        measure={"type": ["string", "null"]},
+        measure=_TEXT_OR_NULL,
         by=_TEXTS,
         cells={"type": "array", "items": _ref("Cell")},
         value=_NUMBER,
         sd=_NUMBER,
         interval=_object("At level 0.95.", level={"type": "number"}, lower=_NUMBER, upper=_NUMBER),
-        law={"enum": ["gaussian", "laplace"]},
-        unreadable_below={"type": ["integer", "null"]},
-        cost=_PROMISES,
-        cost_words=_TEXT,
-        cached=_FLAG,
-        receipts=_TEXTS,
-        parts={"type": "array", "items": _TEXTS},
-        remaining=_ref("Remaining"),
+        unreadable_below=_WHOLE_OR_NULL,
+        **_NOISY,
     ),
     "StatisticalAnswer": _object(
         "The answer to a statistical question, as Answer.to_dict() of the library writes it.",
         kind={"const": "answer"},
         question=_OBJECT,
         answer=_OBJECT,
-        law={"enum": ["gaussian", "laplace"]},
-        cost=_PROMISES,
-        cost_words=_TEXT,
-        cached=_FLAG,
-        receipts=_TEXTS,
-        parts={"type": "array", "items": _TEXTS},
-        remaining=_ref("Remaining"),
+        **_NOISY,
     ),
     "Model": _object(
         "A model that was trained on paid answers.",
@@ -107,31 +106,26 @@ _SCHEMAS: dict[str, Any] = {
         learner=_TEXT,
         parameters=_OBJECT,
         fitted=_OBJECT,
-        cost=_PROMISES,
-        cost_words=_TEXT,
-        cached=_FLAG,
-        receipts=_TEXTS,
-        remaining=_ref("Remaining"),
+        **_PAID,
     ),
     "Price": _object(
-        "What something would cost, and how noisy it would be.",
+        "What something would cost, and how noisy it would be. It is free if you have paid for the same "
+        "already (of a model that is not told), or if it follows from what is public.",
         kind={"const": "price"},
         question=_ANY,
-        sql={"type": ["string", "null"]},
-        measure={"type": ["string", "null"]},
+        sql=_TEXT_OR_NULL,
+        measure=_TEXT_OR_NULL,
         sd=_ANY,
         margin=_NUMBER,
-        cost=_PROMISES,
-        cost_words=_TEXT,
-        remaining=_ref("Remaining"),
-        more={"type": ["integer", "null"]},
+        **_PRICED,
+        more=_WHOLE_OR_NULL,
         free=_FLAG,
     ),
     "About": _object(
         "What is public about the table.",
         dataset=_TEXT,
         schema=_OBJECT,
-        n_rows={"type": ["integer", "null"]},
+        n_rows=_WHOLE_OR_NULL,
         neighbors=_TEXT,
         unit=_TEXT,
         digest=_TEXT,
@@ -140,34 +134,36 @@ _SCHEMAS: dict[str, Any] = {
     "Account": _object("One budget.", limit=_ANY, spent=_AMOUNTS, left=_AMOUNTS),
     "Budget": _object("Budgets.", own=_ref("Account"), total=_ref("Account"), collusion=_TEXT),
     "History": _object(
-        "What was paid for, oldest first; more if a large page ended early: go on after its last row.",
+        "What was paid for, oldest first; more if there are others after these: go on after the last row.",
         kind={"const": "history"},
-        entries={"type": "array", "items": _OBJECT},
+        entries=_OBJECTS,
         more=_FLAG,
     ),
     "Dummy": _object(
         "Made-up rows by column; the column _dummy marks them.",
         kind={"const": "dummy"},
-        n={"type": "integer"},
-        seed={"type": "integer"},
+        n=_WHOLE,
+        seed=_WHOLE,
         rows=_OBJECT,
     ),
     "Status": _object("How it stands.", status=_TEXT),
     "Stopped": _object("The stop switch; null while the service answers.", stopped=_ANY),
-    "Tokens": _object("All tokens, without the tokens.", tokens={"type": "array", "items": _OBJECT}),
+    "Tokens": _object("All tokens, without the tokens.", tokens=_OBJECTS),
     "Ordered": _object("What became of an order; a token is shown once.", name=_TEXT),
     "Overview": _object(
         "The service, as a curator sees it.", dataset=_TEXT, stopped=_ANY, total=_ref("Account")
     ),
-    "Spending": _object("What was spent over time.", steps={"type": "array", "items": _OBJECT}),
-    "Refusals": _object("What was refused last.", refusals={"type": "array", "items": _OBJECT}),
-    "Check": _object("That ledger and trail are intact.", intact=_FLAG, rows={"type": "integer"}, head=_TEXT),
+    "Spending": _object("What was spent over time.", steps=_OBJECTS),
+    "Refusals": _object("What was refused last.", refusals=_OBJECTS),
+    "Check": _object("That ledger and trail are intact.", intact=_FLAG, rows=_WHOLE, head=_TEXT),
     "Attack": {"type": "object", "description": "What could be rebuilt from all answers so far."},
 }
 
 
-def _whole(name: str, words: str, least: int, most: int, default: int) -> dict[str, Any]:
-    bounds = {"type": "integer", "minimum": least, "maximum": most, "default": default}
+def _whole(name: str, words: str, least: int, most: int, default: int | None = None) -> dict[str, Any]:
+    bounds: dict[str, Any] = {"type": "integer", "minimum": least, "maximum": most}
+    if default is not None:
+        bounds["default"] = default
     return {"name": name, "in": "query", "description": words, "schema": bounds}
 
 
@@ -187,6 +183,7 @@ _KEY: dict[str, Any] = {
 _HISTORY = (
     _whole("after", "Only charges after this row of the ledger.", 0, 2**62, 0),
     _whole("last", "At most so many, the newest.", 1, 10_000, 1000),
+    _whole("first", "Instead of last: at most so many, the oldest.", 1, 10_000),
     _FORMAT,
     {
         "name": "analyst",

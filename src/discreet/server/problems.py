@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_DOWN, ROUND_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
@@ -152,15 +152,13 @@ NOT_JSON = Problem(
     message="The body of a request must be JSON, and says that it is something else.",
     hint="Send it with 'Content-Type: application/json'.",
 )
-TOKEN_IN_BODY = Problem(
-    code="malformed",
-    message="A token must never be part of what is asked, which is kept, and one was.",
-    hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
-)
-TOKEN_IN_ADDRESS = Problem(
-    code="malformed",
-    message="A token must never be part of an address, where logs and histories keep it, and one was.",
-    hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
+TOKEN_IN_BODY, TOKEN_IN_ADDRESS = (
+    Problem(
+        code="malformed",
+        message=f"A token must never be part of {place}, and one was.",
+        hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
+    )
+    for place in ("what is asked, which is kept", "an address, where logs and histories keep it")
 )
 ADDRESS = Problem(
     code="malformed",
@@ -171,6 +169,12 @@ HOST = Problem(
     code="malformed",
     message="The Host of a request must be the address of this service, and is not.",
     hint="Use the address that whoever runs the service gives out.",
+)
+KEY_REUSED = Problem(
+    code="key-reused",
+    message="Idempotency-Key of the request must be new for each new question, and this one was sent before "
+    "with another.",
+    hint="Choose another key, or repeat the question, with its privacy, as it was.",
 )
 NOT_FOUND = Problem(
     code="not-found", message="There is nothing at this address.", hint="See /docs for what there is."
@@ -210,12 +214,26 @@ def problem_of(error: BaseException) -> Problem:
         case LedgerError() | SourceError():
             return LEDGER
         case KeyReused():
-            message, hint = _sentences(str(error))
-            return Problem(code="key-reused", message=message, hint=hint)
+            return KEY_REUSED
         case ParameterError() | PromiseError() | SchemaError():
-            message, hint = _sentences(str(error))
-            return Problem(code="invalid", message=message, hint=hint)
+            return _in_its_words("invalid", error)
     return FAILED
+
+
+def told_to_curator(error: BaseException, done: str = "") -> Problem:
+    """Return what a curator is told: of ledger and audit log in their own words, which quote no row.
+
+    Parameters
+    ----------
+    error : Exception
+        What went wrong.
+    done : str
+        What took effect all the same, as a sentence.
+    """
+    if not isinstance(error, LedgerError | SourceError):
+        return problem_of(error)
+    told = _in_its_words("ledger-unavailable", error)
+    return replace(told, message=f"{done} {told.message}".strip(), headers=LEDGER.headers)
 
 
 def wrong_method(allowed: str) -> Problem:
@@ -240,16 +258,33 @@ def too_expensive(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] |
     fits : dict or None
         What would fit, from :func:`fitting`.
     """
-    message, hint = _sentences(str(error))
-    amounts = {
-        "asked": asked,
-        "left": error.left,
-        "limit": error.limit,
-        "currency": error.currency,
-        "scope": "total" if error.scope == "total" else "own",
-        "fits": fits,
-    }
-    return Problem(code="budget-exceeded", message=message, hint=hint, details=amounts)
+    told = _in_its_words(
+        "budget-exceeded",
+        error,
+        asked=asked,
+        left=error.left,
+        limit=error.limit,
+        currency=error.currency,
+        scope="total" if error.scope == "total" else "own",
+        fits=fits,
+    )
+    if fits is None:
+        return told
+    # The ledger names the limit that it met first, and the part that it was asked for; both limits count.
+    whose = "the limit of the whole data set" if error.scope == "total" else "your own limit"
+    return replace(
+        told,
+        message=f"The {error.currency} of a question must stay within what is left of {whose}: this one asks "
+        f"for {asked:.6g}, and {error.left:.6g} of {error.limit:.6g} is left.",
+        hint=f"Nothing was charged. {_fits_words(fits)} would fit what is left for you.",
+    )
+
+
+def _fits_words(fits: Mapping[str, Any]) -> str:
+    if "sd" in fits:
+        return f"Noise with an sd of {fits['sd']:g} or more"
+    amounts = [f"{name} {value:g}" for name, value in fits.items() if name != "kind"]
+    return f"At most {' at '.join(amounts)}"
 
 
 def fitting(privacy: Promise | None, sd: float | None, currency: str, share: float) -> dict[str, Any] | None:
@@ -296,7 +331,7 @@ def _four(value: float, *, up: bool = False) -> float:
         return float(+Decimal(value))
 
 
-def _sentences(text: str) -> tuple[str, str]:
-    """Cut a message into what is wrong and the way out."""
-    first, dot, rest = text.partition(". ")
-    return (first + ".", rest) if dot else (text, "")
+def _in_its_words(code: str, error: Exception, **details: Any) -> Problem:
+    """Tell an error of ours: its first sentence is what is wrong, the rest the way out."""
+    first, dot, rest = str(error).partition(". ")
+    return Problem(code=code, message=first + dot.strip(), hint=rest, details=details)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from discreet.errors import LedgerError, SourceError
 from discreet.server import wire
 from discreet.server.access import has_token
-from discreet.server.problems import NOT_JSON, TOKEN_IN_BODY, Refusal
+from discreet.server.problems import FORBIDDEN, NOT_JSON, TOKEN_IN_BODY, Refusal, told_to_curator
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from starlette.requests import Request
 
+    from discreet.query.together import Flow
     from discreet.server.guard import Guard
     from discreet.server.office import Office
 
@@ -75,14 +78,20 @@ class Routes:
         body = await self._json(request)
         key = request.headers.get("idempotency-key")
 
-        def work() -> tuple[bytes, str, bool]:
+        def flow() -> Flow[_Told | wire.Training]:
             asked = wire.read(wire.QUESTION, body)
-            told = self._office.ask(who, asked, key=None if key is None else _key(key))
-            return _dumped(told), asked.kind, told["cached"]
+            if isinstance(asked, wire.Training):
+                return asked
+            told = yield from self._office.asking(who, asked, key=None if key is None else _key(key))
+            return _Told.of(asked.kind, told)
 
-        content, kind, cached = await guard.question(work)
-        guard.metrics.answer(kind, cached)
-        return _answered(content)
+        found = await guard.question(flow())
+        if isinstance(found, wire.Training):
+            # Asks many questions: no clerk has the time.
+            model = found
+            found = await guard.long(lambda: _Told.of(model.kind, self._office.ask(who, model)))
+        guard.metrics.answer(found.kind, found.cached)
+        return _answered(found.content)
 
     async def preview(self, request: Request) -> Response:
         """Say what a question would cost."""
@@ -107,13 +116,18 @@ class Routes:
 
     async def history(self, request: Request) -> Response:
         """Return what the caller paid for; of a curator, what anybody did."""
-        asked = _Asked(request, ("after", "last", "format", "analyst"))
+        asked = _Asked(request, ("after", "first", "last", "format", "analyst"))
         who, analyst = request.state.caller, request.query_params.get("analyst")
         after, last = asked.whole("after", 0, 2**62), asked.whole("last", 1000, _MOST_HISTORY, least=1)
+        first = asked.whole("first", 0, _MOST_HISTORY, least=1) or None
+        if first is not None and "last" in request.query_params:
+            raise wire.Invalid((("first", "it must not be given with last"),))
         form = asked.choice("format", ("json", "csv"))
+        if analyst not in (None, who.name) and not who.is_curator:
+            raise Refusal(FORBIDDEN)
 
         def work() -> Response:
-            found = self._office.history_page(who, analyst=analyst, after=after, last=last)
+            found = self._office.history_page(who, analyst=analyst, after=after, last=last, first=first)
             if form == "csv":
                 flat = [{**entry, **_flat(entry)} for entry in found["entries"]]
                 columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
@@ -139,8 +153,12 @@ class Routes:
     # For the curator.
 
     def _looked(self, look: Callable[[], Any]) -> Endpoint:
+        def work() -> bytes:
+            with _telling():
+                return _dumped(look())
+
         async def endpoint(request: Request) -> Response:
-            return _answered(await _guard(request).desk(lambda: _dumped(look())))
+            return _answered(await _guard(request).desk(work))
 
         return endpoint
 
@@ -159,6 +177,10 @@ class Routes:
 
         def work() -> bytes:
             order = wire.read(_TOKENS, body)
+            with _telling(lambda: revoked(self._office, order.name) if order.action == "revoke" else ""):
+                return ordered(order)
+
+        def ordered(order: wire.TokenOrder) -> bytes:
             told: dict[str, Any] = {"name": order.name}
             if order.action == "create":
                 limit = wire.promise_of(order.limit, **self._office.whom)
@@ -179,7 +201,8 @@ class Routes:
 
         def work() -> bytes:
             order = wire.read(_STOP, body)
-            (self._office.stop if order.stopped else self._office.resume)(who)
+            with _telling(lambda: stopped(self._office)):
+                (self._office.stop if order.stopped else self._office.resume)(who)
             return _dumped(self._stopped())
 
         return _answered(await _guard(request).desk(work))
@@ -211,6 +234,18 @@ class Routes:
         return body
 
 
+class _Told(NamedTuple):
+    """An answer, written."""
+
+    content: bytes
+    kind: str
+    cached: bool
+
+    @classmethod
+    def of(cls, kind: str, told: dict[str, Any]) -> _Told:
+        return cls(_dumped(told), kind, told["cached"])
+
+
 class _Asked:
     """What stands after the ? of an address, checked."""
 
@@ -233,6 +268,26 @@ class _Asked:
         if text not in known:
             raise wire.Invalid(((name, f"it must be one of {', '.join(known)}"),))
         return text
+
+
+@contextlib.contextmanager
+def _telling(done: Callable[[], str] = str) -> Iterator[None]:
+    """Tell a curator what is wrong with ledger or audit log, and what took effect all the same."""
+    try:
+        yield
+    except (LedgerError, SourceError) as error:
+        raise Refusal(told_to_curator(error, done())) from None
+
+
+def stopped(office: Office) -> str:
+    """Say that a service is stopped, if it is: that holds whether or not it could be written down."""
+    return "" if office.access.stopped() is None else "The service is stopped."
+
+
+def revoked(office: Office, name: str) -> str:
+    """Say that nobody comes in by a name, if so: that holds whether or not it could be written down."""
+    valid = any(token["name"] == name and token["state"] == "valid" for token in office.tokens())
+    return "" if valid else f"{name} has no valid token any more."
 
 
 def _guard(request: Request) -> Guard:

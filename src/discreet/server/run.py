@@ -18,46 +18,21 @@ except ImportError:  # pragma: no cover - said in the words of the package
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
     ) from None
 
-from discreet.job.declared import table_of
 from discreet.server.app import CONFIG, PARENT, make_app
-from discreet.server.config import Config
-from discreet.server.office import Office, declared_in
-from discreet.server.telling import LOGGING, SHARED
-from discreet.tables import open_table
+from discreet.server.office import Office
+from discreet.server.preflight import check
+from discreet.server.telling import LOGGING, SHARED, log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from discreet.server.config import Config
+
+__all__ = ["check", "serve"]
+
 _KEEP_ALIVE = 30  # seconds that an idle connection stays open
+_BACKLOG = 2048  # connections that wait to be taken
 _REGISTERING = 600  # seconds after which a process that says nothing is taken for dead
-
-
-def check(path: str | os.PathLike[str]) -> Config:
-    """Verify a configuration as far as that changes nothing: keys, schema, table, certificate.
-
-    Raises
-    ------
-    DiscreetError
-        Says what is wrong, and the way out.
-    """
-    config = Config.load(path)
-    declared_in(config)
-    with open_table(table_of(config.table)):
-        pass
-    for key, place in (("access", config.access), ("audit_log", config.audit_log)):
-        if not (place.parent.is_dir() and os.access(place.parent, os.W_OK)):
-            raise ParameterError(
-                f"{key} of the configuration must be in a folder that can be written to, and "
-                f"{str(place.parent)!r} is not. Make it, or name another."
-            )
-    if config.tls is not None:
-        for key, place in (("certificate", config.tls.certificate), ("key", config.tls.key)):
-            if not os.access(place, os.R_OK):
-                raise ParameterError(
-                    f"tls.{key} of the configuration must be a file that can be read, and {str(place)!r} is "
-                    "not."
-                )
-    return config
 
 
 def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None]) -> None:
@@ -76,8 +51,15 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None])
         It cannot start: why, and the way out.
     """
     config = check(path)
-    office = Office(config)
-    listening = _socket(config)
+    # First the address and then the rows: large tables take minutes, and a taken port is told at once.
+    listening = _bound(config)
+    log("reading", dataset=config.dataset)
+    try:
+        office = Office(config)
+    except BaseException:
+        listening.close()
+        raise
+    _listen(listening, config)
     scheme = "https" if config.tls is not None else "http"
     host, port = listening.getsockname()[:2]
     ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", office)
@@ -112,16 +94,34 @@ def _options(config: Config) -> dict[str, Any]:
     }
 
 
-def _socket(config: Config) -> socket.socket:
+def _bound(config: Config) -> socket.socket:
+    """Return a socket that has its address; until it listens, whoever comes is turned away."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     try:
-        made = socket.create_server((config.host, config.port), family=family, backlog=2048)
+        made.bind((config.host, config.port))
     except OSError as problem:
-        raise ParameterError(
-            f"listen of the configuration must be an address that is free here, and {config.listen} is not "
-            f"({problem.strerror}). Choose another, or end who listens there."
-        ) from None
+        made.close()
+        raise _taken(config, problem) from None
     # Heads and bodies leave as they come: otherwise the second waits 40 ms for the first to be acknowledged.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.set_inheritable(True)
     return made
+
+
+def _listen(bound: socket.socket, config: Config) -> None:
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as problem:
+        bound.close()
+        raise _taken(config, problem) from None
+
+
+def _taken(config: Config, problem: OSError) -> ParameterError:
+    return ParameterError(
+        f"listen of the configuration must be an address that is free here, and {config.listen} is not "
+        f"({problem.strerror}). Choose another, or end who listens there."
+    )

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from starlette.routing import Route
 
     from discreet.server.office import Office
 
@@ -43,7 +45,12 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 def log(event: str, **facts: Any) -> None:
     """Write one line of JSON to standard error."""
-    sys.stderr.write(_line(event, **facts) + "\n")
+    write_line(_line(event, **facts))
+
+
+def write_line(line: str) -> None:
+    """Write a line to standard error, at once."""
+    sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
@@ -82,6 +89,31 @@ LOGGING: dict[str, Any] = {
     "loggers": {"uvicorn": {"level": "WARNING"}, "uvicorn.error": {"level": "WARNING"}},
 }
 """How libraries log inside a service."""
+
+
+class RouteNames:
+    """How logs and counts name the address of a request: by the template of its route.
+
+    Parameters
+    ----------
+    routes : iterable of Route
+        All that there are.
+
+    Privacy
+    -------
+    Never the address itself: whoever writes one may have put anything into it, a token or a person's name.
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        known = {route.path: route.path_regex for route in routes}
+        self._fixed = frozenset(path for path in known if "{" not in path)
+        self._templates = [(regex, path) for path, regex in known.items() if "{" in path]
+
+    def of(self, path: str) -> str:
+        """Return the name of an address; all that have no route share one."""
+        if path in self._fixed:
+            return path
+        return next((name for regex, name in self._templates if regex.fullmatch(path)), "(other)")
 
 
 class Metrics:

@@ -23,19 +23,24 @@ class TokenDesk:
         Where it is written down.
     ledger : callable
         Returns the ledger, for limits of somebody's own; called only if one is given.
+    gaussian_share : float
+        Part of epsilon that such limits keep for Gaussian noise.
     """
 
-    def __init__(self, access: AccessBook, trail: Trail, ledger: Callable[[], Ledger]) -> None:
+    def __init__(
+        self, access: AccessBook, trail: Trail, ledger: Callable[[], Ledger], *, gaussian_share: float
+    ) -> None:
         self._access = access
         self._trail = trail
         self._ledger = ledger
+        self._gaussian_share = gaussian_share
 
     def create(self, by: str, name: str, scope: Scope, *, days: float, limit: Promise | None = None) -> str:
         """Make a token, with a limit of its bearer's own if one is given, and return it: shown once."""
         token = self._access.create(name, scope, days=days)
         try:
             if limit is not None:
-                self._ledger().set_owner_limit(name, limit)
+                self._ledger().set_owner_limit(name, limit, gaussian_share=self._gaussian_share)
             self._trail.write("token created", who=by, name=name, scope=scope)
         except BaseException:
             self._access.revoke(name)

@@ -8,20 +8,62 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, SourceError
 from discreet.job.log import Log, check_log, read_log
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from discreet.privacy import Ledger, Receipt
 
 _MOST_TAIL = 1 << 22  # bytes that are read to show the last refusals
 _MOST_ASKED = 500  # characters of a question: whoever asks free repeats must not fill the disk
+
+
+class Named(NamedTuple):
+    """A row of a ledger, as a line of the trail names it."""
+
+    ledger: str
+    row: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer that is about to leave.
+
+    Attributes
+    ----------
+    who : str
+        To whom.
+    asked : object
+        What was asked, as JSON or in words.
+    receipts : sequence of Receipt
+        What paid for it.
+    cached : bool
+        Whether it was paid for before.
+    """
+
+    who: str
+    asked: Any
+    receipts: Sequence[Receipt]
+    cached: bool
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the trail says of it."""
+        rows = [[paid.ledger, paid.seq, paid.hash] for paid in self.receipts if paid.recorded]
+        return {"who": self.who, **_asked(self.asked), "rows": rows, "cached": self.cached}
+
+    @property
+    def furthest(self) -> int:
+        """The last row of the ledger that it names."""
+        return max((paid.seq or 0 for paid in self.receipts), default=0)
 
 
 class Trail:
@@ -54,8 +96,11 @@ class Trail:
         LedgerUnavailable
             It cannot be written; what it is about must not leave.
         """
+        self._write([(event, facts)])
+
+    def _write(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:
-            self._log.write(event, **facts)
+            self._log.write_all(events)
         except (OSError, SourceError) as problem:
             raise self._cannot_write() from problem
 
@@ -65,12 +110,11 @@ class Trail:
             "repair it."
         )
 
-    def answered(self, who: str, asked: Any, receipts: Iterable[Receipt], *, cached: bool) -> None:
-        """Append an answer, with the rows of the ledger that paid for it."""
-        paid = [receipt for receipt in receipts if receipt.recorded]
-        rows = [[receipt.ledger, receipt.seq, receipt.hash] for receipt in paid]
-        self.write("answer", who=who, **_asked(asked), rows=rows, cached=cached)
-        self._furthest = max((self._furthest, *(receipt.seq or 0 for receipt in paid)))
+    def answered(self, answers: Sequence[Answered]) -> list[None]:
+        """Append answers, with the rows of the ledger that paid for them."""
+        self._write([("answer", answer.facts) for answer in answers])
+        self._furthest = max((self._furthest, *(answer.furthest for answer in answers)))
+        return [None] * len(answers)
 
     def recalled(self, who: str, receipts: Iterable[Receipt]) -> None:
         """See to it that answers which leave again, or for the first time, are covered by a named row.
@@ -82,14 +126,14 @@ class Trail:
         """
         missing = [receipt for receipt in receipts if (receipt.seq or 0) > self._furthest]
         if missing:
-            self.answered(who, "history", missing, cached=True)
+            self.answered([Answered(who, "history", missing, cached=True)])
 
     def check(self) -> int:
         """Verify the whole trail; return how many lines it has."""
         return check_log(self.path) if self.path.exists() else 0
 
     def confirm(self, ledger: Ledger) -> None:
-        """Refuse a ledger that does not hold what the trail says was paid.
+        """Refuse a ledger that does not hold what the trail says was paid; cut off half a last line before.
 
         Raises
         ------
@@ -102,31 +146,57 @@ class Trail:
             self._log.mend()
         except OSError as problem:
             raise self._cannot_write() from problem
-        self.check()
-        furthest: tuple[str, int, str] | None = None
-        for text in read_log(self.path).splitlines():
-            line = json.loads(text)
-            if line["event"] == "answer":
-                for identity, seq, digest in line["rows"]:
-                    if furthest is None or seq > furthest[1]:
-                        furthest = (identity, seq, digest)
-        if furthest is None:
-            return
-        identity, seq, digest = furthest
+        named = self.compare(ledger)
+        if named is not None:
+            self._furthest = max(self._furthest, named.row)
+
+    def compare(self, ledger: Ledger) -> Named | None:
+        """Refuse a ledger that does not hold what the trail says was paid, and change nothing.
+
+        Returns
+        -------
+        Named or None
+            The furthest row that is named.
+        """
+        named = self.furthest()
+        if named is None:
+            return None
         try:
-            if identity != ledger.identity:
+            if named.ledger != ledger.identity:
                 raise LedgerTampered("another ledger")
-            ledger.confirm(seq, digest)
+            ledger.confirm(named.row, named.hash)
         except LedgerUnavailable:
             raise
         except LedgerError:
             raise LedgerTampered(
-                f"ledger must hold row {seq}, which the audit trail {str(self.path)!r} names, and does not: "
-                "it went back to an earlier state, or is another one, and answers would be paid twice. "
+                f"ledger must hold row {named.row}, which the audit trail {str(self.path)!r} names, and does "
+                "not: it went back to an earlier state, or is another one, and answers would be paid twice. "
                 "Restore the newest backup of the ledger; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             ) from None
-        self._furthest = max(self._furthest, seq)
+        return named
+
+    def furthest(self) -> Named | None:
+        """Return the furthest row of the ledger that is named, of a trail that is intact.
+
+        Half a last line is left to :meth:`confirm`: it is about nothing that left.
+        """
+        content = read_log(self.path) if self.path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole == content:
+            self.check()
+        furthest: Named | None = None
+        try:
+            for text in whole.splitlines():
+                line = json.loads(text)
+                if line["event"] == "answer":
+                    for row in line["rows"]:
+                        if furthest is None or row[1] > furthest.row:
+                            furthest = Named(*row)
+        except (ValueError, KeyError, TypeError):
+            self.check()  # says which line is none of ours
+            raise
+        return furthest
 
     def last(self, event: str, most: int) -> list[dict[str, Any]]:
         """Return the last events of one kind, newest first."""

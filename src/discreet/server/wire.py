@@ -265,7 +265,7 @@ def read(adapter: TypeAdapter[Any], body: bytes) -> Any:
     try:
         return adapter.validate_json(body)
     except ValidationError as problem:
-        found = problem.errors(include_url=False, include_input=False, include_context=False)
+        found = problem.errors(include_url=False, include_input=False)
         if any(error["type"] in ("json_invalid", "recursion_loop") for error in found):
             raise Unreadable("The body of a request must be JSON, and is not.") from None
         named = tuple((_path(error), _sentence(error)) for error in found[:32])
@@ -298,8 +298,8 @@ def check_plain(value: Any) -> None:
 
 def _exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
     if (value is None) == (instead is None):
-        given = "neither" if value is None else "both"
-        raise ValueError(f"exactly one of {one} and {other} must be given, and {given} was")
+        given = "neither was" if value is None else "both were"
+        raise ValueError(f"exactly one of {one} and {other} must be given, and {given}")
 
 
 def _path(error: Any) -> str:
@@ -329,10 +329,18 @@ _UNIONS = ("privacy", "limit", "plan")
 _WORDS = {
     "extra_forbidden": "there is no such field",
     "missing": "it is required",
-    "union_tag_not_found": "it is required",
 }
 
 
 def _sentence(error: Any) -> str:
+    kind = "its kind" if error["loc"] else "it"
+    if error["type"] == "union_tag_not_found":
+        return f"{kind} is required"
+    if error["type"] == "union_tag_invalid":
+        known = error["ctx"]["expected_tags"].replace("'", "")
+        return f"{kind} must be one of {known}, was {str(error['ctx']['tag'])[:40]!r}"
+    if error["type"] == "string_pattern_mismatch":  # receipts are all that has a pattern
+        return "it must be the id of a receipt, such as 0a1b2c3d4e5f-7"
     said = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    said = said.replace(" after validation", "").replace("Input should", "it must")
     return said[:1].lower() + said[1:]

@@ -11,7 +11,6 @@ The structures are fixed by the Arrow C data and C stream interface specificatio
 from __future__ import annotations
 
 import ctypes
-import errno
 from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int64, c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ _ReleaseArray = CFUNCTYPE(None, POINTER(_Array))
 _ReleaseStream = CFUNCTYPE(None, POINTER(_Stream))
 _GetSchema = CFUNCTYPE(c_int, POINTER(_Stream), POINTER(_Schema))
 _GetNext = CFUNCTYPE(c_int, POINTER(_Stream), POINTER(_Array))
-_GetLastError = CFUNCTYPE(c_void_p, POINTER(_Stream))  # a C string that we keep alive
+_GetLastError = CFUNCTYPE(c_void_p, POINTER(_Stream))
 
 _Schema._fields_ = [
     ("format", c_char_p),
@@ -169,13 +168,17 @@ class ArrayStream:
     Attributes
     ----------
     failure : BaseException or None
-        What the iterator raised. DuckDB sees only that the stream broke.
+        What the iterator raised. The scan then ends as if that had been all: whoever runs it looks here
+        before keeping what was made of it, as :func:`~discreet.tables.engine.run_over` does.
 
     Notes
     -----
     A structure belongs to whoever received it until that side calls its ``release``; until then
     ``_kept`` holds the Python objects that own its memory, under the number in ``private_data``.
     Keep this object until the connection that scans it is closed.
+
+    A failure is not reported to DuckDB: a COPY to CSV that is told of one may wait forever for tasks of its
+    own that it has just dropped.
     """
 
     def __init__(
@@ -193,8 +196,7 @@ class ArrayStream:
         self._release_schema = _ReleaseSchema(self._release)
         self._release_array = _ReleaseArray(self._release)
         self._release_stream = _ReleaseStream(self._release)
-        self._said = ctypes.create_string_buffer(b"the batches to be written failed")
-        self._get_last_error = _GetLastError(lambda _: ctypes.addressof(self._said))
+        self._get_last_error = _GetLastError(lambda _: None)  # there is never one
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         batches = self._start()
@@ -206,14 +208,13 @@ class ArrayStream:
         def get_next(_: Any, out: Any) -> int:
             try:
                 columns = next(batches, None)
-                if columns is None:
-                    out.contents.release = _ReleaseArray()
-                else:
+                if columns is not None:
                     self._fill_array(out.contents, columns)
+                    return 0
             except BaseException as failure:
                 # Nothing may be raised through C; the writer raises it again.
                 self.failure = failure
-                return errno.EIO
+            out.contents.release = _ReleaseArray()
             return 0
 
         stream = _Stream(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -13,6 +14,8 @@ from discreet.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from discreet.tables.arrow import ArrayStream
 
 MEMORY_LIMIT = "512MB"
 _MOST_THREADS = 4  # each holds a row group or a text buffer; more would not fit the memory limit
@@ -43,6 +46,22 @@ def connect() -> duckdb.DuckDBPyConnection:
     return _quiet(connection)
 
 
+def borrow() -> duckdb.DuckDBPyConnection:
+    """Open a connection to the one instance in which this process scans small tables that it holds itself.
+
+    Opening an instance takes longer than scanning such a table. Nothing is kept in this one: what a
+    connection registers is its own and goes with it. It starts no threads, which a forked process would lose.
+    """
+    return session(_lent(os.getpid()))
+
+
+@cache
+def _lent(_: int) -> duckdb.DuckDBPyConnection:
+    connection = connect()
+    connection.execute("SET GLOBAL threads = 1")
+    return connection
+
+
 def session(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Open a second connection to an instance; one that streams a result can do nothing else."""
     return _quiet(connection.cursor())
@@ -51,6 +70,33 @@ def session(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     # The bar would be drawn into our standard output; the setting is each connection's own.
     return connection.execute("SET enable_progress_bar = false")
+
+
+def run_over(
+    connection: duckdb.DuckDBPyConnection, command: str, name: str, stream: ArrayStream
+) -> tuple[Any, ...]:
+    """Run a command that reads a stream of ours under a name, whole or not at all.
+
+    A stream whose batches fail ends early, and the engine knows nothing of it: what it wrote is taken back
+    here, and the failure is raised as it was.
+
+    Returns
+    -------
+    tuple
+        The one row that the command answers with.
+    """
+    connection.register(name, stream)
+    connection.begin()
+    try:
+        (row,) = connection.execute(command).fetchall()
+        if stream.failure is not None:
+            raise stream.failure
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+    connection.unregister(name)
+    return row
 
 
 def identifier(name: str) -> str:

@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 
 from discreet.errors import ParameterError, SourceError
-from discreet.tables.engine import connect
+from discreet.tables.engine import borrow, connect
 from discreet.tables.source import DuckSource
 
 if TYPE_CHECKING:
@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray
 
 
+_SMALL = 1 << 16
+"""Rows up to which a table is scanned by one thread, in an instance that is open already."""
+
+
 class MemorySource(DuckSource):
     """An object that DuckDB scans in place, batch by batch."""
 
-    def __init__(self, held: Any, names: Sequence[str], label: str) -> None:
+    def __init__(self, held: Any, names: Sequence[str], label: str, n_rows: int | None = None) -> None:
         self._held = held
-        super().__init__(connect(), "held", label=label, names=names)
+        small = n_rows is not None and n_rows <= _SMALL
+        super().__init__(borrow() if small else connect(), "held", label=label, names=names)
 
     def _prepare(self, cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.register("held", self._held)
@@ -76,7 +81,7 @@ def open_memory(source: Any) -> MemorySource:
         )
     # pandas needs pyarrow for its Arrow stream; DuckDB reads its columns without.
     held = source if frame.implementation.is_pandas() else _ArrowOnly(source)
-    return MemorySource(held, names, f"The {frame.implementation.name.lower()} frame")
+    return MemorySource(held, names, f"The {frame.implementation.name.lower()} frame", len(frame))
 
 
 def _open_arrays(source: Mapping[Any, Any]) -> MemorySource:
@@ -90,7 +95,7 @@ def _open_arrays(source: Mapping[Any, Any]) -> MemorySource:
             )
     if not held:
         raise SourceError("open_table: source must have a column, and this mapping is empty.")
-    return MemorySource(held, list(source), "The mapping of arrays")
+    return MemorySource(held, list(source), "The mapping of arrays", len(held["c0"]))
 
 
 def _scannable(name: object, values: Any) -> AnyArray:

@@ -18,7 +18,7 @@ from discreet.tables.engine import connect, session, split_table_name
 from discreet.tables.source import withhold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import psycopg
     from duckdb import DuckDBPyConnection
@@ -192,38 +192,20 @@ class PostgresSource:
             yield cursor, f"(SELECT {typed} FROM {text})"  # noqa: S608 - ours
 
     def _copy_out(self, command: bytes, end: int) -> None:
-        """Send the rows of a COPY into a pipe.
-
-        This speaks to libpq itself: the driver's own iteration goes through its event loop for every
-        row and takes five times as long.
-        """
-        from psycopg import pq
-
-        link = self._server.pgconn
+        """Send the rows of a COPY into a pipe."""
         # The savepoint keeps the snapshot when a reader leaves before the end.
-        with self._guarded(), self._server.transaction():
-            answer: Any = link.exec_(command)
-            try:
-                held = bytearray()
-                while answer.status == pq.ExecStatus.COPY_OUT:
-                    size, row = link.get_copy_data(0)
-                    held += row
-                    if size < 0 or len(held) >= _BLOCK:
-                        _write_all(end, held)
-                        held = bytearray()
-                    if size < 0:
-                        break
-            except BrokenPipeError:
-                self._server.cancel()
-                while link.get_copy_data(0)[0] > 0:
-                    pass
-                raise
-            finally:
-                while (rest := link.get_result()) is not None:
-                    answer = rest
-            if answer.status != pq.ExecStatus.COMMAND_OK:
-                code = answer.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
-                raise _driver().errors.lookup(code.decode())
+        with (
+            self._guarded(),
+            self._server.transaction(),
+            contextlib.closing(copied(self._server, command)) as messages,
+        ):
+            held = bytearray()
+            for message in messages:
+                held += message
+                if len(held) >= _BLOCK:
+                    _write_all(end, held)
+                    held = bytearray()
+            _write_all(end, held)
 
     def count(self) -> int:
         """Count the rows."""
@@ -244,6 +226,35 @@ class PostgresSource:
         """End the transaction and log out."""
         self._server.close()
         self._engine.close()
+
+
+def copied(server: Any, command: bytes) -> Generator[memoryview]:
+    """Yield the messages that a COPY ... TO STDOUT sends; each is good until the next is asked for.
+
+    This speaks to libpq itself: the driver's own iteration goes through its event loop for every row and
+    takes five times as long. Whoever leaves early closes the generator, which ends the COPY.
+    """
+    from psycopg import pq
+
+    link = server.pgconn
+    answer: Any = link.exec_(command)
+    try:
+        while answer.status == pq.ExecStatus.COPY_OUT:
+            size, message = link.get_copy_data(0)
+            if size < 0:
+                break
+            yield message
+    except GeneratorExit:
+        server.cancel()
+        while link.get_copy_data(0)[0] > 0:
+            pass
+        raise
+    finally:
+        while (rest := link.get_result()) is not None:
+            answer = rest
+    if answer.status != pq.ExecStatus.COMMAND_OK:
+        code = answer.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
+        raise _driver().errors.lookup(code.decode())
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ class DuckSource:
     Parameters
     ----------
     connection : DuckDBPyConnection
-        An instance of our own; closed with the source.
+        Of our own; closed with the source.
     relation : str
         A FROM clause.
     label : str
@@ -118,7 +118,7 @@ class DuckSource:
         return None
 
     def close(self) -> None:
-        """Close the instance."""
+        """Close the connection."""
         self._connection.close()
 
     def guarded(self) -> AbstractContextManager[None]:

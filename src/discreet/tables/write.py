@@ -19,7 +19,7 @@ import numpy as np
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
 from discreet.tables.arrow import ArrayStream
-from discreet.tables.engine import connect, identifier, literal, split_table_name
+from discreet.tables.engine import connect, identifier, literal, run_over, split_table_name
 from discreet.tables.files import attach
 from discreet.tables.postgres import SCHEMES, write_postgres
 from discreet.tables.sorting import in_word_order
@@ -301,18 +301,11 @@ class _Writer:
         dtypes = {f"f{i}": field.dtype for i, field in enumerate(self._fields)}
         stream = ArrayStream(dtypes, lambda: self._arrays(room))
         try:
-            connection.register("batches", stream)
-            row = connection.execute(command).fetchone()
-            connection.unregister("batches")
-            assert row is not None
-            return int(row[0])
-        except duckdb.Error as problem:
+            (written,) = run_over(connection, command, "batches", stream)
+            return int(written)
+        except (duckdb.Error, OSError) as problem:
+            # The disk that is written to, or the one on which rows are sorted.
             message, kind = str(problem), type(problem).__name__
-        if isinstance(stream.failure, OSError):
-            # The disk on which rows are sorted.
-            message = str(stream.failure)
-        elif stream.failure is not None:
-            raise stream.failure
         full = "No space left" in message or "File too large" in message
         raise SourceError(
             f"{label} cannot be written: the disk is full. Make room and try again."
@@ -436,7 +429,6 @@ def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bo
             ).fetchall()
             if found and not replace:
                 raise SourceError(f"{label} exists already. Drop it, or pass replace=True.")
-            # One statement is one transaction.
             command = f"CREATE OR REPLACE TABLE {full_name} AS {writer.select}"
             _sweep(path)
             with writer.room(_draft_of(path).with_suffix(".sort")) as room:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from discreet.learn.large_margin.plan import Facts, Plan
 from discreet.learn.large_margin.sensitivity import minimizer_sensitivity
-from discreet.learn.perturbed.promises import gaussian_allowance, spherical_promise, taken_over
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise, VectorNoise
-from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
-from discreet.privacy.calibrate import mu_for_sd
+from discreet.learn.perturbed.hiding import output_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
     from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.perturbed.vector import VectorNoise
     from discreet.noise import Stream
+    from discreet.privacy import ApproxDP, PureDP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +44,7 @@ class OutputPerturbation(Plan):
     def make(cls, facts: Facts, privacy: PureDP | ApproxDP, regularization: float) -> Plan:
         """Calibrate the noise from public facts."""
         apart = minimizer_sensitivity(facts.change, regularization, facts.solver_tolerance)
-        noise: VectorNoise
-        promise: Promise
-        if isinstance(privacy, PureDP):
-            noise = SphericalNoise.hiding(apart, privacy.epsilon, facts.size)
-            promise = spherical_promise(privacy, noise.delta(privacy.epsilon), noise.total_variation)
-        else:
-            noise = GaussianNoise.hiding(apart, gaussian_allowance(privacy, facts.size), facts.size)
-            promise = GaussianDP(
-                mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
-                total_variation=noise.total_variation,
-                **taken_over(privacy),
-            )
+        noise, promise = output_noise(apart, privacy, facts.size)
         return cls(
             regularization=regularization,
             tolerance=facts.solver_tolerance,

@@ -69,7 +69,7 @@ def default_regularization(facts: Facts, privacy: Promise, mechanism: Mechanism)
     noise = relative_noise(facts, privacy, tilt_change(facts.n_classes))
     if mechanism == "output":
         return max(least, OUTPUT_WEIGHT * noise)
-    return max(least, noise**2 / (OBJECTIVE_SMALL + OBJECTIVE_LARGE * noise))
+    return max(least, noise * (noise / (OBJECTIVE_SMALL + OBJECTIVE_LARGE * noise)))
 
 
 def default_tolerance(facts: Facts, regularization: float) -> float:

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 from discreet.learn.logistic.plan import Facts, Plan
 from discreet.learn.logistic.sensitivity import gradient_change, minimizer_sensitivity
 from discreet.learn.logistic.solver import minimize
-from discreet.learn.perturbed.promises import gaussian_allowance, spherical_promise, taken_over
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise, VectorNoise
-from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
-from discreet.privacy.calibrate import mu_for_sd
+from discreet.learn.perturbed.hiding import output_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
     from discreet.learn.logistic.problem import Problem
+    from discreet.learn.perturbed.vector import VectorNoise
     from discreet.noise import Stream
+    from discreet.privacy import ApproxDP, PureDP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +47,7 @@ class OutputPerturbation(Plan):
         """Calibrate the noise from public facts."""
         change = gradient_change(facts.n_classes, regularization, tight=tight)
         apart = minimizer_sensitivity(change, regularization, facts.n_rows, facts.solver_tolerance)
-        noise: VectorNoise
-        promise: Promise
-        if isinstance(privacy, PureDP):
-            noise = SphericalNoise.hiding(apart, privacy.epsilon, facts.size)
-            promise = spherical_promise(privacy, noise.delta(privacy.epsilon), noise.total_variation)
-        else:
-            noise = GaussianNoise.hiding(apart, gaussian_allowance(privacy, facts.size), facts.size)
-            promise = GaussianDP(
-                mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
-                total_variation=noise.total_variation,
-                **taken_over(privacy),
-            )
+        noise, promise = output_noise(apart, privacy, facts.size)
         return cls(
             regularization=regularization,
             tolerance=facts.solver_tolerance,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.learn.base import two_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +69,7 @@ class Embedding:
         """
         lower = upper = None
         if bounds is not None:
-            lower, upper = _two_vectors(bounds, n_features, owner)
+            lower, upper = two_vectors(bounds, n_features, owner)
         elif norm_bound is None:
             raise ParameterError(
                 f"bounds or norm_bound of {owner} must be given, were None: neither is taken from the rows. "
@@ -145,21 +146,3 @@ class Embedding:
             raise ParameterError(
                 f"An embedding has no such keys: {', '.join(sorted(rest))}. Write it with to_dict()."
             ) from error
-
-
-def _two_vectors(bounds: Any, n: int, owner: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    try:
-        lower, upper = (np.broadcast_to(np.asarray(side, np.float64), n) for side in bounds)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"bounds of {owner} must be a pair of numbers or of vectors of length {n}, one entry for each "
-            "column, and were not. Write bounds=(0, 1), two vectors, or schema.bounds."
-        ) from error
-    with np.errstate(over="ignore", invalid="ignore"):
-        good = (lower < upper) & np.isfinite(upper - lower)
-    if not good.all():
-        raise ParameterError(
-            f"bounds of {owner} must be finite with lower below upper in every column, were not in column "
-            f"{int(np.flatnonzero(~good)[0]) + 1}. Declare the range that the column can have."
-        )
-    return tuple(lower.tolist()), tuple(upper.tolist())

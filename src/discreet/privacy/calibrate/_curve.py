@@ -4,8 +4,11 @@ With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 and Mills' ratio R, the identi
 e^epsilon phi(b) = phi(a) turns the textbook difference into delta = phi(a) (R(a) - R(b)), where nothing
 overflows and no digits cancel unless mu is small. Three cases: mu small (integrate 1 - x R(x), the
 slope of -R, from a to b), mu large and a negative (1 - delta is a sum of positive terms), and the rest
-as it stands. The slack added is the forward error of each case; its derivation is on the page
+as it stands. The slack added is twice the forward error of each case; its derivation is on the page
 ``docs/explanation/theorems/analytic-gaussian.md``.
+
+Rounding makes what is computed wobble by as much as the slack, so a mu one unit smaller may be given a delta
+one unit larger. What is allowed is therefore measured by :func:`delta_ceiling`, which lies above the wobble.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _SMALL_MU = 0.25
 #: Above this argument 1 - x R(x) is replaced by its upper bound 1/(x^2+1), relative excess 2e-8.
 _FAR = 1e4
+#: How many slacks above what is computed the evaluations of all smaller deltas end.
+_ABOVE_WOBBLE = 3.0
 # Gauss-Legendre nodes and weights on [0, 1]; eight are exact to 1e-25 on an interval of length 1/4.
 _NODES = (
     0.019855071751231884,
@@ -60,18 +65,18 @@ def _use_complement(a: float, mu: float) -> bool:
     return a < 0.0 and mu > _SMALL_MU
 
 
-def _log_complement(a: float, b: float) -> float:
+def _log_complement(a: float, b: float, slacks: float = 1.0) -> float:
     """Lower bound on log(1 - delta) for a < 0: a sum of positive terms, so nothing cancels."""
     if a < -1e100:
         return -math.inf
     value = -0.5 * a * a - _LOG_SQRT_TWO_PI + math.log(_mills(-a) + _mills(b))
-    return value - 2.0 * UNIT * ((12.0 - a) * (b - a) + a * a + 32.0)
+    return value - 2.0 * UNIT * slacks * ((12.0 - a) * (b - a) + a * a + 32.0)
 
 
-def log_delta_up(epsilon: float, mu: float) -> float:
+def log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
     a, b = _ends(epsilon, mu)
     if _use_complement(a, mu):
-        complement = math.exp(_log_complement(a, b)) * (1.0 - 4.0 * UNIT)
+        complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return math.nextafter(math.log1p(-complement) * (1.0 - 4.0 * UNIT), math.inf)
     # delta = phi(a) (R(a) - R(b)) by e^epsilon phi(b) = phi(a). The four terms of the slack are the
     # rounding of a and b, of a^2/2, of the ratios, and of what is left.
@@ -91,16 +96,23 @@ def log_delta_up(epsilon: float, mu: float) -> float:
         ratios = 12.0 * (b * b + 3.0)
     value = -0.5 * a * a - _LOG_SQRT_TWO_PI + log_difference
     slack = (12.0 + abs(a)) * (abs(a) + b) + a * a + ratios + 32.0 + abs(log_difference)
-    return min(value + 2.0 * UNIT * slack, 0.0)
+    return min(value + 2.0 * UNIT * slacks * slack, 0.0)
 
 
-def delta_up(epsilon: float, mu: float) -> float:
+def delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
     a, b = _ends(epsilon, mu)
     if _use_complement(a, mu):
-        complement = math.exp(_log_complement(a, b)) * (1.0 - 4.0 * UNIT)
+        complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return round_up(1 - Fraction(complement))
-    value = math.exp(log_delta_up(epsilon, mu)) * (1.0 + 4.0 * UNIT)
+    value = math.exp(log_delta_up(epsilon, mu, slacks)) * (1.0 + 4.0 * UNIT)
     return min(math.nextafter(value, math.inf), 1.0)
+
+
+def delta_ceiling(epsilon: float, mu: float) -> float:
+    """Return what :func:`delta_up` exceeds at no smaller mu and at no larger epsilon."""
+    here = delta_up(epsilon, mu, _ABOVE_WOBBLE)
+    # The other case, which begins there, may have the larger slack.
+    return here if mu <= _SMALL_MU else max(here, delta_up(epsilon, _SMALL_MU, _ABOVE_WOBBLE))
 
 
 def score(epsilon: float, mu: float, delta: float) -> float:

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from discreet.errors import ParameterError
 from discreet.privacy._numbers import UNIT, finite, round_up, sqrt_up, step_until
 from discreet.privacy.calibrate._arguments import check_delta, check_epsilon, check_mu, check_rho
-from discreet.privacy.calibrate._curve import delta_up, log_delta_up, score
+from discreet.privacy.calibrate._curve import delta_ceiling, delta_up, log_delta_up, score
 
 
 def gaussian_log_delta(epsilon: float, mu: float) -> float:
@@ -93,7 +93,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        A mu with ``gaussian_delta(epsilon, mu) <= delta`` as floats compare, within 1e-11 of the
+        A mu with ``gaussian_delta(epsilon, mu) <= delta`` as floats compare, here, at every larger
+        epsilon and at every smaller mu, such as the one that noise rounded up has; within 1e-11 of the
         largest. The standard deviation to use is the sensitivity divided by it.
 
     Privacy
@@ -125,7 +126,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         rtol=8.0 * UNIT,
     )
     root = math.exp(log_root)
-    return step_until(lambda mu: delta_up(epsilon, mu) <= delta, root, -1.0)
+    return step_until(lambda mu: delta_ceiling(epsilon, mu) <= delta, root, -1.0)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

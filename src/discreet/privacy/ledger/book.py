@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from discreet.errors import LedgerError, LedgerTampered
 from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.backup import back_up
 from discreet.privacy.ledger.backup import restore as put_back
 from discreet.privacy.ledger.chain import link
-from discreet.privacy.ledger.charging import Charge, Keeping, check_words, find_charge, priced, written
+from discreet.privacy.ledger.charging import Details, Keeping, Work, check_words, find_charge, prepared
 from discreet.privacy.ledger.entries import (
     Entry,
-    answer_key,
     charges,
     entry_of,
     find_entry,
@@ -25,17 +21,17 @@ from discreet.privacy.ledger.entries import (
     receipt_of,
 )
 from discreet.privacy.ledger.opening import Opening, fixed, opened, store_at
-from discreet.privacy.ledger.proof import DATASET_MARK, check, scopes_of, write_caps
-from discreet.privacy.ledger.store import Store, owner_scope
+from discreet.privacy.ledger.proof import DATASET_MARK, check, write_caps
+from discreet.privacy.ledger.store import Store, owner_scope, result_of
 from discreet.privacy.ledger.totals import Totals, scope_name
 from discreet.privacy.promises import NoPromise, Promise
-from discreet.privacy.receipt import canonical, now, product_version
+from discreet.privacy.receipt import canonical, now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from discreet.privacy.ledger.session import Needs, Session
+    from discreet.privacy.ledger.session import Session
     from discreet.privacy.receipt import Receipt
 
 T = TypeVar("T")
@@ -196,43 +192,30 @@ class Ledger:
         `what`, `asked` and `request` are kept in a record that many may read: they must be public facts
         and not depend on rows.
         """
-        parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
-        cost, said = priced(parts)
-        planned = tuple(plan)
-        check_words(what=what, owner=owner, question=question, schema=schema, request=request)
-        body: dict[str, Any] = {
-            "type": "charge",
-            "what": what,
-            "owner": owner,
-            "question": question,
-            "promises": said,
-            "scopes": scopes_of(owner, known=False),
-            "schema": schema,
-            "seeded": bool(seeded),
-            "version": product_version(),
-        }
-        if asked is not None:
-            body["asked"] = dict(asked) if isinstance(asked, Mapping) else asked
-        if request is not None:
-            body["request"] = request
-        charge = Charge(
-            identity=self.identity,
-            totals=self._totals,
-            promises=parts,
-            cost=cost,
-            later=sum(map(Spending.of, planned), Spending()) if planned else None,
-            when=now(),
-            body=body,
-            text=written(body),
+        charging = self.charging(
+            promises,
+            owner=owner,
+            what=what,
+            question=question,
+            schema=schema,
+            seeded=seeded,
+            plan=plan,
+            asked=asked,
+            request=request,
         )
-        return self._write(charge, marks=request is not None)
+        return result_of(self.do([charging])[0])
 
-    def _write(self, work: Callable[[Session], T], *, marks: bool = False) -> T:
-        """Do a piece of work on the ledger that was opened, with the table of marks if it needs one."""
-        made = marks and not self._marked
-        result = self._store.write(_Checked(self._check_identity, work, made))
-        self._marked = self._marked or made
-        return result
+    def charging(self, promises: Promise | Iterable[Promise], **details: Unpack[Details]) -> Work[Receipt]:
+        """Prepare a charge, which :meth:`do` makes: together with those of others, in one transaction.
+
+        Parameters
+        ----------
+        promises, **details
+            As for :meth:`charge`.
+        """
+        parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
+        charge = prepared(parts, details, identity=self.identity, totals=self._totals)
+        return self._checked(charge, marks="request" in charge.body)
 
     def store(self, receipt: Receipt, answer: bytes) -> bytes:
         """Keep the answer that a charge paid for, and return the one that may leave.
@@ -240,19 +223,39 @@ class Ledger:
         The first answer stored is the only one: whoever executed the same question at the same time
         gets that one back and throws their own away.
         """
-        self._check_ours(receipt)
-        assert receipt.seq is not None
-        key = answer_key(receipt.question, receipt.seq)
-        digest = hashlib.sha256(answer).hexdigest()
-        keeping = Keeping(
-            identity=self.identity,
-            receipt=receipt,
-            key=key,
-            answer=answer,
-            when=now(),
-            text=canonical({"type": "answer", "key": key, "sha256": digest}),
+        return result_of(self.do([self.keeping(receipt, answer)])[0])
+
+    def keeping(self, receipt: Receipt, answer: bytes) -> Work[bytes]:
+        """Prepare to :meth:`store` an answer, which :meth:`do` does."""
+        return self._checked(Keeping.of(receipt, self._row_of(receipt), answer))
+
+    def do(self, works: Sequence[Work[T]]) -> list[T | Exception]:
+        """Charge and keep what was prepared, durably and in one transaction.
+
+        Returns
+        -------
+        list
+            For each a result, or the error that :meth:`charge` or :meth:`store` would raise: it undoes that
+            one alone.
+
+        Raises
+        ------
+        LedgerUnavailable
+            Some of it may stand; nothing may be drawn.
+        """
+        outcomes = self._store.write_all(works)
+        self._marked = self._marked or any(
+            work.makes_marks and not isinstance(outcome, Exception)
+            for work, outcome in zip(works, outcomes, strict=True)
         )
-        return self._write(keeping)
+        return outcomes
+
+    def _checked(self, work: Callable[[Session], T], *, marks: bool = False) -> Work[T]:
+        """Make work that is done on the ledger that was opened, with the table of marks if it needs one."""
+        return Work(self._check_identity, work, marks and not self._marked)
+
+    def _write(self, work: Callable[[Session], T], *, marks: bool = False) -> T:
+        return result_of(self.do([self._checked(work, marks=marks)])[0])
 
     def spent(self, owner: str | None = None) -> Spending:
         """Return the exact books of the total, or of one owner.
@@ -490,8 +493,7 @@ class Ledger:
             self._check_identity(session)
             check(session)
             if receipt is not None:
-                self._check_ours(receipt)
-                find_charge(session, self.identity, receipt)
+                find_charge(session, receipt, self._row_of(receipt))
 
     def confirm(self, seq: int, hash: str) -> None:
         """Make sure that the record still has a row as it was once seen, for instance as its head.
@@ -511,12 +513,13 @@ class Ledger:
                 "ledger was replaced or rewritten. Restore it from a backup that has this row."
             )
 
-    def _check_ours(self, receipt: Receipt) -> None:
+    def _row_of(self, receipt: Receipt) -> int:
         if receipt.ledger != self.identity or receipt.seq is None:
             raise LedgerError(
                 f"receipt must be of this ledger {self.identity[:12]}, and {receipt.id} is not. "
                 "Look it up in the ledger that gave it."
             )
+        return receipt.seq
 
     def _check_identity(self, session: Session) -> None:
         identity, _, _ = session.head()
@@ -556,26 +559,6 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.shown!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked(Generic[T]):
-    """Work on the ledger that was opened, and on no other."""
-
-    check: Callable[[Session], None]
-    work: Callable[[Session], T]
-    makes_marks: bool
-
-    @property
-    def needs(self) -> Needs | None:
-        """What the work needs; None where it runs statements of its own."""
-        return None if self.makes_marks else getattr(self.work, "needs", None)
-
-    def __call__(self, session: Session) -> T:
-        self.check(session)
-        if self.makes_marks:
-            session.execute(session.marks_table)
-        return self.work(session)
 
 
 def _reopen(url: str, identity: str) -> Ledger:

@@ -6,9 +6,10 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from discreet.errors import KeyReused, LedgerTampered, ParameterError, PromiseError
 from discreet.privacy.compose import Spending
@@ -16,7 +17,7 @@ from discreet.privacy.ledger.entries import answer_key, missing_row, receipt_of
 from discreet.privacy.ledger.proof import request_mark, scopes_of
 from discreet.privacy.ledger.session import Needs
 from discreet.privacy.ledger.store import TOTAL, owner_scope
-from discreet.privacy.receipt import canonical
+from discreet.privacy.receipt import canonical, now, product_version
 
 if TYPE_CHECKING:
     from discreet.privacy.ledger.chain import Row
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from discreet.privacy.promises import Promise
     from discreet.privacy.receipt import Receipt
 
+
+T = TypeVar("T")
 
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -171,16 +174,16 @@ class Charge:
         return dataclasses.replace(receipt, answer=answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Keeping:
     """An answer that is to be kept, for a charge that this ledger made.
 
     Attributes
     ----------
-    identity : str
-        Of the ledger.
     receipt : Receipt
         Of the charge.
+    seq : int
+        Its row.
     key : str
         Where the answer is kept.
     answer : bytes
@@ -189,22 +192,28 @@ class Keeping:
         Time and body of its row.
     """
 
-    identity: str
     receipt: Receipt
+    seq: int
     key: str
     answer: bytes
     when: str
     text: str
 
+    @classmethod
+    def of(cls, receipt: Receipt, seq: int, answer: bytes) -> Keeping:
+        """Prepare to keep the answer of a charge."""
+        key, digest = answer_key(receipt.question, seq), hashlib.sha256(answer).hexdigest()
+        text = canonical({"type": "answer", "key": key, "sha256": digest})
+        return cls(receipt, seq, key, answer, now(), text)
+
     @property
     def needs(self) -> Needs:
         """The row of the charge, and the answer that may be there."""
-        assert self.receipt.seq is not None
-        return Needs(rows=(self.receipt.seq,), answers=(self.key,))
+        return Needs(rows=(self.seq,), answers=(self.key,))
 
     def __call__(self, session: Session) -> bytes:
         """Keep it unless there is one, and return the one that is kept."""
-        find_charge(session, self.identity, self.receipt)
+        find_charge(session, self.receipt, self.seq)
         stored = session.answer(self.key)
         if stored is None:
             session.append(self.when, self.text)
@@ -212,14 +221,44 @@ class Keeping:
         return self.answer if stored is None else stored
 
 
-def find_charge(session: Session, identity: str, receipt: Receipt) -> None:
+@dataclass(frozen=True, slots=True)
+class Work(Generic[T]):
+    """A charge or an answer to keep, for the ledger that was opened and for no other.
+
+    Attributes
+    ----------
+    check : callable
+        Raises if the session is of another ledger.
+    work : callable
+        What is done.
+    makes_marks : bool
+        Whether the table of marks has to be made first.
+    """
+
+    check: Callable[[Session], None]
+    work: Callable[[Session], T]
+    makes_marks: bool
+
+    @property
+    def needs(self) -> Needs | None:
+        """What the work looks at; None where it runs statements of its own."""
+        return None if self.makes_marks else getattr(self.work, "needs", None)
+
+    def __call__(self, session: Session) -> T:
+        """Do it."""
+        self.check(session)
+        if self.makes_marks:
+            session.execute(session.marks_table)
+        return self.work(session)
+
+
+def find_charge(session: Session, receipt: Receipt, seq: int) -> None:
     """Make sure that the record has the row of a receipt as the receipt says it."""
-    assert receipt.seq is not None
-    row = session.row(receipt.seq)
-    # The hash is that of number, time and body: no other row has it.
-    if row is None or row.hash != receipt.hash or receipt_of(identity, row, row.content) != receipt:
+    row = session.row(seq)
+    assert receipt.ledger is not None
+    if row is None or receipt_of(receipt.ledger, row, row.content) != receipt:
         raise LedgerTampered(
-            f"row {receipt.seq} of the ledger's record must be what the receipt {receipt.id} "
+            f"row {seq} of the ledger's record must be what the receipt {receipt.id} "
             "says, and is not: the record was rolled back or rewritten. Restore the ledger."
         )
 
@@ -236,6 +275,55 @@ def _row(session: Session, seq: int) -> Row:
     if row is None:
         raise missing_row(seq)
     return row
+
+
+class Details(TypedDict, total=False):
+    """What a charge says beside its promises; see :meth:`Ledger.charge`."""
+
+    owner: str | None
+    what: str
+    question: str | None
+    schema: str | None
+    seeded: bool
+    plan: Iterable[Promise]
+    asked: Mapping[str, Any] | None
+    request: str | None
+
+
+def prepared(promises: tuple[Promise, ...], details: Details, *, identity: str, totals: Totals) -> Charge:
+    """Make a charge out of what somebody gave, and refuse what no ledger can keep."""
+    owner, request, asked = details.get("owner"), details.get("request"), details.get("asked")
+    named = {
+        "what": details.get("what", "charge"),
+        "owner": owner,
+        "question": details.get("question"),
+        "schema": details.get("schema"),
+    }
+    check_words(**named, request=request)
+    cost, said = priced(promises)
+    planned = tuple(details.get("plan", ()))
+    body: dict[str, Any] = {
+        "type": "charge",
+        **named,
+        "promises": said,
+        "scopes": scopes_of(owner, known=False),
+        "seeded": bool(details.get("seeded", False)),
+        "version": product_version(),
+    }
+    if asked is not None:
+        body["asked"] = dict(asked) if isinstance(asked, Mapping) else asked
+    if request is not None:
+        body["request"] = request
+    return Charge(
+        identity=identity,
+        totals=totals,
+        promises=promises,
+        cost=cost,
+        later=sum(map(Spending.of, planned), Spending()) if planned else None,
+        when=now(),
+        body=body,
+        text=written(body),
+    )
 
 
 @lru_cache(maxsize=512)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet.errors import LedgerError, LedgerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from discreet.privacy.ledger.session import Session
+    from discreet.privacy.ledger.session import Needs, Session
 
 T = TypeVar("T")
 
@@ -29,29 +29,28 @@ class _State(Enum):
     TAKEN = auto()
 
 
-class _Piece(Generic[T]):
+class _Piece:
     """The work of one thread, and what came of it."""
 
-    __slots__ = ("error", "gate", "result", "state", "work")
+    __slots__ = ("error", "gate", "outcomes", "state", "works")
 
-    def __init__(self, work: Callable[[Session], T]) -> None:
-        self.work = work
+    def __init__(self, works: Sequence[Callable[[Session], Any]]) -> None:
+        self.works = works
         self.state = _State.WAITING
-        self.result: T | None = None
+        self.outcomes: list[Any] = []
         self.error: BaseException | None = None
         # Taken from the start: opened by whoever has news for the thread that waits at it.
         self.gate = threading.Lock()
         self.gate.acquire()
 
-    def outcome(self) -> T:
+    def settled(self) -> list[Any]:
         error, self.error = self.error, None
         if error is not None:
             try:
                 raise error
             finally:
                 del error  # which holds this frame: no circle is left behind
-        result: T = self.result  # type: ignore[assignment]
-        return result
+        return self.outcomes
 
 
 class Line:
@@ -70,28 +69,28 @@ class Line:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[_Piece[Any]] = deque()
+        self._waiting: deque[_Piece] = deque()
         self._led = False
 
     def write(
         self,
-        work: Callable[[Session], T],
+        works: Sequence[Callable[[Session], T]],
         transaction: Callable[[], AbstractContextManager[Session]],
         timeout: float,
-    ) -> T:
-        """Do a piece of work in a transaction, alone or with others.
+    ) -> list[T | Exception]:
+        """Do pieces of work in one transaction, alone or with those of others.
 
         Parameters
         ----------
-        work : callable
-            Gets the session. What it raises undoes this piece alone.
+        works : sequence of callable
+            Each gets the session. What it raises undoes that piece alone, and stands for its result.
         transaction : callable
             Makes a context that holds the book, commits durably at its end, and undoes everything if
             anything is raised inside.
         timeout : float
             Seconds to wait for the turn; TimeoutError afterwards, the work not done.
         """
-        piece = _Piece(work)
+        piece = _Piece(works)
         with self._lock:
             if self._led:
                 self._waiting.append(piece)
@@ -102,9 +101,9 @@ class Line:
             self._wait(piece, timeout)
         if piece.state is _State.LEADING:
             self._lead(piece, transaction)
-        return piece.outcome()
+        return piece.settled()
 
-    def _wait(self, piece: _Piece[Any], timeout: float) -> None:
+    def _wait(self, piece: _Piece, timeout: float) -> None:
         """Wait until the piece is done or has to lead."""
         try:
             if piece.gate.acquire(timeout=timeout):
@@ -119,14 +118,14 @@ class Line:
                 self._pass_on()
             raise
 
-    def _withdrawn(self, piece: _Piece[Any]) -> bool:
+    def _withdrawn(self, piece: _Piece) -> bool:
         with self._lock:
             waits = piece.state is _State.WAITING
             if waits:
                 self._waiting.remove(piece)
         return waits
 
-    def _lead(self, own: _Piece[Any], transaction: Callable[[], AbstractContextManager[Session]]) -> None:
+    def _lead(self, own: _Piece, transaction: Callable[[], AbstractContextManager[Session]]) -> None:
         group, held = [own], False
         try:
             with transaction() as session:
@@ -145,7 +144,7 @@ class Line:
             for other in group[1:]:
                 other.gate.release()
 
-    def _taken(self) -> list[_Piece[Any]]:
+    def _taken(self) -> list[_Piece]:
         with self._lock:
             taken = list(self._waiting)
             self._waiting.clear()
@@ -163,20 +162,30 @@ class Line:
         following.gate.release()
 
 
-def _do(session: Session, group: list[_Piece[Any]]) -> None:
-    known = [getattr(piece.work, "needs", None) for piece in group]
-    session.expect([needs for needs in known if needs is not None])
-    if len(group) == 1:
-        # Alone, the transaction itself is what a refusal undoes.
-        group[0].result = group[0].work(session)
-        return
+def _do(session: Session, group: list[_Piece]) -> None:
+    session.expect([needs for piece in group for needs in map(_needs, piece.works) if needs is not None])
     for piece in group:
-        try:
-            piece.result = session.attempt(piece.work)
-        except session.failures:
-            raise
-        except Exception as error:
-            piece.error = error
+        piece.outcomes = [_attempted(session, work) for work in piece.works]
+
+
+def done_in(session: Session, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
+    """Do pieces of work in a transaction that holds the book."""
+    piece = _Piece(works)
+    _do(session, [piece])
+    return piece.outcomes
+
+
+def _needs(work: Callable[[Session], Any]) -> Needs | None:
+    return getattr(work, "needs", None)
+
+
+def _attempted(session: Session, work: Callable[[Session], T]) -> T | Exception:
+    try:
+        return session.attempt(work)
+    except session.failures:
+        raise
+    except Exception as error:
+        return error
 
 
 def _undone(error: BaseException) -> LedgerError:

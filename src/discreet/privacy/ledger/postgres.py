@@ -179,11 +179,11 @@ class PostgresSchema(Store):
             session.flush()
         return True
 
-    def write(self, work: Callable[[Session], T]) -> T:
-        """Do a piece of work that holds the book exclusively, and return once it is durable."""
+    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
+        """Do pieces of work that hold the book exclusively, and return once they are durable."""
         # Threads of one process wait in line here, so that they do not use up the server's connections.
         try:
-            return self._pool.line.write(work, self._writing, self._timeout)
+            return self._pool.line.write(works, self._writing, self._timeout)
         except TimeoutError as error:
             raise self._unavailable(error) from error
 

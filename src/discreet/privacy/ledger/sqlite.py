@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
+from discreet.privacy.ledger.line import done_in
 from discreet.privacy.ledger.pool import Pool
 from discreet.privacy.ledger.session import Session
 from discreet.privacy.ledger.store import FORMAT, Store, fresh_key
@@ -173,11 +174,11 @@ class SqliteFile(Store):
             raise self._unavailable(error) from error
         return True
 
-    def write(self, work: Callable[[Session], T]) -> T:
-        """Do a piece of work that holds the book exclusively, and return once it is durable."""
+    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
+        """Do pieces of work that hold the book exclusively, and return once they are durable."""
         # SQLite's own queue polls; threads of one process wait in line here instead.
         try:
-            return self._pool.line.write(work, self._writing, self._timeout)
+            return self._pool.line.write(works, self._writing, self._timeout)
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
@@ -349,10 +350,10 @@ class Memory(Store):
         self._connection, self._key = connection, key or fresh_key()
         return True
 
-    def write(self, work: Callable[[Session], T]) -> T:
-        """Do a piece of work; one thread at a time."""
+    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
+        """Do pieces of work; one thread at a time."""
         with self.read() as session:
-            return work(session)
+            return done_in(session, works)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:

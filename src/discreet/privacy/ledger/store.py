@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from discreet.privacy.ledger.session import Session
@@ -43,6 +43,16 @@ def fresh_key() -> bytes:
 def owner_scope(owner: str) -> str:
     """Return the scope of an owner, which no owner's name can make collide with the total."""
     return f"owner:{owner}"
+
+
+def result_of(outcome: T | Exception) -> T:
+    """Return what came of some work, or raise it."""
+    if isinstance(outcome, Exception):
+        try:
+            raise outcome
+        finally:
+            del outcome  # which holds this frame: no circle is left behind
+    return outcome
 
 
 class Store(ABC):
@@ -79,11 +89,16 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def write(self, work: Callable[[Session], T]) -> T:
-        """Do a piece of work that holds the book exclusively, and return once it is durable.
+    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
+        """Do pieces of work that hold the book exclusively, and return once they are durable.
 
-        Whatever it raises undoes it, and nothing but it. It may be done by another thread.
+        What a piece raises undoes it, and nothing but it, and stands for its result. They may be done by
+        another thread, with those of others.
         """
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Do one piece of work that holds the book exclusively, and return once it is durable."""
+        return result_of(self.write_all([work])[0])
 
     @abstractmethod
     def read(self) -> AbstractContextManager[Session]:

@@ -18,7 +18,7 @@ from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.query.engines.text import SqlText
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
-from discreet.tables.engine import connect, literal, session
+from discreet.tables.engine import connect, literal, run_over, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class DuckDBEngine(Engine):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    sql: ClassVar[SqlText] = SqlText({})
+    sql: ClassVar[SqlText] = SqlText({}, exponents=True)
     _failures = (duckdb.Error, StreamBroken, MemoryError)
 
     def __init__(self) -> None:
@@ -101,16 +101,12 @@ class DuckDBEngine(Engine):
         defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in types.items())
         cast = ", ".join(f"CAST({name} AS {kind})" for name, kind in types.items())
         self._connection.execute(f"CREATE TABLE {TABLE} ({defined})")
+        command = f"INSERT INTO {TABLE} SELECT {cast} FROM arriving"  # noqa: S608 - ours
         try:
-            self._connection.register("arriving", stream)
-            self._connection.execute(f"INSERT INTO {TABLE} SELECT {cast} FROM arriving")  # noqa: S608 - ours
-            self._connection.unregister("arriving")
+            run_over(self._connection, command, "arriving", stream)
+            return
         except duckdb.Error as problem:
             kind = type(problem).__name__
-        else:
-            return
-        if stream.failure is not None:
-            raise stream.failure
         raise SourceError(
             f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
             "temporary files has room."

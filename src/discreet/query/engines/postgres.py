@@ -13,11 +13,11 @@ from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.query.engines.text import SqlText
 from discreet.tables import open_table
-from discreet.tables.postgres import Address
+from discreet.tables.postgres import Address, copied
 from discreet.tables.source import withhold
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
@@ -123,7 +123,7 @@ class PostgresEngine(Engine):
         record = _record([4] * len(columns))
         held = bytearray()
         start = len(_HEADER)
-        with contextlib.closing(self._copied(command.encode())) as messages:
+        with contextlib.closing(copied(self._server, command.encode())) as messages:
             for message in messages:
                 held += message
                 if len(held) >= start + rows * record.itemsize:
@@ -133,30 +133,6 @@ class PostgresEngine(Engine):
         length = (len(held) - start - len(_TRAILER)) // record.itemsize
         if length:
             yield _unpacked(record, held, start, length)
-
-    def _copied(self, command: bytes) -> Generator[bytes]:
-        """Yield what a COPY sends, from libpq itself: the driver's own loop takes five times as long."""
-        import psycopg
-        from psycopg import pq
-
-        link = self._server.pgconn
-        answer: Any = link.exec_(command)
-        try:
-            while answer.status == pq.ExecStatus.COPY_OUT:
-                size, message = link.get_copy_data(0)
-                if size < 0:
-                    break
-                yield bytes(message)
-        except GeneratorExit:
-            self._server.cancel()
-            while link.get_copy_data(0)[0] > 0:
-                pass
-            raise
-        finally:
-            while (rest := link.get_result()) is not None:
-                answer = rest
-        if answer.status != pq.ExecStatus.COMMAND_OK:
-            raise psycopg.DatabaseError
 
     def close(self) -> None:
         """Drop the curated table and log out."""

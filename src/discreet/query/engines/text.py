@@ -33,6 +33,9 @@ class SqlText:
     ----------
     types : mapping of str to str
         What the engine calls types that it does not call by their usual names.
+    exponents : bool
+        Whether the engine reads a number with an exponent as the double nearest to it, which spares it the
+        reading of a text.
 
     Privacy
     -------
@@ -50,8 +53,9 @@ class SqlText:
     'CAST(c0 AS DOUBLE PRECISION) / 2'
     """
 
-    def __init__(self, types: Mapping[str, str]) -> None:
+    def __init__(self, types: Mapping[str, str], *, exponents: bool = False) -> None:
         self._types = types
+        self._exponents = exponents
         self._writers: dict[type, Callable[[Tree], str]] = {
             **dict.fromkeys(_OPERATORS, self._operators),
             exp.Column: lambda tree: self.of(tree.args["this"]),
@@ -61,7 +65,7 @@ class SqlText:
             exp.Star: lambda _: "*",
             exp.Paren: lambda tree: f"({self.of(tree.args['this'])})",
             exp.Neg: self._negative,
-            exp.Cast: lambda tree: f"CAST({self.of(tree.args['this'])} AS {self.of(tree.args['to'])})",
+            exp.Cast: self._cast,
             exp.DataType: self._type,
             exp.DataTypeParam: lambda tree: self.of(tree.args["this"]),
             exp.Case: self._case,
@@ -102,6 +106,15 @@ class SqlText:
     def _negative(self, tree: Tree) -> str:
         text = self.of(tree.args["this"])
         return f"- {text}" if text.startswith("-") else f"-{text}"  # two in a row begin a comment
+
+    def _cast(self, tree: Tree) -> str:
+        this, to = tree.args["this"], tree.args["to"]
+        if self._exponents and type(this) is exp.Literal and this.args.get("is_string"):
+            number: str = this.args["this"]
+            if to.args["this"] is exp.DataType.Type.DOUBLE and "n" not in number:  # neither inf nor nan
+                written = number if "e" in number else f"{number}e0"
+                return f"({written})" if number.startswith("-") else written
+        return f"CAST({self.of(this)} AS {self.of(to)})"
 
     def _type(self, tree: Tree) -> str:
         name = tree.args["this"].value

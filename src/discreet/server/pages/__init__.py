@@ -49,15 +49,13 @@ def router(office: Office) -> APIRouter:
         ("/price", "POST", desk.price),
         ("/answers/{receipts}", "GET", desk.answer_page),
         ("/history", "GET", history.history_page),
-    ):
-        made.add_route(path, seen(office, handler), methods=[method], include_in_schema=False)
-    for path, method, handler in (
         ("/curator", "GET", curator.curator_page),
-        ("/curator/analysts/{name}", "GET", curator.analyst_page),
+        ("/curator/analysts/{name:path}", "GET", curator.analyst_page),
         ("/curator/stop", "POST", curator.stop),
         ("/curator/attack", "POST", curator.attack),
         ("/curator/check", "POST", curator.check),
         ("/curator/tokens", "POST", curator.order_token),
     ):
-        made.add_route(path, seen(office, handler, curator=True), methods=[method], include_in_schema=False)
+        shown = seen(office, handler, curator=path.startswith("/curator"))
+        made.add_route(path, shown, methods=[method], include_in_schema=False)
     return made

@@ -115,7 +115,12 @@ def spent_share(account: Mapping[str, Any]) -> float | None:
 def account_bar(account: Mapping[str, Any]) -> Markup:
     """Draw which part of its limit an account has spent."""
     share = spent_share(account) or 0.0
-    return share_bar(share, kind="bad" if share > _ALMOST_NOTHING else "warn" if share > _LITTLE else "")
+    return share_bar(share, kind=share_kind(share))
+
+
+def share_kind(share: float) -> str:
+    """Return how a page marks that so much of a limit is spent; empty while there is enough."""
+    return "bad" if share > _ALMOST_NOTHING else "warn" if share > _LITTLE else ""
 
 
 def spent_words(account: Mapping[str, Any]) -> str:
@@ -229,12 +234,11 @@ def _margin(price: Mapping[str, Any]) -> str:
 
 def _price_words(price: Mapping[str, Any], budget: Budget) -> dict[str, str]:
     if price.get("free") or not price["cost"]:
-        after = (
-            "You paid for it before: the same answer again."
-            if price["cost"]
-            else "It follows from what is public."
-        )
-        return {"cost": "free", "after": after, "button": "Ask: free"}
+        if price["cost"]:
+            cost, after = "already paid: free", "You paid for it before: the same answer again."
+        else:
+            cost, after = "free", "It follows from what is public."
+        return {"cost": cost, "after": after, "button": "Ask: free"}
     words, more = full_words(price, budget), price["more"]
     part = budget.price(price["cost"])
     share = share_words(part / budget.limit) if part and budget.limit else None

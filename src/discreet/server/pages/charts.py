@@ -197,13 +197,12 @@ def spending_steps(
         x=0, y=0, width="100%", height=_STEPS_HEIGHT, viewBox=f"0 0 {_STEPS_WIDTH} {_STEPS_HEIGHT}",
         preserveAspectRatio="none",
     )  # fmt: skip
-    grid = []
+    grid, ticks = [], []  # amounts are written above the steps, which would hide them
     for tick in round_ticks(0.0, top, 4):
         y = _STEPS_HEIGHT * (1 - tick / top)
-        grid += [
-            tag("line", class_="grid", x1="0%", x2="100%", y1=y, y2=y),
-            *([label(as_number(tick), "0%", y - 4, class_="tick")] if tick else []),
-        ]
+        grid.append(tag("line", class_="grid", x1="0%", x2="100%", y1=y, y2=y))
+        if tick:
+            ticks.append(label(as_number(tick), "0%", y - 4, class_="tick"))
     if shown_limit and limit is not None:
         y = _STEPS_HEIGHT * (1 - limit / top)
         grid += [
@@ -219,8 +218,9 @@ def spending_steps(
     )
     description = f"{spent_of} spent from {wording.date(points[0][0])} to {wording.date(points[-1][0])}."
     return figure(
-        key, *grid, inner, *(ends if times[-1] > first else ends[:1]), title=f"{currency} spent over time",
-        description=description, width=640, height=_STEPS_HEIGHT + 26, class_="steps", fluid=True,
+        key, *grid, inner, *ticks, *(ends if times[-1] > first else ends[:1]),
+        title=f"{currency} spent over time", description=description, width=640,
+        height=_STEPS_HEIGHT + 26, class_="steps", fluid=True,
     )  # fmt: skip
 
 

@@ -74,8 +74,13 @@ def _range(column: Column) -> str:
     """Say what cells may hold."""
     gaps = "" if column.required else "; may be missing"
     if column.is_category:
-        return f"one of {wording.counted(len(column.values or ()), 'value')}{gaps}"
+        declared = len(column.values or ())
+        levels = sum(level is not None for level in column.levels)
+        other = ", or other" if levels > declared else ""
+        return f"one of {wording.counted(declared, 'value')}{other}{gaps}"
     unit = f" {wording.visible(column.measure)}" if column.measure else ""
+    if column.type == "date":
+        unit += "; averages count days since the first"
     return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, LedgerError, SourceError
 from discreet.server.config import Limit
 from discreet.server.pages.budgets import currency_of
 from discreet.server.pages.governing import (
@@ -17,7 +17,8 @@ from discreet.server.pages.governing import (
 from discreet.server.pages.history import budget_of, history_lines, past_answers
 from discreet.server.pages.visit import Visit, away
 from discreet.server.pages.words import letter
-from discreet.server.problems import Problem, Refusal, problem_of
+from discreet.server.problems import Problem, Refusal, told_to_curator
+from discreet.server.routes import revoked, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,10 @@ async def stop(visit: Visit) -> Response:
     """Turn the stop switch."""
     fields = await visit.form()
     turn = visit.office.resume if fields.get("stopped") == "no" else visit.office.stop
-    await visit.desk(lambda: turn(visit.caller))
+    try:
+        await visit.desk(lambda: turn(visit.caller))
+    except (LedgerError, SourceError) as error:
+        return visit.notice(told_to_curator(error, stopped(visit.office)))
     return away("/curator")
 
 
@@ -53,7 +57,7 @@ async def attack(visit: Visit) -> Response:
     def work() -> Response:
         return _page(visit, attack=attack_view(visit.office.attack()))
 
-    return await visit.guard.question(work)
+    return await visit.guard.long(work)
 
 
 async def check(visit: Visit) -> Response:
@@ -65,7 +69,7 @@ async def check(visit: Visit) -> Response:
             found = visit.office.check()
         except DiscreetError as error:
             # The curator is told what is wrong: it depends on files, not on rows.
-            return _page(visit, problem=Problem(code="ledger-unavailable", message=str(error)), status=503)
+            return _page(visit, problem=told_to_curator(error), status=503)
         rows, lines = found["rows"], found["trail_lines"]
         words = (
             f"Checked just now: {rows:,} rows of the ledger and {lines:,} lines of the trail fit together."
@@ -103,7 +107,8 @@ def _ordered(visit: Visit, fields: Mapping[str, str]) -> Response:
             case _:
                 return away("/curator")
     except (DiscreetError, Refusal) as error:
-        problem = problem_of(error)
+        done = revoked(office, name) if fields.get("action") == "revoke" else ""
+        problem = told_to_curator(error, done)
         order = {key: fields.get(key, value) for key, value in _ORDER.items()}
         return _page(visit, problem=problem, status=problem.status, order=order)
     return _page(visit, fresh={"name": name, "token": token})

@@ -78,7 +78,7 @@ async def ask(visit: Visit) -> Response:
         case "ask":
             return await _asked(visit, form, fields)
         case "try":
-            return await visit.guard.question(lambda: _tried(visit, form))
+            return await visit.guard.long(lambda: _tried(visit, form))
     return await visit.desk(lambda: _desk_page(visit, form, look=True))
 
 
@@ -105,7 +105,7 @@ async def _asked(
         if refines:
             request["refines"] = list(refines)
         key = _request_key(fields.get("key", ""), request)
-        told = await visit.guard.question(lambda: visit.office.ask(visit.caller, _read(request), key=key))
+        told = await visit.guard.question(visit.office.asking(visit.caller, _read(request), key=key))
     except (FieldError, DiscreetError, Refusal) as error:
         return await visit.desk(partial(_refused, visit, form, error))
     visit.guard.metrics.answer(request["kind"], told["cached"])

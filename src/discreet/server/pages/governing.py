@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.report import wording
 from discreet.report.charts import Mark, three_marks
-from discreet.server.pages.budgets import account_bar, currency_of, spent_share, spent_words
+from discreet.server.pages.budgets import account_bar, currency_of, share_kind, spent_share, spent_words
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.words import amounts, letter
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SOON = 7 * 86_400  # seconds before its end in which a token is said to end soon
 _REFUSALS = 50
+_MOST_ASKED = 160  # characters of a refused question: the trail has more of it
 _NOTHING, _HARDLY, _SOMEWHAT = 0.005, 0.05, 0.25  # parts of its error by which a guess gets better
 
 
@@ -96,7 +97,7 @@ def tiles(overview: Mapping[str, Any], refusals: Sequence[Any], now: float) -> t
     if share is None:
         spent = Tile(kind="warn", title="Spent by all", amount="no limit", note=spent_words(total))
     else:
-        kind = "bad" if share > 0.95 else "warn" if share > 0.75 else "ok"
+        kind = share_kind(share) or "ok"
         note = f"{spent_words(total)} of {wording.promised(total['limit'])}"
         spent = Tile(kind=kind, title="Spent by all", amount=wording.percent(share, rounding="up"), note=note)
     charges = int(total["spent"]["charges"])
@@ -168,7 +169,9 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
             "when": wording.date(str(one["when"])),
             "who": one["who"] or "nobody known",
             "code": one["code"],
-            "what": one["asked"] or "nothing that could be read",
+            "what": wording.shortened(one["asked"], _MOST_ASKED)
+            if one["asked"]
+            else "nothing that could be read",
         }
         for one in refusals[:_REFUSALS]
     ]

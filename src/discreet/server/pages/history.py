@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from discreet.job.reply import Reply
     from discreet.server.pages.visit import Visit
 
-_MOST = 100  # charges that a page shows; the downloads have all of them
+_MOST = 100  # charges that a page shows; the downloads have the last thousand
 _TERMS = 4
 _MOST_OPTIONS = 1000
 

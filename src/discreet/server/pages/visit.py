@@ -10,7 +10,14 @@ from starlette.responses import RedirectResponse, Response
 from discreet.errors import DiscreetError
 from discreet.server.pages.forms import posted
 from discreet.server.pages.rendering import page
-from discreet.server.problems import FORBIDDEN, UNAUTHORIZED, Problem, Refusal, problem_of
+from discreet.server.problems import (
+    FORBIDDEN,
+    UNAUTHORIZED,
+    Problem,
+    Refusal,
+    problem_of,
+    told_to_curator,
+)
 from discreet.server.sessions import check_form
 
 if TYPE_CHECKING:
@@ -168,7 +175,7 @@ def seen(
                 raise Refusal(FORBIDDEN)
             return await handler(visit)
         except (DiscreetError, Refusal) as error:
-            problem = problem_of(error)
+            problem = told_to_curator(error) if curator else problem_of(error)
             if problem is UNAUTHORIZED:
                 return away("/login")
             if problem.code == "failed":

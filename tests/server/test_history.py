@@ -1,0 +1,163 @@
+"""A history longer than a page: every charge once, in order, whatever happens between pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet import RemoteDatabase
+from discreet.errors import ServiceError
+from discreet.server import books, client
+from tests.server.scripted import Heard, Say, served
+from tests.server.stand_in import TOKEN, public
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.server.conftest import Service
+
+CHARGES = 8
+
+
+def ask(service: Service, k: int, who: str = "ana") -> None:
+    question = {"kind": "count", "where": f"age > {k}", "privacy": {"kind": "zcdp", "rho": 0.001}}
+    assert service.ask(question, who).status_code == 200
+
+
+@pytest.fixture
+def asked(service: Service) -> Service:
+    for k in range(CHARGES):
+        ask(service, k)
+        ask(service, k, "ben")
+    return service
+
+
+@pytest.fixture
+def ana(asked: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
+    monkeypatch.setattr(client, "_PAGE", 3)
+    with RemoteDatabase(asked.url, asked.tokens["ana"]) as db:
+        yield db
+
+
+def rows_of(service: Service, who: str = "ana") -> list[int | None]:
+    return [receipt.seq for receipt in service.office.ledger.history(who)]
+
+
+def watched(
+    db: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, between: Callable[[], None] = lambda: None
+) -> list[int]:
+    """Count the charges on each page that a client fetches, doing something after the first one."""
+    sizes: list[int] = []
+    get = db._calls.get
+
+    def counting(path: str, **parameters: Any) -> Any:
+        told = get(path, **parameters)
+        sizes.append(len(told["entries"]))
+        if len(sizes) == 1:
+            between()
+        return told
+
+    monkeypatch.setattr(db._calls, "get", counting)
+    return sizes
+
+
+# As the service tells it.
+
+
+def test_the_oldest_can_be_fetched_page_by_page(asked: Service) -> None:
+    get = asked.client().get
+    page = get("/v1/history?first=3").json()
+    assert [entry["row"] for entry in page["entries"]] == rows_of(asked)[:3]
+    assert page["more"] is True
+    after = page["entries"][-1]["row"]
+    rest = get(f"/v1/history?first={CHARGES - 3}&after={after}").json()
+    assert [entry["row"] for entry in rest["entries"]] == rows_of(asked)[3:]
+    assert rest["more"] is False
+    newest = get("/v1/history?last=3").json()
+    assert [entry["row"] for entry in newest["entries"]] == rows_of(asked)[-3:]
+    assert newest["more"] is False
+    assert page["entries"] == get("/v1/history").json()["entries"][:3]
+
+
+@pytest.mark.parametrize("query", ["first=0", "first=10001", "first=x", "first=2&last=2"])
+def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: Service, query: str) -> None:
+    told = shared_service.client().get(f"/v1/history?{query}")
+    assert told.status_code == 422
+    assert told.json()["error"]["details"]["fields"] == ["first"]
+
+
+# As a client reads it.
+
+
+def test_a_client_reads_all_of_its_own_pages(
+    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = watched(ana, monkeypatch)
+    history = ana.history()
+    assert history.columns["row"] == rows_of(asked)
+    assert sizes == [3, 3, 2]
+    entries = asked.client().get("/v1/history").json()["entries"]
+    assert history.columns["value"] == [entry["value"][0] for entry in entries]
+    assert ana.history(after=history.columns["row"][3]).columns["row"] == rows_of(asked)[4:]
+
+
+def test_a_page_that_ended_early_is_followed_too(
+    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "MOST_BYTES", 1)  # one charge on each page
+    sizes = watched(ana, monkeypatch)
+    assert ana.history().columns["row"] == rows_of(asked)
+    assert sizes == [1] * CHARGES
+    assert ana.history(last=5).columns["row"] == rows_of(asked)[-5:]
+    assert sizes == [1] * (CHARGES + 5)
+
+
+@pytest.mark.parametrize("last", [None, 5])
+def test_what_is_asked_meanwhile_leaves_no_hole(
+    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, last: int | None
+) -> None:
+    monkeypatch.setattr(books, "MOST_BYTES", 1)
+    first = rows_of(asked)
+
+    def more() -> None:
+        for k in range(50, 54):
+            ask(asked, k)
+
+    watched(ana, monkeypatch, more)
+    found = ana.history(last=last).columns["row"]
+    assert found == (rows_of(asked) if last is None else first[-5:])
+
+
+def test_nothing_that_was_paid_is_a_short_history(service: Service) -> None:
+    with RemoteDatabase(service.url, service.tokens["ben"]) as db:
+        assert len(db.history()) == 0
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"entries": [], "more": True},
+        {"entries": [7], "more": True},
+        {"entries": [1, 1], "more": False},
+        {"entries": [2, 1], "more": False},
+        {"entries": [1], "more": 1},
+        {"entries": [1]},
+    ],
+)
+def test_pages_that_have_no_end_or_go_back_are_refused(page: dict[str, Any]) -> None:
+    entry = {
+        "when": "", "receipt": "a-1", "what": "sums", "asked": {"said": "count"}, "value": [1.0], "sd": [1.0],
+        "law": "gaussian", "cost": [],
+    }  # fmt: skip
+    told = {**page, "entries": [{**entry, "row": row} for row in page["entries"]]}
+
+    def respond(heard: Heard) -> Say:
+        return Say.json(public() if heard.path == "/v1/schema" else told)
+
+    with (
+        served(respond) as url,
+        RemoteDatabase(url, TOKEN) as db,
+        pytest.raises(ServiceError, match="history that cannot be read"),
+    ):
+        db.history()

@@ -1,0 +1,197 @@
+"""What a preview says about what was paid before: the caller's own charges, for exactly what is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from discreet.job import asking
+from discreet.job.behind import asks_of
+from discreet.job.sentence import read_sentence
+from discreet.privacy import ZCDP, Ledger
+from discreet.query import Histogram
+from tests.server.markup import Visitor, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.server.conftest import Service
+
+RHO = {"kind": "zcdp", "rho": 0.01}
+COUNT = {"kind": "count", "where": "age > 40", "privacy": RHO}
+MEANS = {"kind": "mean", "expression": "income", "by": ["sex"], "privacy": RHO}
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "count": COUNT,
+    "sum by groups": {"kind": "sum", "expression": "income", "by": ["sex"], "privacy": RHO},
+    "mean": {"kind": "mean", "expression": "age", "where": "sex = 'f'", "privacy": RHO},
+    "mean by groups": MEANS,
+    "histogram": {"kind": "histogram", "columns": ["sex", "city"], "sd": 20.0},
+    "sentence": {"kind": "sentence", "text": "count where age < 20 by city", "privacy": RHO},
+    "select": {"kind": "sentence", "text": "SELECT SUM(income) FROM town WHERE age > 9", "sd": 1e6},
+    "laplace": {"kind": "count", "where": "age > 3", "privacy": {"kind": "pure-dp", "epsilon": 0.1}},
+    "statistical": {"kind": "statistical", "question": Histogram(["sex"]).to_dict(), "privacy": RHO},
+    "variance": {"kind": "statistical", "question": Histogram(["city"]).to_dict(), "variance": 400.0},
+}
+
+
+def preview(service: Service, question: dict[str, Any], who: str = "ana") -> dict[str, Any]:
+    response = service.client(who).post("/v1/preview", json=question)
+    assert response.status_code == 200, response.text
+    told: dict[str, Any] = response.json()
+    return told
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_what_was_paid_is_free_and_was_not_before(shared_service: Service, name: str) -> None:
+    service, question = shared_service, QUESTIONS[name]
+    before = preview(service, question)
+    assert not before["free"]
+    assert not service.ask(question).json()["cached"]
+    head = service.office.ledger.head
+    after = preview(service, question)
+    assert after["free"]
+    assert after["cost"] == before["cost"] != []
+    assert service.office.ledger.head == head
+    again = service.ask(question).json()
+    assert again["cached"]
+    assert service.office.ledger.head == head
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**COUNT, "privacy": {"kind": "zcdp", "rho": 0.010001}},
+        {**COUNT, "where": "age > 41"},
+        {**COUNT, "where": "age > 40 AND age > 40 AND sex = 'f'"},
+        {**COUNT, "by": ["sex"]},
+        {"kind": "sum", "expression": "age", "where": "age > 40", "privacy": RHO},
+    ],
+)
+def test_another_question_or_price_is_not_free(shared_service: Service, other: dict[str, Any]) -> None:
+    shared_service.ask(COUNT)
+    assert preview(shared_service, COUNT)["free"]
+    assert not preview(shared_service, other)["free"]
+    assert not shared_service.ask(other).json()["cached"]
+
+
+def test_the_same_in_other_words_is_free(service: Service) -> None:
+    service.ask(COUNT)
+    said = {"kind": "sentence", "text": "SELECT COUNT(*) FROM town WHERE 40 < age", "privacy": RHO}
+    assert preview(service, said)["free"]
+    assert service.ask(said).json()["cached"]
+
+
+# What others asked.
+
+
+def tells_of_others(service: Service) -> bool:
+    """Whether Ben can tell from previews which of two questions Ana asked, none of which he has paid for."""
+    service.ask(COUNT, "ana")
+    asked = preview(service, COUNT, "ben")
+    not_asked = preview(service, {**COUNT, "where": "age > 39"}, "ben")
+    for told in (asked, not_asked):
+        del told["question"], told["sql"]
+    return asked != not_asked
+
+
+def test_a_preview_does_not_tell_what_somebody_else_has_asked(service: Service) -> None:
+    assert not tells_of_others(service)
+    # He would pay his share, and only then is it free to him too.
+    assert service.ask(COUNT, "ben").status_code == 200
+    assert service.office.ledger.spent("ben").charges == 1
+    assert preview(service, COUNT, "ben")["free"]
+
+
+def test_a_preview_that_counted_everybodys_charges_would_tell(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truly = Ledger.has_paid
+    monkeypatch.setattr(Ledger, "has_paid", lambda self, question, _: truly(self, question))
+    assert tells_of_others(service)
+
+
+# Two questions behind one.
+
+
+def wrongly_free(service: Service) -> bool:
+    """Whether a mean by groups is called free while one of its two questions is still to be paid."""
+    sentence = read_sentence("mean(income) by sex", service.office.schema)
+    first, _ = asks_of(sentence, service.office.database, ZCDP(rho=0.01), None)
+    service.office.database.ask(first.question, privacy=first.privacy, owner="ana")
+    return bool(preview(service, MEANS)["free"])
+
+
+def test_a_mean_by_groups_is_free_only_if_both_of_its_questions_are_paid(service: Service) -> None:
+    assert not wrongly_free(service)
+    assert service.ask(MEANS).json()["cached"] is False
+    assert service.office.ledger.spent("ana").charges == 2
+    assert preview(service, MEANS)["free"]
+
+
+def test_a_preview_that_looked_at_one_of_them_would_be_wrong(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "all", any, raising=False)
+    assert wrongly_free(service)
+
+
+# Refinements, rows, failures, models.
+
+
+@pytest.mark.parametrize(
+    "question", [COUNT, MEANS, QUESTIONS["statistical"]], ids=lambda one: str(one["kind"])
+)
+def test_a_refinement_is_a_question_of_its_own(service: Service, question: dict[str, Any]) -> None:
+    refined = {**question, "refines": service.ask(question).json()["receipts"]}
+    assert preview(service, question)["free"]
+    assert not preview(service, refined)["free"]
+    assert not service.ask(refined).json()["cached"]
+    assert preview(service, refined)["free"]
+    assert service.ask(refined).json()["cached"]
+
+
+def test_a_refinement_of_somebody_elses_answer_is_refused_as_it_would_be(service: Service) -> None:
+    receipts = service.ask(COUNT, "ben").json()["receipts"]
+    refined = {**COUNT, "refines": receipts}
+    asked, priced = service.ask(refined), service.client().post("/v1/preview", json=refined)
+    assert asked.status_code == priced.status_code == 422
+    assert asked.json()["error"]["message"] == priced.json()["error"]["message"]
+
+
+def test_other_rows_are_to_be_paid_for_again(start: Callable[..., Service]) -> None:
+    first = start(version="of May")
+    first.ask(COUNT)
+    assert preview(first, COUNT)["free"]
+    second = start(first.tokens, version="of June")
+    assert not preview(second, COUNT)["free"]
+
+
+def test_what_was_paid_and_never_answered_is_free(service: Service) -> None:
+    service.office.database._engine.close()
+    assert service.ask(COUNT).status_code == 503
+    assert preview(service, COUNT)["free"]
+    assert service.office.ledger.spent().charges == 1
+
+
+def test_of_a_model_it_is_not_told(service: Service) -> None:
+    model = {"kind": "kmeans", "privacy": {"kind": "zcdp", "rho": 0.5}, "parameters": {"n_clusters": 2}}
+    assert service.ask(model).status_code == 200
+    assert not preview(service, model)["free"]
+
+
+# On the page.
+
+
+def test_the_page_says_already_paid_to_whoever_paid(service: Service) -> None:
+    form = {"where": "age > 40", "exact": "rho", "amount": "0.01"}
+    service.ask(COUNT)
+    seen = {}
+    for who in ("ana", "ben"):
+        visitor = Visitor(service, who)
+        shown = read(visitor.send(visitor.get("/"), "/ask", do="price", **form).text)
+        seen[who] = (shown.one(id="price").text, shown.one(id="ask-button").text)
+    assert "already paid: free" in seen["ana"][0]
+    assert seen["ana"][1] == "Ask: free"
+    assert "free" not in seen["ben"][0]
+    assert "costs" in seen["ben"][1]
