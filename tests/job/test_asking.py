@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -267,3 +269,20 @@ def test_a_private_number_of_rows_makes_every_mean_a_ratio() -> None:
         value, sd = only(answered(db, sentence, privacy=MU))
     assert abs(value - sum(AGES) / N) < 5 * sd
     assert priced(schema, None, sentence, privacy=MU).cells == ()
+
+
+LIGHT = """
+import sys
+from discreet import Database, GaussianDP
+from discreet.job.asking import answered
+from discreet.job.sentence import read_sentence
+from tests.job.asked import ROWS, SCHEMA
+with Database(ROWS, schema=SCHEMA) as db:
+    answered(db, read_sentence("mean(age) by sex", SCHEMA), privacy=GaussianDP(mu=1))
+print([name for name in sys.modules if name.startswith(("discreet.learn", "sklearn"))])
+"""
+
+
+def test_a_mean_by_groups_waits_for_no_learner_to_be_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

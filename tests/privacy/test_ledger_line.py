@@ -281,7 +281,7 @@ class Interrupted:
 def test_a_thread_that_is_interrupted_while_it_waits_blocks_nobody(state: _State) -> None:
     line = Line()
     line._led = True
-    piece, other = _Piece(lambda session: None), _Piece(lambda session: None)
+    piece, other = _Piece([]), _Piece([])
     gate: Any = Interrupted()
     piece.gate, piece.state = gate, state
     line._waiting.extend([piece, other] if state is _State.WAITING else [other])
@@ -294,11 +294,11 @@ def test_a_thread_that_is_interrupted_while_it_waits_blocks_nobody(state: _State
 def test_a_thread_whose_turn_comes_as_its_patience_ends_still_takes_it() -> None:
     line = Line()
     for state in (_State.LEADING, _State.TAKEN):
-        piece = _Piece(lambda session: None)
+        piece = _Piece([])
         piece.state = state
         threading.Timer(0.05, piece.gate.release).start()
         line._wait(piece, 0.0)
-    piece = _Piece(lambda session: None)
+    piece = _Piece([])
     line._waiting.append(piece)
     with pytest.raises(TimeoutError):
         line._wait(piece, 0.0)

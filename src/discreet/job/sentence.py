@@ -6,6 +6,7 @@ expression language of :mod:`discreet.query.expression`; here it is only cut int
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -296,6 +297,10 @@ def _bare(text: str) -> str:
     """Leave out parentheses around the whole."""
     if not text.startswith("("):
         return text
+    if "'" not in text and '"' not in text:
+        # The first parenthesis is closed by the last if none before it is the last that is open.
+        depth = itertools.accumulate((letter == "(") - (letter == ")") for letter in text[:-1])
+        return text[1:-1] if text.endswith(")") and all(depth) else text
     outside = [piece for piece in pieces_of(text) if piece.depth == 0]
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
 

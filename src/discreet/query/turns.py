@@ -144,12 +144,13 @@ def _serve(engine: Engine, places: list[_Place]) -> None:
     if len(places) > 1:
         with contextlib.suppress(EngineFailed):
             # Those who ask the same are given the same.
-            distinct = {canonical(place.bound.canonical): place.bound for place in places}
-            wanted = [bound.wanted for bound in distinct.values()]
-            found = dict(zip(distinct, wanted[0].found(engine, wanted), strict=True))
+            alike: dict[str, list[_Place]] = {}
             for place in places:
-                integers = found[canonical(place.bound.canonical)]
-                place.found = place.bound.finish(integers, engine.count())
+                alike.setdefault(canonical(place.bound.canonical), []).append(place)
+            wanted = [same[0].bound.wanted for same in alike.values()]
+            for same, found in zip(alike.values(), wanted[0].found(engine, wanted), strict=True):
+                for place in same:
+                    place.found = place.bound.finish(found, engine.count())
             return
     for place in places:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -116,4 +117,16 @@ def worker() -> Guard:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
-    return make_app(Office(Config.load(os.environ[CONFIG])))
+    app = make_app(Office(Config.load(os.environ[CONFIG])))
+    settle()
+    return app
+
+
+def settle() -> None:
+    """Let the garbage collector take what is here now for granted, in a process that only serves.
+
+    It would otherwise go through all modules and schemas again after every few hundred questions, which takes
+    a fifth of a second during which nobody is answered.
+    """
+    gc.collect()
+    gc.freeze()

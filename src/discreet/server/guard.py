@@ -56,8 +56,9 @@ _DESK = {"analyst": 8, "curator": 4, None: 2}
 """Threads for everything that is no question, by who comes: analysts cannot keep a curator from the stop
 switch, and neither of them whoever looks whether the service is alive."""
 
-_CLERKS, _HELPERS = 2, 8  # who answer questions, and with those who help out
+_CLERKS, _HELPERS = 1, 8  # who answer questions, and with those who help out
 _AT_DESK = 2  # jobs of one caller at once
+_NAMES = 1024  # of requests that are drawn at once
 _IN_LINE = 32  # more that wait for them
 _UNASKED = ("/health", "/ready")  # whoever comes here is not asked who they are
 _UNWRAPPED = 3  # layers of percent signs under which a token is looked for
@@ -213,11 +214,12 @@ class Guard:
             scope: Room(f"desk-{scope}", threads, share=_AT_DESK, in_line=_IN_LINE)
             for scope, threads in _DESK.items()
         }
-        self._names = Stream()
+        self._names: list[int] = []
         fixed = dict(HEADERS)
         if office.config.secure:
             fixed["strict-transport-security"] = "max-age=63072000"
         self._headers = [(name.encode(), value.encode()) for name, value in fixed.items()]
+        self._ours = frozenset(name for name, _ in self._headers)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, or live through one life of the process."""
@@ -227,8 +229,10 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        # Not a count: that would tell how much others ask.
-        request_id = f"{self._names.integer(64):016x}"
+        if not self._names:
+            # Not a count: that would tell how much others ask.
+            self._names = Stream().words(_NAMES).tolist()
+        request_id = f"{self._names.pop():016x}"
         state = scope.setdefault("state", {})
         state["request_id"], state["caller"], state["session"] = request_id, None, None
         state["guard"] = self
@@ -273,8 +277,7 @@ class Guard:
         await send({"type": "http.response.body", "body": body})
 
     def _dressed(self, headers: Any, request_id: str) -> list[tuple[bytes, bytes]]:
-        ours = {name for name, _ in self._headers}
-        kept = [(name, value) for name, value in headers if name.lower() not in ours]
+        kept = [(name, value) for name, value in headers if name.lower() not in self._ours]
         return [*kept, *self._headers, (b"x-request-id", request_id.encode())]
 
     # Who it is.

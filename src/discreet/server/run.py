@@ -18,7 +18,7 @@ except ImportError:  # pragma: no cover - said in the words of the package
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
     ) from None
 
-from discreet.server.app import CONFIG, PARENT, make_app
+from discreet.server.app import CONFIG, PARENT, make_app, settle
 from discreet.server.office import Office
 from discreet.server.preflight import check
 from discreet.server.telling import LOGGING, SHARED, log
@@ -67,7 +67,9 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     if config.workers == 1:
-        uvicorn.Server(uvicorn.Config(make_app(office), **_options(config))).run(sockets=[listening])
+        server = uvicorn.Server(uvicorn.Config(make_app(office), **_options(config)))
+        settle()
+        server.run(sockets=[listening])
         return
     office.close()
     os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 _IN_MEMORY = 2**27  # bytes of curated integers that are kept in memory; a larger table goes to a file
 _ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
 
+_OPTIMIZERS = {
+    "unused_columns",
+    "expression_rewriter",
+    "common_subexpressions",
+}  # what helps a small table too
+
 
 class DuckDBEngine(Engine):
     """A curated table in a DuckDB instance of our own.
@@ -83,6 +89,10 @@ class DuckDBEngine(Engine):
             self._fill(ArrayStream(dict.fromkeys(names, np.dtype(np.int32)), arrays), curation)
         if tally.version.n_rows <= _ONE_THREAD:
             self._connection.execute("SET GLOBAL threads = 1")
+            # To think about a plan then takes longer than to carry it out.
+            known = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+            left_out = ",".join(sorted({str(name) for (name,) in known} - _OPTIMIZERS))
+            self._connection.execute(f"SET GLOBAL disabled_optimizers = {literal(left_out)}")
         # From here on the engine sees nothing but the curated table.
         self._connection.execute("SET GLOBAL enable_external_access = false")
         self._connection.execute("SET GLOBAL lock_configuration = true")
