@@ -174,9 +174,7 @@ def test_nobody_is_let_go_before_the_commit(place: str) -> None:
 
 
 def test_a_twin_that_lets_go_early_is_caught(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lead(
-        self: Line, own: _Piece, transaction: Callable[[], AbstractContextManager[Session]]
-    ) -> None:
+    def lead(self: Line, own: _Piece, transaction: Callable[[], AbstractContextManager[Session]]) -> None:
         with transaction() as session:
             group = [own, *self._taken()]
             _do(session, group)

@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from discreet.errors import (
     DataError,
+    ExpressionRefused,
     LedgerError,
     LedgerTampered,
     ParameterError,
@@ -491,3 +492,69 @@ def test_columns_say_what_their_lists_show() -> None:
     assert views["ward"].range.startswith("one of 2 values")
     assert ("or other" in views["ward"].range) == (len(views["ward"].levels) == 3)
     assert SCHEMA.column("sex").values == ("f", "m")
+
+
+# What is not there, or not now.
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/ask", 405), ("/curator/nowhere", 404)])
+def test_a_browser_that_is_lost_is_shown_a_page_and_a_program_an_error(
+    shared_service: Service, path: str, status: int
+) -> None:
+    page = shared_service.client(None).get(path, headers={"accept": "text/html,*/*;q=0.8"})
+    assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert "<h1" in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    told = shared_service.client(None).get(path)
+    assert (told.status_code, told.headers["content-type"]) == (status, "application/json")
+
+
+def test_a_program_is_told_in_json_what_is_not_there_whatever_it_accepts(shared_service: Service) -> None:
+    told = shared_service.client("ana").get("/v1/nowhere", headers={"accept": "text/html"})
+    assert (told.status_code, told.json()["error"]["code"]) == (404, "not-found")
+
+
+def test_a_service_whose_trail_cannot_be_written_is_not_ready_and_its_operator_sees_why(
+    service: Service,
+) -> None:
+    path = service.office.trail.path
+    assert service.client(None).get("/ready").status_code == 200
+    moved = path.rename(path.with_suffix(".moved"))
+    path.mkdir()
+    assert service.client(None).get("/ready").status_code == 503
+    assert (
+        service.ask(
+            {"kind": "count", "where": None, "privacy": {"kind": "pure-dp", "epsilon": 0.1}}
+        ).status_code
+        == 503
+    )
+    (*_, reason) = [line for line in service.logged(3) if line["event"] == "unavailable"]
+    assert reason["kind"] == "LedgerUnavailable"
+    assert str(path) in reason["reason"]
+    path.rmdir()
+    moved.rename(path)
+    assert service.client(None).get("/ready").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("Straße = 'Öschweg'", 'Did you mean "Straße"?'),
+        ("Raucher? = 1", 'Did you mean "Raucher?"?'),
+        ("nothing > 1", 'There are "Straße", "Raucher?", age.'),
+        ("`age` > 1", "double quotes"),
+        ("ß > 1", "double quotes"),
+    ],
+)
+def test_names_with_other_signs_are_hinted_at_as_they_must_be_written(text: str, hint: str) -> None:
+    schema = Schema(
+        columns=[
+            Column("Straße", values=("Öschweg", "Ring")),
+            Column("Raucher?", type="integer", lower=0, upper=1),
+            Column("age", type="integer", lower=0, upper=120),
+        ]
+    )
+    with pytest.raises(ExpressionRefused) as refused:
+        read_sentence(f"count where {text}", schema)
+    assert hint in str(refused.value)
+    read_sentence("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)

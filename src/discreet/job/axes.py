@@ -14,8 +14,7 @@ from discreet.errors import ExpressionRefused, ParameterError
 from discreet.job.pieces import Piece, listed, pieces_of, shown, typed
 from discreet.job.select import WORDS
 from discreet.query.expression import parse_groups
-from discreet.query.expression.nodes import is_plain
-from discreet.query.expression.words import refused_word
+from discreet.query.expression.words import is_plain, refused_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from discreet.job.axes import Axis, Group, axes_of, given_group, typed_groups, w
 from discreet.job.pieces import Piece, pieces_of, shown
 from discreet.job.select import ANY_TABLE, WORDS, cut_select, is_select
 from discreet.query.expression import parse
-from discreet.query.expression.nodes import is_plain
+from discreet.query.expression.words import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,6 +16,7 @@ from discreet.errors import DiscreetError, MissingExtra
 try:
     from fastapi import FastAPI
     from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+    from starlette.requests import Request
     from starlette.routing import Route
 except ImportError:  # pragma: no cover - said in the words of the package
     raise MissingExtra(
@@ -28,6 +29,7 @@ from discreet.server.guard import Guard
 from discreet.server.hosts import Hosts
 from discreet.server.office import Office
 from discreet.server.pages import router
+from discreet.server.pages.visit import Visit
 from discreet.server.reference import reference_routes
 from discreet.server.routes import Routes
 from discreet.server.telling import Metrics, RouteNames, log
@@ -35,7 +37,6 @@ from discreet.server.telling import Metrics, RouteNames, log
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from starlette.requests import Request
     from starlette.responses import Response
 
     from discreet.server.routes import Endpoint
@@ -77,6 +78,7 @@ def make_app(office: Office) -> Guard:
     )  # fmt: skip
     inside.state.office = office
     guard = Guard(inside, office, Metrics(office))
+    guard.page_of = lambda scope, problem: Visit(office, Request(scope)).notice(problem)
     by_path: dict[str, dict[str, Endpoint]] = {}
     for (path, method), endpoint in {**Routes(office).table(), **reference_routes(office)}.items():
         by_path.setdefault(path, {})[method] = endpoint

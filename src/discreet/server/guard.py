@@ -205,6 +205,7 @@ class Guard:
         self._seconds = limits.seconds
         self._body_bytes = limits.body_bytes
         self.names = RouteNames(())
+        self.page_of: Callable[[Any, Problem], Any] | None = None  # tells a browser what is no page
         share = max(2, most // 4)
         # Who sleeps through the rest of a slot answers nobody meanwhile.
         usual, threads = (_CLERKS, _HELPERS) if office.config.slots is None else (most, most)
@@ -253,9 +254,14 @@ class Guard:
             problem = _routing(error) if isinstance(error, HTTPException) else problem_of(error)
             if problem.code == "failed":
                 log_failure(request_id, error)
+            elif problem.code == "ledger-unavailable":
+                # Of ledger, trail and files alone: an operator has to know which.
+                log("unavailable", request_id=request_id, kind=type(error).__name__, reason=str(error))
             if problem.code in ("unauthorized", "forbidden"):
                 await asyncio.sleep(REFUSED_AFTER - (time.monotonic() - began) % REFUSED_AFTER)
-            if status == 0:
+            if isinstance(error, HTTPException) and self.page_of is not None and _is_browser(scope):
+                await self.page_of(scope, problem)(scope, receive, sending)
+            elif status == 0:
                 await self.refuse(problem, request_id, sending)
             self.metrics.refusal(problem.code)
         route = self.names.of(scope["path"])
@@ -390,6 +396,12 @@ class Guard:
 def _name() -> str | None:
     caller = _COMES.get()
     return None if caller is None else caller.name
+
+
+def _is_browser(scope: Any) -> bool:
+    """Say whether somebody looks for a page, and not a program for an answer."""
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/html" in accepted and not scope["path"].startswith("/v1")
 
 
 def _routing(error: HTTPException) -> Problem:

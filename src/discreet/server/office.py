@@ -469,8 +469,9 @@ class Office:
     # Operations.
 
     def ready(self) -> bool:
-        """Say whether ledger and engine answer."""
+        """Say whether ledger and engine answer, and the trail can be written to."""
         self.ledger.head  # noqa: B018 - reads the ledger
+        self.trail.look()
         self._readiness.check()
         return True
 

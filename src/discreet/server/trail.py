@@ -128,6 +128,20 @@ class Trail:
         if missing:
             self.answered([Answered(who, "history", missing, cached=True)])
 
+    def look(self) -> None:
+        """Make sure that the trail can be written to.
+
+        Raises
+        ------
+        LedgerUnavailable
+            It cannot, so that no answer would leave.
+        """
+        try:
+            with self.path.open("ab"):
+                pass
+        except OSError as problem:
+            raise self._cannot_write() from problem
+
     def check(self) -> int:
         """Verify the whole trail; return how many lines it has."""
         return check_log(self.path) if self.path.exists() else 0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from discreet.errors import ExpressionRefused
-from discreet.query.expression.nodes import is_plain
 from discreet.query.expression.scan import scan
+from discreet.query.expression.words import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,18 +7,16 @@ that parses back into the same node, and by which nodes are equal.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from discreet.query.expression.words import FUNCTIONS, KEYWORDS
+from discreet.query.expression.words import write_name
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from discreet.schema import Level
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Relation: TypeAlias = Literal["<", "<=", "=", "<>"]
 Function: TypeAlias = Literal["ABS", "SQRT", "LN", "EXP", "FLOOR"]
 Extremum: TypeAlias = Literal["LEAST", "GREATEST"]
@@ -227,16 +225,6 @@ class Junction(Condition):
 
     def _write(self) -> str:
         return f"({f' {self.word} '.join(part.text for part in self.parts)})"
-
-
-def write_name(name: str) -> str:
-    """Write the name of a column: as it is if that is a word of its own, else in double quotes."""
-    return name if is_plain(name) else '"{}"'.format(name.replace('"', '""'))
-
-
-def is_plain(name: str) -> bool:
-    """Say whether a name can be written without quotes."""
-    return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in KEYWORDS | FUNCTIONS
 
 
 def write_level(level: Level) -> str:

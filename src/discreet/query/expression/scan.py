@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import Same
-from discreet.query.expression.nodes import is_plain
 from discreet.query.expression.words import (
     FUNCTIONS,
     KEYWORDS,
     MOST_CHARACTERS,
     MOST_DEPTH,
     MOST_NODES,
+    is_plain,
     refused_function,
     refused_sign,
     refused_word,

@@ -5,9 +5,12 @@ All sentences are constants: what an analyst reads depends on the text and on th
 
 from __future__ import annotations
 
+import re
+
 from discreet.errors import ExpressionRefused
 from discreet.schema.dialect import nearest
 
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_CHARACTERS = 4096
 MOST_NODES = 400
 MOST_DEPTH = 40
@@ -96,6 +99,7 @@ _INSTEAD: dict[str, str] = {
     "CBRT": "Write EXP(LN(GREATEST(x, 1)) / 3).",
 }
 _OPERATORS = ("MOD", "DIV")
+_TAKEN = KEYWORDS | FUNCTIONS
 _SIGNS: dict[str, tuple[str, str]] = {
     "%": ("the sign % (remainder)", "Write x - 10 * FLOOR(x / 10)."),
     "|": ("the sign | (concatenation, bits)", "Join conditions with OR."),
@@ -113,7 +117,7 @@ _SIGNS: dict[str, tuple[str, str]] = {
     "]": ("the sign ] (list)", "Lists stand in parentheses after IN: x IN (1, 2)."),
     "{": ("the sign { (structure)", "Lists stand in parentheses after IN: x IN (1, 2)."),
     "}": ("the sign } (structure)", "Lists stand in parentheses after IN: x IN (1, 2)."),
-    "`": ("the sign `", "Write the name of a column as it is."),
+    "`": ("the sign `", "Names of columns stand as they are, or in double quotes if they hold signs."),
     "!": ("the sign !", "Write <> for unequal, NOT before a condition."),
     ".": ("the sign . (qualified name)", "Write the name of a column alone."),
 }
@@ -125,7 +129,8 @@ def refused_sign(sign: str) -> ExpressionRefused:
     if sign in _SIGNS:
         return ExpressionRefused(*_SIGNS[sign])
     return ExpressionRefused(
-        "a character outside printable ASCII", "Declared values may hold others, within single quotes."
+        "a character outside printable ASCII",
+        "Names of columns that hold others stand in double quotes, declared values in single quotes.",
     )
 
 
@@ -152,9 +157,20 @@ def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
     if word in FUNCTIONS:
         return ExpressionRefused(f"{word} without its argument", f"Write {word}(x).")
     close = nearest(name, columns)
-    hint = f"Did you mean {close}?" if close else f"There are {', '.join(columns)}."
+    there = ", ".join(map(write_name, columns))
+    hint = f"Did you mean {write_name(close)}?" if close else f"There are {there}."
     return ExpressionRefused(f"the unknown column {_quoted(name)}", hint)
 
 
 def _quoted(word: str) -> str:
     return word if len(word) <= 64 else f"{word[:61]}..."
+
+
+def write_name(name: str) -> str:
+    """Write the name of a column: as it is if that is a word of its own, else in double quotes."""
+    return name if is_plain(name) else '"{}"'.format(name.replace('"', '""'))
+
+
+def is_plain(name: str) -> bool:
+    """Say whether a name can be written without quotes."""
+    return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _TAKEN
