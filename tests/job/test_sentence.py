@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from discreet.errors import ExpressionRefused, ParameterError
 from discreet.job.axes import Axis
 from discreet.job.sentence import Sentence, read_sentence, sentence_of
 from discreet.noise import Stream
+from discreet.schema import Column, Schema
 from tests.job.asked import SCHEMA
 from tests.job.grammar import Streamed, drawn, question, spoiled
 
@@ -200,3 +202,45 @@ def test_edges_are_written_with_all_their_digits_and_odd_names_in_quotes() -> No
     assert isinstance(found, Sentence)
     with pytest.raises(ExpressionRefused, match="rising numbers"):
         read_sentence("count by age (3 0)", SCHEMA)
+
+
+# Dates.
+
+DAYS = Schema(
+    columns=[
+        Column("am Tag", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column("d", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column("age", type="integer", lower=0, upper=9),
+        Column("c", values=("(366 < d)", "b")),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("d > '2021-01-01'", "'2021-01-01' < d"),
+        ("d > 366", "'2021-01-01' < d"),
+        ("not d > '2021-01-01'", "d <= '2021-01-01'"),
+        ("d in ('2021-05-05', '2021-05-06')", "('2021-05-05' = d) OR ('2021-05-06' = d)"),
+        (
+            "\"am Tag\" between '2021-01-01' and '2022-01-01' and age > 3",
+            "(\"am Tag\" <= '2022-01-01') AND (3 < age) AND ('2021-01-01' <= \"am Tag\")",
+        ),
+        (
+            "case when d > '2021-01-01' then 1 else 0 end = 1",
+            "1 = CASE WHEN ('2021-01-01' < d) THEN 1 ELSE 0 END",
+        ),
+        # Where no date can stand, the number of the day does.
+        ("d > 366.5", "366.5 < d"),
+        ("d + 1 > 367", "367 < (d + 1)"),
+        ("-5 < d", "-5 < d"),
+        ("d > 1e9", "1000000000 < d"),
+        ("c = '(366 < d)'", "c IN ('(366 < d)')"),
+    ],
+)
+def test_days_are_written_as_dates_and_read_as_the_same_question(typed: str, written: str) -> None:
+    asked = read_sentence(f"count where {typed}", DAYS)
+    assert str(asked) == f"count where {written}"
+    assert read_sentence(str(asked), DAYS) == asked
+    assert read_sentence(asked.sql, DAYS) == asked

@@ -186,3 +186,15 @@ def test_rows_that_wait_are_part_of_what_is_looked_up(tmp_path: Path) -> None:
             ledger._store.write(look)
         assert told.value.args == (True, 0)
         assert ledger.head[0] == 1
+
+
+@pytest.mark.parametrize("own", [0.25, 0.75])
+def test_a_refusal_names_whoever_has_least_left(place: str, own: float) -> None:
+    with Ledger.open(place, limit=PureDP(epsilon=1), owner_limit=PureDP(epsilon=own)) as ledger:
+        ledger.charge(PureDP(epsilon=0.5))
+        with pytest.raises(BudgetExceeded) as refused:
+            ledger.charge(PureDP(epsilon=2), owner="ann")
+        scope = "ann" if own < 0.5 else "total"
+        assert (refused.value.scope, refused.value.left) == (scope, min(own, 0.5))
+        ledger.charge(PureDP(epsilon=min(own, 0.5)), owner="ann")
+        ledger.check()

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused, ParameterError
-from discreet.job.axes import Axis, Group, axes_of, given_group, typed_groups, write_name
+from discreet.job.axes import Axis, Group, axes_of, given_group, typed_groups, write_edge, write_name
 from discreet.job.pieces import Piece, pieces_of, shown
 from discreet.job.select import ANY_TABLE, WORDS, cut_select, is_select
 from discreet.query.expression import parse
 from discreet.query.expression.words import is_plain
+from discreet.query.expression.words import write_name as write_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ _VERBS: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "MEAN": "mean"}
 _SQL: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "AVG": "mean"}
 _OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COUNT"}
 _COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
+_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_]\w*|[0-9.eE+]+|<=|<>|\S""")
+_RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
 
@@ -60,7 +63,7 @@ class Sentence:
     def __str__(self) -> str:
         words: str = self.verb
         if self.expression is not None:
-            words += f"({_bare(self.expression.canonical)})"
+            words += f"({_written(self.expression)})"
         if self.where is not None:
             words += f" where {_clause(self.where)}"
         if self.by:
@@ -71,7 +74,7 @@ class Sentence:
     def sql(self) -> str:
         """The same question as a SELECT, which is read as this sentence again."""
         aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
-        inside = "*" if self.expression is None else _bare(self.expression.canonical)
+        inside = "*" if self.expression is None else _written(self.expression)
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
         keys = [write_name(axis.column) for axis in self.by]
@@ -285,12 +288,37 @@ def _columns(schema: Schema) -> frozenset[str]:
 
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
-    bare = _bare(where.canonical)
+    bare = _written(where)
     capitals = bare.upper()
     if not any(word in capitals for word in WORDS):
         return bare
     ends = any(piece.depth == 0 and piece.word in WORDS for piece in pieces_of(bare))
     return f"({bare})" if ends else bare
+
+
+def _written(expression: Expression) -> str:
+    """Write an expression for people, so that it is read as the same one."""
+    return _bare(_dated(expression.canonical, expression.schema))
+
+
+def _dated(text: str, schema: Schema) -> str:
+    """Write the days that a date is compared with as dates: a canonical text has their numbers."""
+    dates = {write_column(column.name): column for column in schema.released if column.type == "date"}
+    if not any(name in text for name in dates):
+        return text
+    inside = f"({text})"
+    found = list(_TOKENS.finditer(inside))
+    days: list[tuple[re.Match[str], str]] = []
+    for before, left, relation, right, after in zip(*(found[i:] for i in range(5)), strict=False):
+        # A comparison stands in parentheses, so that what is beside it cannot be part of a sum.
+        if (before[0], after[0]) != ("(", ")") or relation[0] not in _RELATIONS:
+            continue
+        for day, name in ((left, right), (right, left)):
+            if day[0].isdigit() and name[0] in dates:
+                days.append((day, write_edge(float(day[0]), dates[name[0]])))
+    for day, written in reversed(days):
+        inside = inside[: day.start()] + written + inside[day.end() :]
+    return inside[1:-1]
 
 
 def _bare(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from discreet.errors import KeyReused, LedgerTampered, ParameterError, PromiseError
+from discreet.errors import BudgetExceeded, KeyReused, LedgerTampered, ParameterError, PromiseError
 from discreet.privacy.compose import Spending
 from discreet.privacy.ledger.entries import answer_key, missing_row, receipt_of
 from discreet.privacy.ledger.proof import request_mark, scopes_of
@@ -98,8 +98,7 @@ class Charge:
             self._check_plan(session)
             body = body | {"scopes": scopes_of(owner, known=True)}
             text = canonical(body)
-        for scope in body["scopes"]:
-            self.totals.spend(session, scope, self.cost, self.later)
+        self._spend(session, body["scopes"])
         row = session.append(self.when, text)
         if question is not None:
             session.put_paid(question, owner or "", row.seq)
@@ -108,6 +107,17 @@ class Charge:
         receipt = receipt_of(self.identity, row, body, self.promises)
         # A charge that nobody made before has no answer yet, unless another owner paid for the question.
         return self._answered(session, receipt) if paid else receipt
+
+    def _spend(self, session: Session, scopes: list[str]) -> None:
+        """Charge every scope, or refuse for the one that has least room, so that what fits it fits all."""
+        refused: list[BudgetExceeded] = []
+        for scope in scopes:
+            try:
+                self.totals.spend(session, scope, self.cost, self.later)
+            except BudgetExceeded as problem:
+                refused.append(problem)
+        if refused:
+            raise min(refused, key=lambda problem: problem.left / problem.asked if problem.asked else 0.0)
 
     def _check_plan(self, session: Session) -> None:
         """Refuse a plan that the total has no room for, as if nobody had paid for the question.
