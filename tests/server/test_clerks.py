@@ -153,3 +153,26 @@ def test_nobody_is_helped_out_who_is_answered_soon() -> None:
     asyncio.run(crowd())
     assert held.served == [1, 20]
     clerks.close()
+
+
+def test_a_mistake_of_the_program_leaves_nobody_waiting_and_the_next_is_answered() -> None:
+    counter, clerks = Counter(), Clerks(1, 1, share=9, most=9)
+    counter.open.set()
+
+    def forgetful(wishes: Sequence[Any]) -> list[Any]:
+        return []
+
+    def lost() -> Flow[Any]:
+        return (yield Wish(forgetful, 1))
+
+    async def crowd() -> list[Any]:
+        flows = [clerks.answer("ann", lost()), clerks.answer("bob", lost())]
+        found = await asyncio.wait_for(asyncio.gather(*flows, return_exceptions=True), LONG)
+        return [*found, await asyncio.wait_for(clerks.answer("ann", asking(counter, "next")), LONG)]
+
+    first, second, third = asyncio.run(crowd())
+    assert isinstance(first, ValueError)
+    assert isinstance(second, ValueError)
+    assert third == "next"
+    assert not clerks._open
+    clerks.close()

@@ -180,8 +180,7 @@ class EngineSums(Pricing):
             if refines is not None:
                 raise _cannot_refine("be of an answer with noise, and this question has none")
             return (yield from self._free(question, bound, noise, comparison))
-        earlier = [] if refines is None else self._refined(refines, bound, owner)
-        digest = self._digest(bound, noise, earlier[-1].receipt.question if earlier else None)
+        digest, earlier = self._named(bound, noise, refines, owner)
         charging = self.ledger.charging(
             noise.promise,
             owner=owner,
@@ -258,6 +257,13 @@ class EngineSums(Pricing):
         receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
         exact = yield Wish(self._measured, (question.kind, bound, None))
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
+
+    def _named(
+        self, bound: Bound, noise: Noise, refines: str | None, owner: str | None
+    ) -> tuple[str, list[Answer]]:
+        """Return the digest under which a question is charged, and the answers that it refines."""
+        earlier = [] if refines is None else self._refined(refines, bound, owner)
+        return self._digest(bound, noise, earlier[-1].receipt.question if earlier else None), earlier
 
     def _digest(self, bound: Bound, noise: Noise, refined: str | None) -> str:
         assert noise.promise is not None

@@ -124,9 +124,8 @@ class Database(EngineSums, Verbs):
         bound, noise = self.fit(question, privacy=privacy, variance=variance)
         if noise.promise is None:
             return True
-        earlier = [] if refines is None else self._refined(refines, bound, owner)
-        named = self._digest(bound, noise, earlier[-1].receipt.question if earlier else None)
-        return self.ledger.has_paid(named, owner)
+        digest, _ = self._named(bound, noise, refines, owner)
+        return self.ledger.has_paid(digest, owner)
 
     def __enter__(self) -> Database:
         return self

@@ -112,11 +112,17 @@ class Clerks:
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Answer what waits until nothing does."""
         while taken := self._taken():
+            self._answer(dict(enumerate(taken)), loop)
 
-            def tell(ended: list[tuple[int, Any]], taken: list[_Waiting] = taken) -> None:
-                loop.call_soon_threadsafe(self._tell, [(taken[i], found) for i, found in ended])
+    def _answer(self, waiting: dict[int, _Waiting], loop: asyncio.AbstractEventLoop) -> None:
+        def tell(ended: list[tuple[int, Any]]) -> None:
+            loop.call_soon_threadsafe(self._tell, [(waiting.pop(i), found) for i, found in ended])
 
-            together((one.flow for one in taken), tell)
+        try:
+            together([one.flow for one in waiting.values()], tell)
+        except Exception as error:
+            # Of no flow, but of who carries them out: nobody may wait for ever, and the next be answered.
+            tell([(i, error) for i in list(waiting)])
 
     def _taken(self) -> list[_Waiting]:
         with self._mutex:
