@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PAIR = ("counts", "sums")
 """The two questions of a mean by groups; each gets half of the promise."""
 _LEAST_COUNT = 3.0  # standard deviations of its noise that a count must have to be divided by
+_SMALLEST_SD = 1e-150  # whose square is a number yet
 _LARGEST_SD = 1e100
 
 
@@ -78,9 +79,9 @@ def _variance(asked: Sentence, privacy: Promise | None, sd: float | None) -> flo
             "sd must be of a count or a sum, and a mean was asked for, whose noise depends on how many rows "
             "there are. Give an epsilon, a mu or a rho."
         )
-    if not (math.isfinite(sd) and 0 < sd <= _LARGEST_SD):
+    if not (math.isfinite(sd) and _SMALLEST_SD <= sd <= _LARGEST_SD):
         raise ParameterError(
-            f"sd of a question must be a number above 0 and at most {_LARGEST_SD:g}, was {sd!r}. Give it in "
+            f"sd of a question must be from {_SMALLEST_SD:g} to {_LARGEST_SD:g}, was {sd!r}. Give it in "
             "the unit of the answer."
         )
     return float(sd) ** 2
