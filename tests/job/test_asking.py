@@ -182,7 +182,7 @@ def test_the_noise_of_a_mean_by_groups_is_not_said_beforehand_but_that_of_its_co
 
 @pytest.mark.parametrize("sd", [0.0, 1e-300, -5.0, math.nan, math.inf, 1e200])
 def test_a_noise_that_is_none_is_refused(sd: float) -> None:
-    with pytest.raises(ParameterError, match="sd of a question must be from 1e-150 to 1e.100"):
+    with pytest.raises(ParameterError, match=r"sd of a question must be from 1e-150 to 1e\+100"):
         priced(SCHEMA, N, read_sentence("count where age > 40", SCHEMA), sd=sd)
 
 

@@ -152,9 +152,10 @@ def test_what_depends_on_nothing_private_is_said_at_once(clock: Clock) -> None:
 def test_neither_an_answer_nor_the_record_says_how_long_the_engine_took(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from discreet.privacy.ledger import book
+    from discreet.privacy.ledger import book, charging
 
-    monkeypatch.setattr(book, "now", lambda: f"{clock.now!r}")
+    for room in (book, charging):
+        monkeypatch.setattr(room, "now", lambda: f"{clock.now!r}")
     records = []
     for rows in neighbors():
         clock.now = 1000.0

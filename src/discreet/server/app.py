@@ -71,6 +71,7 @@ def make_app(office: Office) -> Guard:
         guard.close()
         office.close()
         log("stop", dataset=office.dataset)
+        gc.unfreeze()  # what was settled is taken apart in order when the process ends
 
     inside = _Inside(
         title="discreet", version=product_version(), openapi_url=None, docs_url=None, redoc_url=None,
