@@ -56,6 +56,8 @@ CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON re
 FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 """
 
+_TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
+
 _KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL)"
 
 
@@ -74,9 +76,9 @@ class _PostgresSession(Session):
         return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
 
     def written(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
-        with self._together(len(statements)), self._connection.cursor() as cursor:
+        with self._together(len(statements)):
             for sql, rows in statements:
-                cursor.executemany(_spelled(sql), rows)
+                self._connection.execute(_gathered(sql), [list(column) for column in zip(*rows, strict=True)])
 
     def _together(self, statements: int) -> contextlib.AbstractContextManager[object]:
         """Send several statements before the first is answered: the way costs more than the work."""
@@ -107,6 +109,22 @@ def _keep_key(session: Session, proposed: bytes) -> bytes:
 def _spelled(sql: str) -> bytes:
     # Every statement is a constant of this package: only its placeholder is spelled differently.
     return sql.replace("?", "%s").encode()
+
+
+@cache
+def _gathered(sql: str) -> bytes:
+    """Return an INSERT that takes all of its rows at once: a list for each column that has a placeholder."""
+    found = re.fullmatch(r"(INSERT INTO \w+ \((.+?)\)) VALUES \((.+?)\)(.*)", sql)
+    assert found is not None
+    into, columns, values, conflict = found.groups()
+    chosen, lists = [], []
+    for column, value in zip(columns.split(", "), values.split(", "), strict=True):
+        chosen.append(column if value == "?" else value)
+        if value == "?":
+            lists.append((column, f"%s::{_TYPES.get(column, 'text')}[]"))
+    names, arrays = (", ".join(part) for part in zip(*lists, strict=True))
+    # Every statement is a constant of this package.
+    return f"{into} SELECT {', '.join(chosen)} FROM unnest({arrays}) AS given ({names}){conflict}".encode()  # noqa: S608
 
 
 class PostgresSchema(Store):
