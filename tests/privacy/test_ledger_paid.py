@@ -46,3 +46,12 @@ def test_it_says_what_a_charge_would_find_and_changes_nothing(ledger: Ledger) ->
         ledger.charge(PureDP(epsilon=0.1), owner=owner, question=question)
         assert (ledger.head == before) is free
         head = ledger.head
+
+
+def test_the_oldest_charges_can_be_read_without_the_rest() -> None:
+    with Ledger.open(":memory:") as ledger:
+        made = [ledger.charge(PureDP(epsilon=0.1), owner=owner) for owner in "abab"]
+        assert ledger.history(first=3) == made[:3]
+        assert ledger.history("b", first=1) == made[1:2]
+        assert ledger.history(after=made[1].seq or 0, first=1) == made[2:3]
+        assert ledger.history(first=9) == made

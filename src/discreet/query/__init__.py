@@ -4,10 +4,10 @@ Reading order: ``curation`` says what private rows look like to an engine; ``eng
 ``expression`` is what analysts may write; ``questions`` know how far one row can move their sums,
 ``passes`` how batches of rows become sums; ``noising`` turns a promise into noise on integers; ``sums`` is
 the protocol that learners ask and the answer they get; ``pricing`` says what that costs; ``answering``
-charges, adds up, draws and keeps, with ``turns`` and ``slots`` for many who ask at once; ``local`` and
-``database`` are who answers, with ``verbs`` for people; ``paper`` has the theorems. ``vertical`` asks several
-databases that have columns of the same people, with ``signs`` for everybody, ``cross`` products from
-sketches, and the ``blocks`` of a matrix.
+charges, adds up, draws and keeps, with ``together``, ``turns`` and ``slots`` for many who ask at once;
+``local`` and ``database`` are who answers, with ``verbs`` for people; ``paper`` has the theorems.
+``vertical`` asks several databases that have columns of the same people, which ``owners`` are behind, with
+``signs`` for everybody, ``cross`` products from sketches, and the ``blocks`` of a matrix.
 """
 
 from __future__ import annotations

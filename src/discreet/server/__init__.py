@@ -4,10 +4,12 @@ Reading order: :mod:`~discreet.server.config` what an operator writes; :mod:`~di
 over the wire; :mod:`~discreet.server.access` tokens, sessions and the stop switch;
 :mod:`~discreet.server.trail` the audit trail; :mod:`~discreet.server.problems` how an error becomes an
 answer; :mod:`~discreet.server.learning` models; :mod:`~discreet.server.office` the one way to ask, which
-routes and pages share; :mod:`~discreet.server.guard` everything that happens before and after a route;
+routes and pages share; :mod:`~discreet.server.clerks` who takes what waits to it;
+:mod:`~discreet.server.guard` everything that happens before and after a route;
 :mod:`~discreet.server.routes`, :mod:`~discreet.server.reference` and ``pages`` what can be fetched;
 :mod:`~discreet.server.telling` logs and metrics; :mod:`~discreet.server.app` and
-:mod:`~discreet.server.run` the whole, which :mod:`~discreet.server.probe` asks whether it answers.
+:mod:`~discreet.server.run` the whole, which :mod:`~discreet.server.preflight` checks before it starts and
+:mod:`~discreet.server.probe` asks whether it answers.
 
 This package by itself imports nothing: :mod:`~discreet.server.client` works without the server's packages.
 """

@@ -402,7 +402,7 @@ class Office:
             more = False
         else:
             # Answers are read one by one, as the page fills.
-            receipts = self.ledger.history(owner, after=after)
+            receipts = self.ledger.history(owner, after=after, first=first + 1)
             entries = (self.ledger.entry(receipt.id) for receipt in receipts[:first])
             more = len(receipts) > first
         page, told = self.books.page(entries, more=more)

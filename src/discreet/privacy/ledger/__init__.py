@@ -8,6 +8,7 @@ Reading order: :mod:`~discreet.privacy.ledger.book` has the :class:`Ledger` that
 :mod:`~discreet.privacy.ledger.backup` how a ledger is copied and put back;
 :mod:`~discreet.privacy.ledger.chain` the hash chain over its record;
 :mod:`~discreet.privacy.ledger.proof` the replay behind ``check``;
+:mod:`~discreet.privacy.ledger.session` what a transaction sees and has yet to write;
 :mod:`~discreet.privacy.ledger.store` what a database must do for it;
 :mod:`~discreet.privacy.ledger.sqlite` and :mod:`~discreet.privacy.ledger.postgres` the two that do, with
 their idle connections in :mod:`~discreet.privacy.ledger.pool` and the threads that write through them in

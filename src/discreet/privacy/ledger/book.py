@@ -346,7 +346,7 @@ class Ledger:
                 f"{found!r}, got {dataset!r}. Keep a ledger for each data set."
             )
 
-    def history(self, owner: str | None = None, *, after: int = 0) -> list[Receipt]:
+    def history(self, owner: str | None = None, *, after: int = 0, first: int | None = None) -> list[Receipt]:
         """Return the receipts of all charges, oldest first.
 
         Parameters
@@ -355,11 +355,12 @@ class Ledger:
             Only theirs.
         after : int
             Only rows of the record past this one.
+        first : int, optional
+            Only the oldest so many.
         """
         with self._store.read() as session:
-            return [
-                receipt_of(self.identity, row, content) for row, content in charges(session, owner, after)
-            ]
+            found = itertools.islice(charges(session, owner, after), first)
+            return [receipt_of(self.identity, row, content) for row, content in found]
 
     def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
         """Return all charges with what was asked and answered, oldest first.

@@ -7,7 +7,7 @@
 ``answers``    per question or charge: the one answer that ever leaves
 ``marks``      per key of a request, and for the data set: the row of the record that has it
 
-Every write happens inside :meth:`Store.write`, which holds the book exclusively from its first
+Every write happens inside :meth:`Store.write_all`, which holds the book exclusively from its first
 statement to a durable commit, so that reading a total and then writing it cannot race. Threads that
 write at the same time share one such transaction: see :mod:`~discreet.privacy.ledger.line`.
 """
