@@ -136,3 +136,10 @@ def test_a_decimal_grid_divides_a_decimal_range() -> None:
 def test_a_column_becomes_a_field_and_back() -> None:
     column = Column("t", lower=34, upper=43, grid=0.1, measure="degrees", required=False)
     assert Column.from_dict(column.to_dict()) == column
+
+
+@pytest.mark.parametrize("note", ["measure", "bounds_source", "title", "description"])
+def test_what_marks_an_open_place_of_a_draft_is_no_note(note: str) -> None:
+    # In a file it would be read as a place that nobody has filled.
+    with pytest.raises(SchemaError, match=r"must be filled in, and is \?\?\?"):
+        Column("age", lower=0, upper=120, **{note: "???"})  # type: ignore[arg-type]

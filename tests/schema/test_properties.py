@@ -15,7 +15,9 @@ from discreet.schema import Column, Protect, Schema
 
 letters = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"))
 words = st.text(letters, max_size=20)
-notes = st.none() | st.text(letters, min_size=1, max_size=40).filter(str.strip)
+notes = st.none() | st.text(letters, min_size=1, max_size=40).filter(
+    lambda note: note.strip() not in ("", "???")
+)
 names = st.text(letters, min_size=1, max_size=20).filter(lambda name: name == name.strip() and name != "???")
 # Words that one reading of YAML or another takes for something else.
 traps = st.sampled_from(

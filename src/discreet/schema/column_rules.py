@@ -12,7 +12,7 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from discreet.schema.dialect import Blank, Dialect, nearest, shown
+from discreet.schema.dialect import UNFILLED, Blank, Dialect, nearest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -351,6 +351,8 @@ def text_problems(text: Any, key: str, words: Dialect) -> Iterator[str]:
         return
     if not isinstance(text, str) or not text.strip():
         yield f"{words[key]} must be a string with letters in it, was {shown(text)}. Leave it out."
+    elif text == UNFILLED:
+        yield f"{words[key]} must be filled in, and is {UNFILLED}, which marks what a draft leaves open."
     elif _hidden(text.replace("\n", "")):
         yield f"{words[key]} must be without control characters. Retype it."
 

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+UNFILLED = "???"
+"""What a draft holds in every place that only a person can fill."""
+
 
 class Blank(str):
     """A place in a suggested line that only a person can fill: ``<smallest possible>``."""

@@ -16,13 +16,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from discreet.errors import SchemaError
 from discreet.schema.column import Column, Protect
 from discreet.schema.column_rules import ROLES
-from discreet.schema.dialect import FILE, Blank, nearest, shown
+from discreet.schema.dialect import FILE, UNFILLED, Blank, nearest, shown
 from discreet.schema.table import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-UNFILLED = "???"  # what a draft holds in every place that only a person can fill
 
 _TYPES = ("string", "number", "integer", "boolean", "date")
 _OTHER_WORDS = {
