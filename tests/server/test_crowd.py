@@ -77,7 +77,7 @@ def test_a_crowd_spends_one_budget_to_the_last_unit_and_no_further(
     tmp_path: Path, seconds: float | None
 ) -> None:
     affordable = 100 if seconds is None else 5000
-    limit = affordable * PRICE * 1.001  # a charge is rounded up, by far less
+    limit = (affordable + 0.5) * PRICE  # a charge is rounded up, by far less
     changed = {
         "limit": {"rho": limit},
         "analyst_limit": {"rho": limit},
@@ -94,7 +94,7 @@ def test_two_workers_on_postgresql_share_one_budget(
     tmp_path: Path, postgres_url: str, seconds: float | None
 ) -> None:
     affordable = 100 if seconds is None else 3000
-    limit = affordable * PRICE * 1.001
+    limit = (affordable + 0.5) * PRICE
     ledger = f"{postgres_url}#town"
     changed = {
         "table": town_in_postgres(postgres_url),
