@@ -242,6 +242,9 @@ def test_the_same_key_never_pays_twice_and_another_question_under_it_is_refused(
     # A key is its owner's: somebody else may have the same.
     assert service.ask({**asked, "where": "age > 41"}, "ben", **headers).status_code == 200
     assert service.ask(asked, **{"Idempotency-Key": "x" * 129}).status_code == 422
+    # Models have no key, and a wrong one is refused all the same.
+    model = {"kind": "pca", "privacy": PRIVACY, "parameters": {"n_components": 1}}
+    assert service.ask(model, **{"Idempotency-Key": "x" * 129}).status_code == 422
 
 
 def test_a_preview_is_free_and_says_what_the_answer_will_cost(service: Service) -> None:

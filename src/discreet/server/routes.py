@@ -79,10 +79,10 @@ class Routes:
         key = request.headers.get("idempotency-key")
 
         def flow() -> Flow[_Told | wire.Training]:
-            asked = wire.read(wire.QUESTION, body)
+            asked, named = wire.read(wire.QUESTION, body), None if key is None else _key(key)
             if isinstance(asked, wire.Training):
                 return asked
-            told = yield from self._office.asking(who, asked, key=None if key is None else _key(key))
+            told = yield from self._office.asking(who, asked, key=named)
             return _Told.of(asked.kind, told)
 
         found = await guard.question(flow())
