@@ -35,9 +35,22 @@ of a bad cell (line and column), never its content.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class DiscreetError(Exception):
     """The root of the tree: ``except DiscreetError`` catches everything that is ours."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Some are made of facts and not of a message: a copy, here or in another process, has both.
+        return _remade, (type(self), self.args, dict(self.__dict__))
+
+
+def _remade(kind: type[DiscreetError], args: tuple[Any, ...], facts: dict[str, Any]) -> DiscreetError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class ParameterError(DiscreetError, ValueError):
@@ -65,9 +78,6 @@ class ExpressionRefused(ParameterError):
         )
         self.construct = construct
         self.hint = hint
-
-    def __reduce__(self) -> tuple[type[ExpressionRefused], tuple[str, str]]:
-        return type(self), (self.construct, self.hint)
 
 
 class KeyReused(ParameterError):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.errors import BudgetExceeded, EngineFailed, LedgerUnavailable
+from discreet.errors import (
+    BudgetExceeded,
+    DataError,
+    EngineFailed,
+    ExpressionRefused,
+    LedgerUnavailable,
+    TableChanged,
+)
 from discreet.privacy import GaussianDP, Ledger
 from discreet.query import Answer, Database, Sums
 from discreet.query.together import Wish, alone, together
@@ -199,3 +208,21 @@ def test_a_pass_that_fails_for_one_is_made_again_for_each(monkeypatch: pytest.Mo
         for least, answer in ((30, found[0]), (50, found[2])):
             assert answer.value == pytest.approx([int((ROWS["age"] > least).sum())], abs=1e-3)
         assert db.ledger.spent().charges == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TableChanged(),
+        EngineFailed(),
+        ExpressionRefused("a join", "Ask about one table."),
+        DataError("age must be a number", column="age", line=3),
+        BudgetExceeded("too much", asked=2.0, left=1.0, limit=1.0, currency="rho", scope="total"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_an_error_that_several_are_told_says_the_same_to_each(error: Exception, copied: Any) -> None:
+    other = copied(error)
+    assert other is not error
+    assert (type(other), str(other), other.__dict__) == (type(error), str(error), error.__dict__)
