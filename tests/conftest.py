@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.postgres import PostgresServer, no_postgres, running_server
 from tests.servers import MARK, no_spark, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# The same cases on every machine, and none of them timed: what fails here fails everywhere.
+settings.register_profile("discreet", deadline=None, derandomize=True)
+settings.load_profile("discreet")
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ class Watch:
 
     def waiting(self, number: int) -> None:
         """Return once so many threads wait."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while len(self.line._waiting) < number:
             assert time.monotonic() < deadline
             time.sleep(0.001)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,10 +79,9 @@ def test_a_bomb_of_aliases_is_refused_at_once() -> None:
         f"{name}: &{name} [{','.join(['*' + before] * 9)}]"
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    start = time.perf_counter()
+    # Expanded, it is a list of 9 ** 9 values, which no machine would finish.
     with pytest.raises(SchemaError, match="anchor"):
         Schema.from_yaml(bomb)
-    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize(

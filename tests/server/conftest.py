@@ -122,7 +122,7 @@ class Service:
 
     def logged(self, requests: int) -> list[dict[str, Any]]:
         """Return what was logged, once it has a line for so many requests: they follow their responses."""
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 120
         while sum('"event": "request"' in line for line in self.lines) < requests:
             assert time.monotonic() < limit, self.lines
             time.sleep(0.005)
@@ -156,7 +156,7 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while not server.started:
             assert thread.is_alive(), "the server ended before it began"
             assert time.monotonic() < limit, "the server does not start"

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sqlite3
-import statistics
 import subprocess
 import sys
 import time
@@ -292,14 +291,17 @@ def test_a_refusal_takes_the_same_time_whatever_is_wrong(service: Service) -> No
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
     with httpx.Client(base_url=service.url) as client:
         client.get("/health")
-        for _ in range(5):
+        # The least of many rounds, as many as it takes: a busy machine delays all kinds, and none for ever.
+        for _ in range(200):
             for kind, headers in kinds.items():
                 began = time.perf_counter()
                 assert client.get("/v1/budget", headers=headers).status_code == 401
                 times[kind].append(time.perf_counter() - began)
-    medians = [statistics.median(taken) for taken in times.values()]
-    assert min(min(taken) for taken in times.values()) >= REFUSED_AFTER
-    assert max(medians) - min(medians) < REFUSED_AFTER / 2
+            least = [min(taken) for taken in times.values()]
+            if max(least) - min(least) < REFUSED_AFTER / 2:
+                break
+    assert min(least) >= REFUSED_AFTER
+    assert max(least) - min(least) < REFUSED_AFTER / 2
 
 
 def test_analysts_see_nothing_of_what_is_the_curators(shared_service: Service) -> None:
