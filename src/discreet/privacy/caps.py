@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.privacy.amounts import ZERO, Amount, exact, float_down
-from discreet.privacy.calibrate import gaussian_mu
+from discreet.privacy.calibrate import gaussian_mu, odds_rho
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
     ErrorFloor,
     GaussianDP,
     NoPromise,
+    PosteriorOdds,
     Promise,
     PureDP,
     promise_from_dict,
@@ -54,6 +55,10 @@ _REFUSED = {
     "gaussian-dp": (
         ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
         ("pure", "pure", "a limit of ApproxDP or ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "posterior-odds": (
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
         ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
     ),
     "error-floor": (),
@@ -123,6 +128,8 @@ class Caps:
                     "rho": Amount.down(exact(limit.mu) ** 2 / 2),
                     "total variation": samplers,
                 }
+            case PosteriorOdds():
+                amounts = _odds(limit) | {"total variation": samplers}
             case ErrorFloor():
                 amounts = {_INFORMATION + name: _information(limit, name) for name in limit.columns}
             case _:
@@ -237,8 +244,8 @@ class Caps:
         cap, asked_for = caps[currency], float(self._spent(asked, currency))
         return BudgetExceeded(
             f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
-            f"{asked_for:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was charged; "
-            "ask for less, or stop here.",
+            f"{asked_for:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
+            "charged; ask for less, or stop here.",
             asked=asked_for,
             left=left[currency],
             limit=float_down(cap.exact),
@@ -256,7 +263,8 @@ class Caps:
 
     @property
     def _refused(self) -> tuple[tuple[str, str, str], ...]:
-        return _REFUSED[self.limit.kind]
+        pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
+        return _REFUSED[PureDP.kind if pure else self.limit.kind]
 
     def _spent(self, books: Spending, currency: str) -> Amount:
         """Return what the books come to in a currency of this limit."""
@@ -268,7 +276,9 @@ class Caps:
         if currency == "epsilon":
             return books.linear
         if currency == "rho":
-            return books.pooled if isinstance(self.limit, ZCDP) else books.gaussian
+            return books.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else books.gaussian
+        if currency == "queries":
+            return Amount.up(books.charges)
         return books.total_variation
 
     def _keeps_alone(self, asked: Spending) -> bool:
@@ -334,6 +344,19 @@ class Caps:
             weight=Amount.parse(values["weight"]),
             gaussian_share=float(values["gaussian_share"]),
         )
+
+
+def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
+    queries = Amount.down(limit.queries)
+    match limit.theorem:
+        case "corrected":
+            return {"rho": Amount.down(odds_rho(limit.epsilon, limit.delta)), "queries": queries}
+        case "theorem 5":
+            return {"epsilon": Amount.down(limit.epsilon), "queries": queries}
+    raise ParameterError(
+        f"theorem of a limit must be 'corrected' or 'theorem 5', got {limit.theorem!r}: the others choose "
+        "the noise of a question and do not always keep the paper's promise. Leave theorem out."
+    )
 
 
 def _information(limit: ErrorFloor, name: str) -> Amount:
