@@ -239,8 +239,10 @@ class Caps:
     def _exceeded(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
         caps, left = dict(self.amounts), self.left(before)
         paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
-        # Where the books were full before, that is so in every currency: name one that is asked for.
-        currency = next((name for name in self._passed(before + asked) if name in paid), paid[0])
+        # Where the books were full before, that is so in every currency: name one that is asked for, and
+        # the number of questions before their noise.
+        passed = [name for name in self._passed(before + asked) if name in paid] or paid
+        currency = "queries" if "queries" in passed else passed[0]
         cap, asked_for = caps[currency], float(self._spent(asked, currency))
         return BudgetExceeded(
             f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
