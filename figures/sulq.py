@@ -24,8 +24,8 @@ from matplotlib.ticker import FuncFormatter
 
 from discreet.privacy import GaussianDP
 from discreet.privacy.calibrate import gaussian_mu
+from discreet.privacy.posterior_odds import dp_variance, odds_variance, theorem_1_variance, theorem_4_variance
 from discreet.query import LocalSums, Sums
-from discreet.query.paper import dp_variance, odds_variance, theorem_1_variance, theorem_4_variance
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:

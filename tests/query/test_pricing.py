@@ -9,8 +9,8 @@ import pytest
 
 from discreet.errors import ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.privacy.promises import promise_from_dict
 from discreet.query import Gram, Histogram, LocalSums, PosteriorOdds, Pricing, Sums
-from discreet.query.noising import asked_from_dict
 from tests.query.people import people, people_schema
 
 if TYPE_CHECKING:
@@ -67,4 +67,4 @@ def test_a_price_that_is_remembered_is_the_price_of_that_promise_alone() -> None
 
 @pytest.mark.parametrize("privacy", PROMISES, ids=str)
 def test_what_was_asked_comes_back_from_json(privacy: Any) -> None:
-    assert asked_from_dict(privacy.to_dict()) == privacy
+    assert promise_from_dict(privacy.to_dict()) == privacy

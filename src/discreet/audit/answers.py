@@ -13,7 +13,7 @@ from scipy import special
 
 from discreet.audit.contributions import RowByRow, row_by_row, with_parsed
 from discreet.errors import DiscreetError, EngineFailed
-from discreet.query.noising import Noise, asked_from_dict
+from discreet.privacy import promise_from_dict
 from discreet.query.questions import question_from_dict
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Ledger, Promise
     from discreet.privacy.ledger.entries import Entry
     from discreet.query.answering import EngineSums
-    from discreet.query.noising import Law
+    from discreet.query.noising import Law, Noise
     from discreet.query.questions import Bound
 
 FALSE_ALARM = 1e-9
@@ -158,7 +158,7 @@ def _read(database: EngineSums, entry: Entry, digests: Mapping[str, str | None])
         return OTHER_SCHEMA
     try:
         question = with_parsed(question_from_dict(asked["question"]), database.curation)
-        privacy = None if asked["privacy"] is None else asked_from_dict(asked["privacy"])
+        privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
         bound, noise = database.fit(question, privacy=privacy, variance=asked["variance"])
         noisy = json.loads(entry.answer)["noisy"]
     except (DiscreetError, KeyError, TypeError, ValueError):

@@ -102,22 +102,29 @@ def create(
     epsilon: Annotated[float | None, typer.Option(help="Most that all charges together may come to.")] = None,
     delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
     rho: Annotated[float | None, typer.Option(help="A limit in zero-concentrated privacy instead.")] = None,
+    queries: Annotated[
+        int | None,
+        typer.Option(help="With --epsilon and --delta: so many charges, and log-odds bounded by epsilon."),
+    ] = None,
     gaussian_share: Annotated[
         float, typer.Option(help="Part of epsilon that is kept for Gaussian noise.")
     ] = 0.5,
 ) -> None:
     """Make a ledger with a limit that no release may pass; it cannot be changed later."""
     from discreet.errors import ParameterError
-    from discreet.privacy import ZCDP, ApproxDP, Ledger, Promise, PureDP
+    from discreet.privacy import ZCDP, ApproxDP, Ledger, PosteriorOdds, Promise, PureDP
 
-    if (epsilon is None) == (rho is None) or (delta is not None and epsilon is None):
+    alone = (delta is not None and epsilon is None) or (queries is not None and delta is None)
+    if (epsilon is None) == (rho is None) or alone:
         raise ParameterError(
-            "discreet ledger create needs --epsilon, with or without --delta, or else --rho: a ledger "
-            "without a limit is made by the first release."
+            "discreet ledger create needs --epsilon, with or without --delta (and then --queries), or else "
+            "--rho: a ledger without a limit is made by the first release."
         )
     limit: Promise
     if rho is not None:
         limit = ZCDP(rho=rho)
+    elif epsilon is not None and delta is not None and queries is not None:
+        limit = PosteriorOdds(epsilon=epsilon, delta=delta, queries=queries)
     elif epsilon is not None:
         limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
     if "://" not in ledger and Path(ledger).exists():

@@ -38,15 +38,18 @@ def create(
     delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
     rho: Annotated[float | None, typer.Option(help="Or else: in zero-concentrated privacy.")] = None,
     mu: Annotated[float | None, typer.Option(help="Or else: in Gaussian privacy.")] = None,
+    queries: Annotated[
+        int | None, typer.Option(help="Goes with --epsilon and --delta: so many questions, not one more.")
+    ] = None,
 ) -> None:
     """Make a token and print it, once: nobody can show it again."""
-    limited = not (epsilon is None and rho is None and mu is None and delta is None)
+    numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
     with _desk(config) as (desk, found):
         limit = None
-        if limited:
+        if any(value is not None for value in numbers.values()):
             from discreet.server.office import declared_in
 
-            limit = words.dp_promise_of(declared_in(found), epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+            limit = words.dp_promise_of(declared_in(found), **numbers)
         token = desk.create(_who(), name, scope, days=days, limit=limit)
     write_out(token + "\n")
 

@@ -140,11 +140,17 @@ def _to_fill(lines: tuple[int, ...], most: int = 12) -> str:
 
 
 def dp_promise_of(
-    schema: "Schema", *, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None
+    schema: "Schema",
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    mu: float | None,
+    rho: float | None,
+    queries: int | None = None,
 ) -> Any:
-    """Return the differential privacy that was asked for, by one of its numbers, or None."""
+    """Return the privacy that was asked for, by one of its numbers, or None; `queries` is for limits."""
     from discreet.errors import ParameterError
-    from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+    from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, PureDP
 
     given = [
         name for name, value in (("--epsilon", epsilon), ("--mu", mu), ("--rho", rho)) if value is not None
@@ -155,8 +161,15 @@ def dp_promise_of(
         raise ParameterError(
             f"delta must come with an epsilon, and {delta:g} came alone. Give --epsilon too."
         )
+    if queries is not None and delta is None:
+        raise ParameterError(
+            f"queries must come with an epsilon and a delta, and {queries} came without. Give --epsilon and "
+            "--delta too."
+        )
     about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
     if epsilon is not None:
+        if delta is not None and queries is not None:
+            return PosteriorOdds(epsilon=epsilon, delta=delta, queries=queries, **about)
         if delta is not None:
             return ApproxDP(epsilon=epsilon, delta=delta, **about)
         return PureDP(epsilon=epsilon, **about)

@@ -22,7 +22,11 @@ _KEPT = 4096  # costs that are remembered: the same few are asked again and agai
 def prices(cost: tuple[Promise, ...]) -> Mapping[str, float]:
     """Return what a cost comes to in each currency that a limit may be told in; pure costs count in both."""
     spent = sum((Spending.of(promise) for promise in cost), Spending())
-    return {"epsilon": float(spent.pure), "rho": float(spent.pooled if _pure(cost) else spent.gaussian)}
+    return {
+        "epsilon": float(spent.pure),
+        "rho": float(spent.pooled if _pure(cost) else spent.gaussian),
+        "queries": float(spent.charges),
+    }
 
 
 def affordable(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> int | None:
@@ -42,11 +46,11 @@ def affordable(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> i
     """
     if left is None or not cost:
         return None
-    currency = "epsilon" if _pure(cost) and "epsilon" in left else "rho"
-    if currency not in left:
-        return None
-    price = prices(cost)[currency]
-    return math.floor(left[currency] / price) if price else None
+    paid_in = {"epsilon" if _pure(cost) and "epsilon" in left else "rho", "queries"} & set(left)
+    counts = (
+        math.floor(left[name] / price) for name, price in prices(cost).items() if name in paid_in and price
+    )
+    return min(counts, default=None)
 
 
 @lru_cache(maxsize=_KEPT)

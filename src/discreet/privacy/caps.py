@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.privacy.amounts import ZERO, Amount, exact, float_down
-from discreet.privacy.calibrate import gaussian_mu
+from discreet.privacy.calibrate import gaussian_mu, odds_rho
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
     ErrorFloor,
     GaussianDP,
     NoPromise,
+    PosteriorOdds,
     Promise,
     PureDP,
     promise_from_dict,
@@ -41,7 +42,8 @@ _FOR_SAMPLERS = Fraction(1, 10**6)
 
 _INFORMATION = "Fisher information of "
 
-# What a limit cannot express: the field of the books, what to call it, and the way out.
+# What a limit cannot express, and what therefore has a cap of 0 under it: the field of the books, what to
+# call it, and the way out.
 _REFUSED = {
     "pure-dp": (
         ("gaussian", "Gaussian", "a limit of ApproxDP, ZCDP or GaussianDP"),
@@ -53,6 +55,10 @@ _REFUSED = {
     "gaussian-dp": (
         ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
         ("pure", "pure", "a limit of ApproxDP or ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "posterior-odds": (
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
         ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
     ),
     "error-floor": (),
@@ -79,8 +85,8 @@ class Caps:
     -------
     Under every cap the whole interaction keeps `limit`, with the charges chosen by someone who sees
     every answer. One exception adds room and no risk: the first charge of all was chosen before any
-    answer, so under an :class:`ApproxDP` limit it may instead be read exactly; if it then passes a cap,
-    nothing is admitted after it.
+    answer, so under an :class:`ApproxDP` limit it may instead be read exactly. If the books then pass a
+    cap, that of 0 on what the limit cannot express included, nothing is admitted after it.
 
     Reference
     ---------
@@ -122,6 +128,8 @@ class Caps:
                     "rho": Amount.down(exact(limit.mu) ** 2 / 2),
                     "total variation": samplers,
                 }
+            case PosteriorOdds():
+                amounts = _odds(limit) | {"total variation": samplers}
             case ErrorFloor():
                 amounts = {_INFORMATION + name: _information(limit, name) for name in limit.columns}
             case _:
@@ -186,11 +194,12 @@ class Caps:
         if later is not None:
             try:
                 self._after(after, later, scope)
-            except BudgetExceeded as problem:
-                currency = problem.currency
+            except BudgetExceeded:
+                if not self._fits(after):
+                    raise
             else:
                 return after
-            raise self._exceeded(before, asked + later, currency, scope, "the charge and those after it")
+            raise self._exceeded(before, asked + later, scope, "the charge and those after it")
         return after
 
     def _after(self, before: Spending, asked: Spending, scope: str) -> Spending:
@@ -204,31 +213,43 @@ class Caps:
                 f"{self.limit}, and this one does not ({'; '.join(asked.unpromised)}). "
                 "Use a ledger without a limit to record it."
             )
-        if self._keeps_alone(before, asked):
+        if not before.charges and self._keeps_alone(asked):
             return after
-        for name, words, way in _REFUSED[self.limit.kind]:
+        for name, words, way in self._refused:
             if getattr(asked, name):
                 raise PromiseError(
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
                     f"up, got a {words} event. Open the ledger with {way}."
                 )
-        for currency, cap in self.amounts:
-            if self._spent(after, currency) > cap:
-                raise self._exceeded(before, asked, currency, scope, "the charge")
+        if not self._fits(after):
+            raise self._exceeded(before, asked, scope, "the charge")
         return after
 
-    def _exceeded(
-        self, before: Spending, asked: Spending, currency: str, scope: str, what: str
-    ) -> BudgetExceeded:
-        cap = dict(self.amounts)[currency]
-        asked_for = float(self._spent(asked, currency))
-        left = float_down(cap.less(self._spent(before, currency)).exact)
+    def _fits(self, books: Spending) -> bool:
+        """Say whether books pass no cap. They never shrink, so books that pass one never fit again."""
+        return not self._passed(books) and not any(getattr(books, name) for name, _, _ in self._refused)
+
+    def _passed(self, books: Spending) -> list[str]:
+        return [currency for currency, cap in self.amounts if self._spent(books, currency) > cap]
+
+    def holds(self, spent: Spending) -> bool:
+        """Say whether these books keep the limit, as all do that were admitted charge by charge."""
+        return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
+
+    def _exceeded(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
+        caps, left = dict(self.amounts), self.left(before)
+        paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
+        # Where the books were full before, that is so in every currency: name one that is asked for, and
+        # the number of questions before their noise.
+        passed = [name for name in self._passed(before + asked) if name in paid] or paid
+        currency = "queries" if "queries" in passed else passed[0]
+        cap, asked_for = caps[currency], float(self._spent(asked, currency))
         return BudgetExceeded(
             f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
-            f"{asked_for:.6g}, left {left:.6g} of {float_down(cap.exact):.6g}. Nothing was charged; ask for "
-            "less, or stop here.",
+            f"{asked_for:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
+            "charged; ask for less, or stop here.",
             asked=asked_for,
-            left=left,
+            left=left[currency],
             limit=float_down(cap.exact),
             currency=currency,
             scope=scope,
@@ -236,11 +257,16 @@ class Caps:
 
     def left(self, spent: Spending) -> dict[str, float]:
         """Return what is left in each currency, rounded down; nothing once any cap is passed."""
-        over = any(self._spent(spent, currency) > cap for currency, cap in self.amounts)
+        fits = self._fits(spent)
         return {
-            currency: 0.0 if over else float_down(cap.less(self._spent(spent, currency)).exact)
+            currency: float_down(cap.less(self._spent(spent, currency)).exact) if fits else 0.0
             for currency, cap in self.amounts
         }
+
+    @property
+    def _refused(self) -> tuple[tuple[str, str, str], ...]:
+        pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
+        return _REFUSED[PureDP.kind if pure else self.limit.kind]
 
     def _spent(self, books: Spending, currency: str) -> Amount:
         """Return what the books come to in a currency of this limit."""
@@ -252,13 +278,13 @@ class Caps:
         if currency == "epsilon":
             return books.linear
         if currency == "rho":
-            return books.pooled if isinstance(self.limit, ZCDP) else books.gaussian
+            return books.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else books.gaussian
+        if currency == "queries":
+            return Amount.up(books.charges)
         return books.total_variation
 
-    def _keeps_alone(self, before: Spending, asked: Spending) -> bool:
-        if before.charges or not isinstance(self.limit, ApproxDP):
-            return False
-        return asked.delta_at(self.limit.epsilon) <= self.limit.delta
+    def _keeps_alone(self, asked: Spending) -> bool:
+        return isinstance(self.limit, ApproxDP) and asked.delta_at(self.limit.epsilon) <= self.limit.delta
 
     def _check_same_people(self, asked: Spending) -> None:
         for name in ("unit", "neighbors"):
@@ -320,6 +346,19 @@ class Caps:
             weight=Amount.parse(values["weight"]),
             gaussian_share=float(values["gaussian_share"]),
         )
+
+
+def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
+    queries = Amount.down(limit.queries)
+    match limit.theorem:
+        case "corrected":
+            return {"rho": Amount.down(odds_rho(limit.epsilon, limit.delta)), "queries": queries}
+        case "theorem 5":
+            return {"epsilon": Amount.down(limit.epsilon), "queries": queries}
+    raise ParameterError(
+        f"theorem of a limit must be 'corrected' or 'theorem 5', got {limit.theorem!r}: the others choose "
+        "the noise of a question and do not always keep the paper's promise. Leave theorem out."
+    )
 
 
 def _information(limit: ErrorFloor, name: str) -> Amount:

@@ -425,7 +425,7 @@ def _cost(promise: Promise) -> Spending:
         case _:
             raise PromiseError(
                 f"promise of a charge must be of a kind with a composition rule, got "
-                f"{type(promise).__name__}. Add its rule to discreet.privacy.compose."
+                f"{type(promise).__name__}. Charge what its noise costs: GaussianDP(mu) or PureDP(epsilon)."
             )
     return Spending(
         unit=promise.unit,

@@ -28,6 +28,7 @@ from discreet.privacy.calibrate import (
     zcdp_epsilon,
 )
 from discreet.privacy.error_floor import ColumnFloor, ErrorFloor
+from discreet.privacy.posterior_odds import PosteriorOdds
 from discreet.privacy.reading import least_epsilon
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "ErrorFloor",
     "GaussianDP",
     "NoPromise",
+    "PosteriorOdds",
     "Promise",
     "PureDP",
     "Statistic",
@@ -294,7 +296,7 @@ class NoPromise(Promise):
 
 
 _KINDS: dict[str, type[Promise]] = {
-    kind.kind: kind for kind in (PureDP, ApproxDP, ZCDP, GaussianDP, ErrorFloor, NoPromise)
+    kind.kind: kind for kind in (PureDP, ApproxDP, ZCDP, GaussianDP, PosteriorOdds, ErrorFloor, NoPromise)
 }
 
 

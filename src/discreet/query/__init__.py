@@ -12,10 +12,10 @@ charges, adds up, draws and keeps, with ``together``, ``turns`` and ``slots`` fo
 
 from __future__ import annotations
 
+from discreet.privacy import PosteriorOdds
 from discreet.query.cross import cross_products
 from discreet.query.database import Database
 from discreet.query.local import LocalSums
-from discreet.query.paper import PosteriorOdds
 from discreet.query.pricing import Pricing
 from discreet.query.questions import (
     ClusterSums,

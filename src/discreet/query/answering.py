@@ -11,10 +11,9 @@ import numpy as np
 
 from discreet.errors import EngineFailed, LedgerError, ParameterError
 from discreet.noise import Pool, Stream
-from discreet.privacy import Ledger, Receipt
+from discreet.privacy import Ledger, PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
-from discreet.query.noising import SeededDraws, asked_from_dict
-from discreet.query.paper import PosteriorOdds
+from discreet.query.noising import SeededDraws
 from discreet.query.pricing import Pricing
 from discreet.query.questions import question_from_dict
 from discreet.query.slots import Slots
@@ -283,7 +282,7 @@ class EngineSums(Pricing):
                 raise _cannot_refine("be of a question that was answered, and this was not")
             if entry.receipt.schema != self._schema_digest:
                 raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
-            privacy = None if asked["privacy"] is None else asked_from_dict(asked["privacy"])
+            privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
             bound, noise = self.fit(
                 question_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
             )

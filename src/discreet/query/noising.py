@@ -17,16 +17,14 @@ import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import discrete_laplace, gaussian, laplace, rounded_gaussian
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
 from discreet.privacy._numbers import round_up, sqrt_up
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
-from discreet.privacy.promises import promise_from_dict
 from discreet.privacy.reading import root_down, sampling_delta
-from discreet.query.paper import PosteriorOdds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from discreet._typing import Floats, Ints
     from discreet.noise import Stream
@@ -35,7 +33,8 @@ if TYPE_CHECKING:
     from discreet.schema.table import Neighbors
 
 Law: TypeAlias = Literal["gaussian", "laplace"]
-Asked: TypeAlias = Promise | PosteriorOdds
+Asked: TypeAlias = Promise
+"""What a question may be asked to promise; :func:`_check_kind` says which kinds."""
 
 _LEAST_BITS = 16
 
@@ -163,13 +162,6 @@ class Noise:
         return [self.law, self.scale, [list(group) for group in self.groups]]
 
 
-def asked_from_dict(values: Mapping[str, Any]) -> Asked:
-    """Make the promise or the paper's budget that their ``to_dict`` wrote."""
-    if values.get("kind") == "posterior-odds":
-        return PosteriorOdds(**{name: value for name, value in values.items() if name != "kind"})
-    return promise_from_dict(values)
-
-
 def _is_pure(privacy: Asked | None) -> bool:
     if isinstance(privacy, PosteriorOdds):
         return privacy.theorem == "theorem 5"
@@ -189,8 +181,7 @@ def _gaussian(
     if isinstance(wanted, float):
         scale = wanted
     elif isinstance(wanted, PosteriorOdds):
-        # The paper's R is for a distance of 1.
-        scale = round_up(Fraction(distance) * Fraction(sqrt_up(Fraction(wanted.variance))))
+        scale = sd_for_mu(wanted.gaussian_share, distance)
     else:
         scale = sd_for_mu(mu_of(wanted, variation), distance)
     if math.isinf(scale):
@@ -204,11 +195,9 @@ def _laplace(
     privacy: Asked | None, absolute: int, size: int, unit: str, neighbors: Neighbors
 ) -> tuple[float, PureDP]:
     """Return the scale, in integers, of an entry of weight 1, and what it promises."""
-    if isinstance(privacy, PosteriorOdds):
-        scale = laplace_scale(float(absolute) * privacy.queries, privacy.epsilon)
-    else:
-        assert isinstance(privacy, PureDP)
-        scale = laplace_scale(float(absolute), privacy.epsilon)
+    assert isinstance(privacy, PureDP | PosteriorOdds)
+    epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
+    scale = laplace_scale(float(absolute), epsilon)
     if math.isinf(scale):
         raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
@@ -232,9 +221,9 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
 
 
 def _check_kind(privacy: Asked | None) -> None:
-    if privacy is None or isinstance(privacy, PosteriorOdds):
+    if privacy is None:
         return
-    if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP):
+    if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP | PosteriorOdds):
         raise PromiseError(
             f"privacy of a question must be PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds, was "
             f"{type(privacy).__name__}. An answer is about the whole table: ask for differential privacy."

@@ -12,6 +12,7 @@ from discreet.privacy import (
     ErrorFloor,
     GaussianDP,
     NoPromise,
+    PosteriorOdds,
     PureDP,
     promise_from_dict,
 )
@@ -142,6 +143,7 @@ KINDS = {
     "approx-dp": "approximate differential privacy",
     "zcdp": "concentrated differential privacy",
     "gaussian-dp": "Gaussian differential privacy",
+    "posterior-odds": "a bound on posterior odds",
     "error-floor": "error floors",
     "no-promise": "no promise",
 }
@@ -161,6 +163,9 @@ def promised(values: Mapping[str, Any]) -> str:
             return f"μ = {number(promise.mu, rounding='up')}"
         case ZCDP():
             return f"ρ = {number(promise.rho, rounding='up')}"
+        case PosteriorOdds():
+            epsilon, delta = (number(x, rounding="up") for x in (promise.epsilon, promise.delta))
+            return f"log-odds {epsilon}, δ = {delta}, {counted(promise.queries, 'question')}"
         case ErrorFloor():
             return f"floors for {counted(len(promise.columns), 'column')}"
         case NoPromise():

@@ -47,7 +47,7 @@ class Books:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._pooled = office.config.limit.rho is not None
+        self._pooled = office.config.limit.rho is not None or office.config.limit.queries is not None
 
     def remaining(
         self, who: Caller, cost: tuple[Promise, ...], receipts: Sequence[Receipt] = ()

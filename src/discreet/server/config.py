@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
 from discreet.schema import Schema, nearest
 from discreet.schema.text import read_yaml
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
-_LIMITS = "{epsilon: 1}, {epsilon: 1, delta: 1e-6}, {rho: 0.1} or {mu: 0.5}"
+_LIMITS = (
+    "{epsilon: 1}, {epsilon: 1, delta: 1e-6}, {epsilon: 1, delta: 1e-6, queries: 100}, {rho: 0.1} or "
+    "{mu: 0.5}"
+)
 
 DEFAULT_SLOT = 1.0
 """Seconds after which an answer leaves."""
@@ -35,17 +38,21 @@ Above = Annotated[float, Field(gt=0)]
 
 
 class Limit(_Part):
-    """A budget: ``{epsilon}``, ``{epsilon, delta}``, ``{rho}`` or ``{mu}``."""
+    """A budget: ``{epsilon}``, ``{epsilon, delta}``, ``{epsilon, delta, queries}``, ``{rho}`` or ``{mu}``."""
 
     epsilon: Above | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     rho: Above | None = None
     mu: Above | None = None
+    queries: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Limit:
         given = [name for name in ("epsilon", "rho", "mu") if getattr(self, name) is not None]
-        if len(given) != 1 or (self.delta is not None and self.epsilon is None):
+        alone = (self.delta is not None and self.epsilon is None) or (
+            self.queries is not None and self.delta is None
+        )
+        if len(given) != 1 or alone:
             raise ValueError(f"must be one of {_LIMITS}")
         return self
 
@@ -59,6 +66,8 @@ class Limit(_Part):
         assert self.epsilon is not None
         if self.delta is None:
             return PureDP(epsilon=self.epsilon, **about)
+        if self.queries is not None:
+            return PosteriorOdds(epsilon=self.epsilon, delta=self.delta, queries=self.queries, **about)
         return ApproxDP(epsilon=self.epsilon, delta=self.delta, **about)
 
 
@@ -221,7 +230,8 @@ class Config(_Part):
                 f"elsewhere, was {self.address}. Tokens are sent there"
             )
         limits = [limit for limit in (self.limit, self.analyst_limit) if limit is not None]
-        if "gaussian_share" in self.model_fields_set and all(limit.delta is None for limit in limits):
+        divided = any(limit.delta is not None and limit.queries is None for limit in limits)
+        if "gaussian_share" in self.model_fields_set and not divided:
             raise ValueError(
                 "gaussian_share: must go with a limit of {epsilon, delta}, and no limit is one. Leave it "
                 "out: other limits are not divided between kinds of noise"

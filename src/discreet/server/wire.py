@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from discreet.errors import ParameterError
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
 
 MOST_TEXT, MOST_LISTED, MOST_PLANNED = 8192, 1024, 256
 _MOST_DEPTH = 16  # of the values in a question
@@ -70,19 +70,32 @@ class GaussianWire(Strict):
     mu: Amount
 
 
+class OddsWire(Strict):
+    """A limit in posterior odds: so many questions, which raise log-odds by epsilon at most but for delta."""
+
+    kind: Literal["posterior-odds"]
+    epsilon: Amount
+    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+    queries: Annotated[int, Field(ge=1, le=10**9)]
+
+
 PrivacyWire: TypeAlias = Annotated[
     PureWire | ApproxWire | ConcentratedWire | GaussianWire, Field(discriminator="kind")
+]
+LimitWire: TypeAlias = Annotated[
+    PureWire | ApproxWire | ConcentratedWire | GaussianWire | OddsWire, Field(discriminator="kind")
 ]
 _PROMISES: dict[str, type[Promise]] = {
     "pure-dp": PureDP,
     "approx-dp": ApproxDP,
     "zcdp": ZCDP,
     "gaussian-dp": GaussianDP,
+    "posterior-odds": PosteriorOdds,
 }
 
 
-def promise_of(wire: PrivacyWire | None, **about: Any) -> Promise | None:
-    """Return the promise that a request asks for; unit and neighbors are the schema's."""
+def promise_of(wire: LimitWire | None, **about: Any) -> Promise | None:
+    """Return the promise that a request asks for, or limits to; unit and neighbors are the schema's."""
     if wire is None:
         return None
     numbers = wire.model_dump(exclude={"kind"})
@@ -220,7 +233,7 @@ class TokenOrder(Strict):
     name: Name
     scope: Literal["analyst", "curator"] = "analyst"
     days: Annotated[int, Field(ge=1, le=3660)] = 90
-    limit: PrivacyWire | None = None
+    limit: LimitWire | None = None
 
 
 class StopOrder(Strict):

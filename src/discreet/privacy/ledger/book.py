@@ -286,12 +286,14 @@ class Ledger:
         -------
         The limit, where there is one, for the columns that every charge protected. Without a limit
         nothing is guaranteed in advance: :class:`NoPromise`; :meth:`spent` says what fixed charges
-        come to.
+        come to. Nor is anything where the books pass the limit, as an earlier version could let them.
         """
         with self._store.read() as session:
             caps, spent = self._totals.of(session, scope_name(owner))
         if caps is None:
             return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
+        if not caps.holds(spent):
+            return NoPromise(f"the charges pass the limit, {caps.limit}: see which with Ledger.check()")
         return caps.guarantee(spent)
 
     def set_owner_limit(self, owner: str, limit: Promise | None, *, gaussian_share: float = 0.5) -> None:

@@ -102,14 +102,21 @@ def currency_of(account: Mapping[str, Any]) -> tuple[str, float]:
             return "rho", limit["mu"] ** 2 / 2
         case "pure-dp":
             return "epsilon", limit["epsilon"]
-    name = "rho" if "rho" in left else "epsilon"
-    return (name, left[name] + account["spent"].get(name, 0.0)) if name in left else ("", 0.0)
+    for name in ("rho", "epsilon"):
+        whole = left.get(name, 0.0) + account["spent"].get(name, 0.0)
+        if name in left and whole:
+            return name, whole
+    return "", 0.0
 
 
 def spent_share(account: Mapping[str, Any]) -> float | None:
     """Return which part of its limit an account has spent; None without a limit."""
     currency, limit = currency_of(account)
-    return 1 - account["left"][currency] / limit if limit else None
+    if not limit:
+        return None
+    rest: float = account["left"][currency] / limit
+    questions = account["limit"].get("queries")
+    return 1 - (rest if questions is None else min(rest, account["left"]["queries"] / questions))
 
 
 def account_bar(account: Mapping[str, Any]) -> Markup:

@@ -131,7 +131,8 @@ def _limit(visit: Visit, text: str) -> Any:
         amount = float("nan")
     if not 0 < amount < float("inf"):
         raise _wrong("The limit of an analyst must be a number above 0.", "Or leave it empty.")
-    return Limit(**{_currency(visit): amount}).promise(visit.office.schema)
+    own: dict[str, Any] = {_currency(visit): amount}
+    return Limit(**own).promise(visit.office.schema)
 
 
 def _wrong(message: str, hint: str) -> Refusal:

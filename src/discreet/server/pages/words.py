@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LARGEST = 1e15  # larger numbers are written by powers of ten
-LETTERS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
+LETTERS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ", "queries": "questions"}
 
 
 def measured(value: float, margin: float) -> str:

@@ -2,21 +2,27 @@
 
 Blum, Dwork, McSherry and Nissim add noise of variance R to each of T sums of a function with values in
 [0, 1], and promise that the log-odds of any belief about a row rise by more than epsilon with probability at
-most delta. Here are the R of their theorems and the R that is needed, side by side. What is charged is always
-the exact cost of the noise that was added, whichever of them chose it.
+most delta. Here are the R of their theorems and the R that is needed, side by side. What is charged for a
+question is always the exact cost of the noise that was added, whichever of them chose it; as the limit of a
+ledger the same three numbers are a promise about everything that is charged.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
-from discreet.errors import ParameterError
-from discreet.privacy.calibrate import gaussian_mu, odds_rho, zcdp_rho
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy._promise import Promise, check_positive
+from discreet.privacy.amounts import exact, float_down, float_up
+from discreet.privacy.calibrate import gaussian_mu, odds_rho, pure_delta, zcdp_rho
+from discreet.privacy.reading import root_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
 Theorem: TypeAlias = Literal[
     "corrected", "theorem 1", "theorem 4", "theorem 5", "dp exact", "dp concentrated"
@@ -160,11 +166,12 @@ _VARIANCES: dict[str, Callable[[float, float, int], float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PosteriorOdds:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PosteriorOdds(Promise):
     """The paper's budget: T questions after which no log-odds have risen by more than epsilon, but for delta.
 
-    Give it as ``privacy`` of a question; it gets one T-th.
+    Give it as ``privacy`` of a question, which gets one T-th, and as ``limit`` of a ledger or a service,
+    which then answers T questions and not one more.
 
     Parameters
     ----------
@@ -178,7 +185,9 @@ class PosteriorOdds:
     Privacy
     -------
     Each answer costs what its noise costs, exactly, and carries :meth:`comparison`. Only "corrected" and
-    "theorem 5" promise what the paper promises at every epsilon and delta.
+    "theorem 5" promise what the paper promises at every epsilon and delta, so only they can be limits. A
+    question is a charge: a vector of sums counts once, because its noise covers all of them together, and a
+    repeat that is free does not count. The promise implies (epsilon, delta)-differential privacy.
 
     Reference
     ---------
@@ -191,13 +200,22 @@ class PosteriorOdds:
     2862
     """
 
+    kind: ClassVar[str] = "posterior-odds"
     epsilon: float
     delta: float
     queries: int
     theorem: Theorem = "corrected"
 
     def __post_init__(self) -> None:
+        self._check_common()
         _check("PosteriorOdds", self.epsilon, self.delta, self.queries)
+        check_positive(self, "epsilon")
+        check_positive(self, "delta", below=1.0)
+        if self.neighbors != "replace-one":
+            raise ParameterError(
+                f"neighbors of PosteriorOdds must be 'replace-one', got {self.neighbors!r}: it is about "
+                "beliefs on what a row holds, in a table whose length is known. Use ApproxDP or ZCDP."
+            )
         if self.theorem not in get_args(Theorem):
             raise ParameterError(
                 f"theorem of PosteriorOdds must be one of {', '.join(get_args(Theorem))}, was "
@@ -209,19 +227,50 @@ class PosteriorOdds:
         """The variance of the noise on one sum of a function with values in [0, 1]."""
         return _VARIANCES[self.theorem](self.epsilon, self.delta, self.queries)
 
+    @property
+    def pure_share(self) -> float:
+        """What one question may cost by theorem 5: T times this epsilon is within the budget."""
+        return float_down(exact(self.epsilon) / self.queries)
+
+    @property
+    def gaussian_share(self) -> float:
+        """What one question with Gaussian noise may cost, as mu: T times its rho is within the budget."""
+        if self.theorem == "corrected":
+            return root_down(2 * exact(odds_rho(self.epsilon, self.delta)) / self.queries)
+        return root_down(1 / Fraction(self.variance))
+
     def comparison(self) -> dict[str, float]:
         """Return that variance by every statement."""
         return {name: of(self.epsilon, self.delta, self.queries) for name, of in _VARIANCES.items()}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": "posterior-odds",
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "queries": self.queries,
-            "theorem": self.theorem,
-        }
+    def _ideal_delta(self, epsilon: float) -> float:
+        rest = (1 - exact(self.delta)) * exact(pure_delta(self.epsilon, epsilon))
+        return float_up(exact(self.delta) + rest)
+
+    def _grouped(self, m: int) -> Self:
+        raise PromiseError(
+            f"PosteriorOdds is about one {self.unit}, and has no rule for a group of {m}. Declare "
+            "max_rows_per_unit, by which noise is added for all rows of a person."
+        )
+
+    def sentence(self) -> str:
+        """Say the promise in plain language."""
+        noun = "question" if self.queries == 1 else "questions"
+        return (
+            f"Whatever somebody who knows all others believes about one {self.unit}, {self.queries:,} {noun} "
+            f"raise the odds of any statement by more than a factor of {self._factor} with probability at "
+            f"most {self.delta:g} (log-odds {self.epsilon:g}, delta {self.delta:g}), if beliefs about "
+            f"different {self.unit}s are independent; beliefs that weigh more than two values of a row are "
+            f"covered on average over the row.{self._about()}"
+        )
+
+    @property
+    def _factor(self) -> str:
+        return f"{math.exp(self.epsilon):.3g}" if self.epsilon < 20 else f"exp({self.epsilon:g})"
+
+    def __str__(self) -> str:
+        count = "1 question" if self.queries == 1 else f"{self.queries} questions"
+        return f"log-odds = {self.epsilon:g}, delta = {self.delta:g}, {count} ({self.neighbors}, {self.unit})"
 
 
 def _check(where: str, epsilon: float, delta: float, queries: int) -> None:

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from discreet.errors import ParameterError
 from discreet.privacy import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
 from discreet.privacy.calibrate import odds_epsilon, odds_rho
-from discreet.query.paper import (
+from discreet.privacy.posterior_odds import (
     PosteriorOdds,
     concentrated_variance,
     dp_variance,
