@@ -295,6 +295,13 @@ class ReleaseMethod(ABC):
             made["privacy"] = promise_from_dict(made["privacy"])
         return cls(**made, **common)
 
+    def as_stated(self, laws: Mapping[str, Law]) -> Self:
+        """Return the method with the sizes of noise that published laws state, where they are as good.
+
+        Only where sizes are calibrated to a floor can another processor come to another last digit.
+        """
+        return self
+
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
         """Say what a release by this method leaves open, in sentences without a full stop."""
         public = [c.name for c in schema.released if c.role == "public"]
@@ -463,8 +470,12 @@ class ReleaseMethod(ABC):
             )
         return given
 
+    def charged_as(self, schema: Schema) -> str:
+        """Return the words for a release in its ledger and on its receipt."""
+        return f"{self.name} release of {schema.dataset or 'a table'}"
+
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
-        what = f"{self.name} release of {schema.dataset or 'a table'}"
+        what = self.charged_as(schema)
         if self.ledger is None:
             return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
         return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)

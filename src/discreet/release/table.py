@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import Additive, Clear
+from discreet.noise.linear import product, symmetric_eigen
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
@@ -49,6 +51,15 @@ AVERAGES_OUT = (
 ROWS_KNOWN = "how many rows each unit has is public"
 
 Label = Literal["randomized", "clear"]
+
+
+AS_GOOD = 1.2e-7
+"""How far, relatively, a stated size of noise may be from the calibrated one: a step of 24 bits."""
+
+
+def as_good(stated: float, own: float) -> bool:
+    """Say whether a stated size of noise is the calibrated one, up to what processors compute differently."""
+    return abs(stated - own) <= AS_GOOD * abs(own)
 
 
 def prior_of(column: Column) -> UniformPrior | IntegerPrior:
@@ -100,8 +111,8 @@ def root_of(positive: Floats, power: float) -> Floats:
     """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
     if positive.ndim == 1:
         return np.asarray(positive**power)
-    values, vectors = linalg.eigh((positive + positive.T) / 2)
-    return np.asarray((vectors * values**power) @ vectors.T)
+    values, vectors = symmetric_eigen(positive)
+    return product(vectors * values**power, vectors.T)
 
 
 def checked_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
@@ -169,6 +180,14 @@ class NumberMechanism(ABC):
     @abstractmethod
     def possible(self, matrix: Floats) -> Bools:
         """Say which published cells this mechanism can have drawn, whatever was true."""
+
+    def with_laws(self, laws: Mapping[str, Law]) -> NumberMechanism:
+        """Return the mechanism with the sizes that published laws state, where they are as good as its own.
+
+        A size that was calibrated on another processor may differ in its last digit. Whoever checks or
+        replays what was drawn needs the one that it was drawn with.
+        """
+        return self
 
     def epsilon(self, column: Column) -> float | None:
         """Return the pure epsilon of one cell; None where the columns have none of their own."""
@@ -286,6 +305,13 @@ class TableRelease(ReleaseMethod):
         self.label = label
         self.clamp = clamp
         self._last: tuple[int, tuple[Any, ...], Calibrated] | None = None
+        self._laws: Mapping[str, Law] = {}
+
+    def as_stated(self, laws: Mapping[str, Law]) -> Self:
+        """Return the method with the sizes of noise that published laws state, where they are as good."""
+        made = copy.copy(self)
+        made._laws = {} if self.privacy is None else laws
+        return made
 
     refusal: ClassVar[str] = ""
     """Why other promises are not accepted."""
@@ -358,6 +384,7 @@ class TableRelease(ReleaseMethod):
         rows = schema.max_rows_per_unit or 1
         columns, listed = tuple(c for c in protected if c.is_number), listed_in(protected)
         numbers, responses = self._calibrated(columns, listed, schema, n_rows)
+        numbers = numbers.with_laws(self._laws) if numbers and self._laws else numbers
         if factor != 1.0:
             numbers = numbers.scaled(factor) if numbers else None
             responses = tuple(response.scaled(factor) for response in responses)
