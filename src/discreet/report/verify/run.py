@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError
+from discreet.privacy import Receipt
 from discreet.report.models.folder import holds_model
 from discreet.report.statement import Statement
 from discreet.report.verify.claims import check_claims, check_schema, differences, replan
+from discreet.report.verify.ledger import check_ledger
 from discreet.report.verify.masked import check_classifier
 from discreet.report.verify.model import check_model_folder
 from discreet.report.verify.opening import (
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import AnyArray
+    from discreet.privacy import Ledger
     from discreet.release import Plan
 
 
@@ -38,6 +41,7 @@ def verify(
     key: bytes | None = None,
     source: Any = None,
     public_key: bytes | None = None,
+    ledger: Ledger | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
     """Re-check a published folder without trusting whoever made it.
@@ -52,6 +56,8 @@ def verify(
         The true table; with `key`.
     public_key : bytes, optional
         The curator's Ed25519 public key in PEM, to check a signature.
+    ledger : Ledger, optional
+        Where it was charged, to check what the statement says about it: without it, that is not checkable.
     progress : callable, optional
         Told what is being checked.
 
@@ -83,18 +89,18 @@ def verify(
                 "key and source of verify are for a released table, and this folder holds a model: its noise "
                 "cannot be drawn again. Leave them out."
             )
-        check_model_folder(folder, public_key, checks)
+        check_model_folder(folder, public_key, checks, ledger)
     elif check_files(folder, checks):
         check_hashes(folder, checks)
         check_signature(folder, public_key, checks)
         statement = read_claims(folder, checks, Statement)
         if statement is not None:
-            _check_statement(folder, statement, key, source, checks)
+            _check_statement(folder, statement, key, source, ledger, checks)
     return Verification(folder=str(folder), checks=tuple(checks.made))
 
 
 def _check_statement(
-    folder: Path, statement: Statement, key: bytes | None, source: Any, checks: Checks
+    folder: Path, statement: Statement, key: bytes | None, source: Any, ledger: Ledger | None, checks: Checks
 ) -> None:
     check_derived(folder, statement, checks)
     schema = check_schema(statement, checks)
@@ -103,6 +109,9 @@ def _check_statement(
         return
     method, plan = planned
     check_claims(statement, schema, method, plan, checks)
+    with checks.guarded("ledger"):
+        charged = Receipt.from_dict(statement.composition.receipt)
+        check_ledger(statement.composition, [charged], ledger, checks)
     rows = check_data(folder, statement, plan, checks)
     if rows is not None:
         check_classifier(folder, plan, checks)
