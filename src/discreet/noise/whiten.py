@@ -259,6 +259,12 @@ def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Flo
     return found
 
 
+def points_per_double(farthest: Floats, step: Floats | float) -> Floats:
+    """Bound how many lattice points can be written as one double, up to a distance from zero."""
+    spacing = np.spacing(np.abs(farthest))
+    return np.where(4 * spacing <= step, 1.0, np.ceil(spacing / step) + 2)
+
+
 def same_bits(one: Floats, other: Floats) -> Bools:
     """Say where two arrays of numbers are the same; zeros of two signs are not."""
     return np.asarray((one == other) & (np.signbit(one) == np.signbit(other)))

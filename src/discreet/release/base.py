@@ -218,6 +218,14 @@ class Plan(ABC):
                 found[column.name] = "missing cells in a column that has none"
         return found
 
+    def repeat_chance(self) -> float:
+        """Bound the chance that two rows get the same :meth:`noised` numbers; 1 where nothing bounds it."""
+        return 1.0
+
+    def noised(self) -> tuple[str, ...]:
+        """Name the columns of numbers that :meth:`repeat_chance` is about."""
+        return ()
+
     def length_misfit(self, n_read: int, n_published: int) -> str | None:
         """Say what is wrong with how many rows were published of those that were read; None if nothing is."""
         if n_published > n_read:

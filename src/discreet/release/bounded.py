@@ -14,8 +14,8 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.law import BoundedLaw, InRangeLaw
 from discreet.noise import BoundedDensity
 from discreet.noise.bounded import STEPS as CELLS
-from discreet.noise.in_range import INPUTS
-from discreet.noise.whiten import lattice_places, same_bits
+from discreet.noise.in_range import INPUTS, TOTAL_BITS
+from discreet.noise.whiten import lattice_places, points_per_double, same_bits
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
@@ -158,6 +158,20 @@ class BoundedNumbers(NumberMechanism):
             out[:, j] = (found >= 0) & (found <= self._top[j] + CELLS - 1)
         return out
 
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of a lattice cell, in each column."""
+        chance = 1.0
+        for column, density in zip(self.columns, self.densities, strict=True):
+            most = float(density.suprema(np.linspace(*density.support, 2049))[0].max())
+            end = np.array(max(map(abs, self.reach(column))))
+            chance *= min(1.0, most * density.step * float(points_per_double(end, density.step)))
+        return chance
+
+    def reach(self, column: Column) -> tuple[float, float]:
+        """Return the ends of the declared range, moved by those of the noise."""
+        low, high = self.density(column).support
+        return column.range[0] + low, column.range[1] + high
+
     def with_laws(self, laws: Mapping[str, Law]) -> BoundedNumbers:
         """Return the mechanism with the supports that published laws state, where they are as good."""
         densities = []
@@ -226,6 +240,14 @@ class InRangeNumbers(NumberMechanism):
             for c, law in zip(self.columns, self.laws, strict=True)
         )
         return InRangeNumbers(self.columns, laws)
+
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of an output cell, in each column."""
+        return math.prod(float(law.masses.max()) / 2.0**TOTAL_BITS for law in self.laws)
+
+    def reach(self, column: Column) -> tuple[float, float]:
+        """Return the declared range."""
+        return column.range
 
     def possible(self, matrix: Floats) -> Bools:
         """Say which cells are middles of output cells, to the last bit."""

@@ -10,6 +10,7 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import CorrelatedGaussianLaw, GaussianLaw
 from discreet.noise import Whitening, gaussian
+from discreet.noise.whiten import STEPS, points_per_double
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Promise, floors
 from discreet.privacy._numbers import shorter_up
 from discreet.privacy.amounts import exact
@@ -133,6 +134,14 @@ class GaussianNumbers(NumberMechanism):
         """Say which cells are numbers that :meth:`release` writes."""
         return self.whitening.possible(matrix)
 
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of a lattice point; correlated columns count as one."""
+        spread = np.sqrt(self.covariance) if self.covariance.ndim == 1 else np.ones(1)
+        if self.covariance.ndim == 2:
+            return _LARGEST_MASS * 4
+        ends = np.abs([c.range for c in self.columns]).max(axis=1) + _FAR * spread
+        return float(np.prod(np.minimum(1.0, _LARGEST_MASS * points_per_double(ends, spread / STEPS))))
+
     def with_laws(self, laws: Mapping[str, Law]) -> GaussianNumbers:
         """Return the mechanism with the covariance that published laws state, where it is as good."""
         stated = self.covariance.copy()
@@ -152,6 +161,8 @@ class GaussianNumbers(NumberMechanism):
 
 # A lattice step is 2**-20 standard deviations of whitened noise; twice that leaves room for rounding errors.
 _STEP = 2.0**-19
+_LARGEST_MASS = 1.001 / (math.sqrt(2 * math.pi) * STEPS)
+_FAR = 20.0  # standard deviations, which no draw passes
 
 
 class GaussianRelease(TableRelease):

@@ -10,7 +10,7 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import LaplaceLaw
 from discreet.noise import laplace, rounded_laplace
-from discreet.noise.whiten import lattice_places
+from discreet.noise.whiten import lattice_places, points_per_double
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 STEPS = 1 << 20
 """Lattice steps per scale of the noise."""
+_FAR = 100.0  # scales, which no draw passes
 
 
 class LaplaceNumbers(NumberMechanism):
@@ -118,6 +119,12 @@ class LaplaceNumbers(NumberMechanism):
         """Say which cells are numbers that :meth:`release` writes."""
         places = (matrix - self._lower) / (self.scale / STEPS)
         return ~np.isnan(lattice_places(matrix, places, self._restore))
+
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of a lattice point, in each column."""
+        ends = np.abs(self._lower) + self._top / self._forward + _FAR * self.scale
+        mass = 1.001 / (2 * STEPS) * points_per_double(ends, self.scale / STEPS)
+        return float(np.prod(np.minimum(1.0, mass)))
 
     def with_laws(self, laws: Mapping[str, Law]) -> LaplaceNumbers:
         """Return the mechanism with the scales that published laws state, where they are as good."""

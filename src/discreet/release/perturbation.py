@@ -13,7 +13,7 @@ from scipy import special
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import SphericalLaw
 from discreet.noise import SphericalLaplace, laplace
-from discreet.noise.whiten import lattice_places
+from discreet.noise.whiten import lattice_places, points_per_double
 from discreet.privacy import ApproxDP, Promise, PureDP
 from discreet.privacy.calibrate import group_delta, group_epsilon
 from discreet.privacy.floors import GaussianNoise, LaplaceNoise
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 _UP = 1 + 2.0**-40
+_FAR = 100.0  # scales and columns, which no draw passes
 _PARTS = 24
 """Parts into which the law of the radius is cut for a floor."""
 
@@ -200,6 +201,13 @@ class SphericalNumbers(NumberMechanism):
     def scaled(self, factor: float) -> SphericalNumbers:
         """Return the mechanism with ``factor`` times the scale."""
         return SphericalNumbers(self.columns, self.rate / factor, self.norm_bound)
+
+    def repeat_chance(self) -> float:
+        """Bound the chance by the density of one coordinate, which is at most half its rate, times a step."""
+        half = float(self._half[0])
+        end = np.array(abs(float(self._lower[0])) + half * (2 + _FAR * len(self.columns) / self.rate))
+        points = float(points_per_double(end, half * self.noise.step))
+        return min(1.0, self.rate / 2 * self.noise.step * 1.001 * points)
 
     def possible(self, matrix: Floats) -> Bools:
         """Say which cells are numbers that :meth:`release` writes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from scipy import linalg
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import Additive, Clear
 from discreet.noise.linear import product, symmetric_eigen
+from discreet.noise.whiten import same_bits
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
@@ -181,6 +183,14 @@ class NumberMechanism(ABC):
     def possible(self, matrix: Floats) -> Bools:
         """Say which published cells this mechanism can have drawn, whatever was true."""
 
+    def repeat_chance(self) -> float:
+        """Bound the chance that the numbers of two rows come out the same, whatever was true; 1 at most."""
+        return 1.0
+
+    def reach(self, column: Column) -> tuple[float, float]:
+        """Return the least and the largest number that can be published."""
+        return -math.inf, math.inf
+
     def with_laws(self, laws: Mapping[str, Law]) -> NumberMechanism:
         """Return the mechanism with the sizes that published laws state, where they are as good as its own.
 
@@ -224,6 +234,17 @@ class TablePlan(Plan):
             out[response.name] = codes
         return out
 
+    def repeat_chance(self) -> float:
+        """Bound the chance that two rows get the same noised numbers; post-processing may bring it about."""
+        plain = (
+            self.numbers is not None and not self.clamp and all(c.grid is None for c in self.numbers.columns)
+        )
+        return self.numbers.repeat_chance() if self.numbers is not None and plain else 1.0
+
+    def noised(self) -> tuple[str, ...]:
+        """Name the columns of numbers."""
+        return () if self.numbers is None else tuple(c.name for c in self.numbers.columns)
+
     def _finished(self, column: Column, noised: Floats) -> Floats:
         """Clamp and round as was declared: post-processing."""
         if self.clamp:
@@ -239,12 +260,15 @@ class TablePlan(Plan):
         fits = self.numbers.possible(matrix) | np.isnan(matrix)
         for j, c in enumerate(self.numbers.columns):
             values = matrix[:, j]
+            ends = np.array(c.range if self.clamp else self.numbers.reach(c))
             if c.grid is not None:
-                fits[:, j] = np.isnan(values) | (on_grid(c, values) == values)
-            if self.clamp:
-                lower, upper = c.range
-                fits[:, j] |= (values == lower) | (values == upper)
-                fits[:, j] &= ~((values < lower) | (values > upper))
+                # Rounding can lead from inside the ends to the next step outside.
+                ends = np.where(np.isinf(ends), ends, on_grid(c, ends))
+                fits[:, j] = same_bits(on_grid(c, values), values)
+            elif self.clamp:
+                fits[:, j] |= same_bits(values, ends[:1]) | same_bits(values, ends[1:])
+            fits[:, j] &= (values >= ends[0]) & (values <= ends[1])
+            fits[:, j] |= np.isnan(values)
             if not fits[:, j].all() and c.name not in found:
                 found[c.name] = "values that the noise cannot have led to (off its lattice or its support)"
         return found

@@ -51,7 +51,7 @@ def check_model_folder(
     if not check_files(folder, checks, CONTENTS):
         return
     check_hashes(folder, checks, CONTENTS)
-    check_signature(folder, public_key, checks)
+    check_signature(folder, public_key, checks, ModelStatement)
     statement = read_claims(folder, checks, ModelStatement)
     if statement is None:
         return

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError
+from discreet.law import InvariantLaw, MaskedLaw
 from discreet.privacy import Receipt
 from discreet.report.models.folder import holds_model
 from discreet.report.statement import Statement
 from discreet.report.verify.claims import check_claims, check_schema, differences, replan
+from discreet.report.verify.container import check_container
 from discreet.report.verify.ledger import check_ledger
 from discreet.report.verify.masked import check_classifier
 from discreet.report.verify.model import check_model_folder
@@ -92,7 +94,7 @@ def verify(
         check_model_folder(folder, public_key, checks, ledger)
     elif check_files(folder, checks):
         check_hashes(folder, checks)
-        check_signature(folder, public_key, checks)
+        check_signature(folder, public_key, checks, Statement)
         statement = read_claims(folder, checks, Statement)
         if statement is not None:
             _check_statement(folder, statement, key, source, ledger, checks)
@@ -114,12 +116,13 @@ def _check_statement(
         check_ledger(statement.composition, [charged], ledger, checks)
     rows = check_data(folder, statement, plan, checks)
     if rows is not None:
+        check_container(folder, statement, plan.schema, checks)
         check_classifier(folder, plan, checks)
         _check_attacks(statement, plan, rows, checks)
     if key is not None:
         check_replay(folder, statement, method, key, source, checks)
     else:
-        _say_what_is_open(statement, checks)
+        _say_what_is_open(statement, plan, checks)
     checks.add(
         "tuning",
         "not checkable",
@@ -143,13 +146,31 @@ def _check_attacks(statement: Statement, plan: Plan, rows: dict[str, AnyArray], 
         checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
 
 
-def _say_what_is_open(statement: Statement, checks: Checks) -> None:
+def _say_what_is_open(statement: Statement, plan: Plan, checks: Checks) -> None:
     checks.add(
         "noise",
         "not checkable",
         "That the noise was drawn in full, and by the stated sampler, is not checkable without the key: "
         "noise that is too small on a column with a wide range, or drawn in floating point and put on the "
-        "lattice, leaves a file like this one.",
+        "lattice, leaves a file like this one. Whoever chose the noise could write anything with it.",
+    )
+    checks.add(
+        "order",
+        "not checkable",
+        "That rows stand where chance has put them is not checkable without the key: their "
+        "order could carry something too.",
+    )
+    if any(isinstance(summary.law, InvariantLaw | MaskedLaw) for summary in plan.columns):
+        checks.add(
+            "digits",
+            "not checkable",
+            "The numbers of this method are on no lattice: what their last digits carry is not checkable.",
+        )
+    checks.add(
+        "people's words",
+        "not checkable",
+        "Names, purposes and other words of the curator (what, tuning.why), and the commitment to the key, "
+        "can say anything.",
     )
     seeded = statement.implementation.seeded
     checks.add(
