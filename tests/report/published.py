@@ -62,7 +62,6 @@ def publish(
         tuning=TUNING,
         attacks=attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
         files=data_digests(folder),
-        created=CREATED,
     )
     write_classifier(folder, written_by or method, publication.schema)
     write_public(folder, statement)

@@ -21,7 +21,7 @@ Place = Annotated[
 def show(ledger: Place, json: Json = False) -> None:
     """Print what was charged, what it adds up to and what is left."""
     console = Console(as_json=json)
-    with _existing(ledger) as book:
+    with existing_ledger(ledger) as book:
         receipts, spent, left = book.history(), book.spent(), book.remaining()
         guarantee = book.guarantee()
     console.json(
@@ -62,7 +62,7 @@ def check(
     from discreet.privacy import Receipt
 
     console = Console(as_json=json)
-    with _existing(ledger) as book:
+    with existing_ledger(ledger) as book:
         book.check()
         for found in () if receipt is None else _receipts_in(receipt):
             book.check(Receipt.from_dict(found))
@@ -82,7 +82,7 @@ def export(
 
     from discreet.errors import SourceError
 
-    with _existing(ledger) as book:
+    with existing_ledger(ledger) as book:
         lines = "".join(json.dumps(receipt.to_dict(), allow_nan=False) + "\n" for receipt in book.history())
     if out is None:
         write_out(lines)
@@ -141,7 +141,7 @@ def backup(
 ) -> None:
     """Write a copy that can take the ledger's place, also while others charge; it is checked."""
     console = Console(as_json=json)
-    with _existing(ledger) as book:
+    with existing_ledger(ledger) as book:
         rows, digest = book.backup(out)
     console.json({"ledger": book.shown, "backup": str(out), "rows": rows, "head": digest})
     console.line(f"{out}: {rows} rows, intact; its key is in {out.name}.version-key. Head: {rows}:{digest}")
@@ -187,7 +187,7 @@ def _head_in(text: str) -> tuple[int, str]:
     return int(row), digest
 
 
-def _existing(place: str) -> "Ledger":
+def existing_ledger(place: str) -> "Ledger":
     """Open a ledger, and make none by asking about it."""
     from discreet.errors import LedgerError
     from discreet.privacy import Ledger

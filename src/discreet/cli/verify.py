@@ -1,5 +1,6 @@
 """``discreet verify``: a stranger re-checks a release."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated
 import typer
 
 from discreet.cli.console import Console
+from discreet.cli.ledger import existing_ledger
 from discreet.cli.release import PASSPHRASE
 from discreet.cli.words import TABLE, Json
 
@@ -28,6 +30,10 @@ def verify(
     public_key: Annotated[
         Path | None, typer.Option(help="The curator's Ed25519 public key (PEM), to check the signature.")
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="The ledger that counted it, to check what the statement says about it."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Re-check every number of a release and whether the file can be what it says; exit 0 or 1."""
@@ -40,12 +46,14 @@ def verify(
     if key is not None:
         pem = None if private_key is None else read_bytes(private_key)
         opened = unseal_key(key, passphrase=None if pem else _passphrase(key), private_key=pem)
-    with Console(as_json=json) as console:
+    book = contextlib.nullcontext() if ledger is None else existing_ledger(ledger)
+    with book as opened_book, Console(as_json=json) as console:
         found = check(
             folder,
             key=opened,
             source=None if source is None else table_of(source),
             public_key=None if public_key is None else read_bytes(public_key),
+            ledger=opened_book,
             progress=lambda name: console.progress(name, 0.0),
         )
         console.close()

@@ -229,8 +229,8 @@ class BoundedDensity:
 
     @cached_property
     def mean(self) -> float:
-        """First moment: not 0 unless the support is symmetric."""
-        return self._expect(1)
+        """First moment: exactly 0 where the support is symmetric, which a sum would miss by rounding."""
+        return 0.0 if self.support[0] == -self.support[1] else self._expect(1)
 
     @cached_property
     def second_moment(self) -> float:

@@ -18,15 +18,20 @@ from discreet.errors import ParameterError
 from discreet.noise import gaussian
 from discreet.noise.gaussian import fill_rounded_gaussian
 from discreet.noise.lattice import Sampler, normal_table
+from discreet.noise.linear import product
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from discreet._typing import Bools, Floats, Ints
 
 STEPS = 1 << 20
 """Lattice steps per standard deviation of the noise."""
 _VALUES = 1 << 16
 _UNIT = 2.0**-53
+_SHIFTS = (-1, 1, -2, 2, -3, 3, -4, 4)
+_CORRECTIONS, _TELLS_APART = 3, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,13 +176,13 @@ class Whitening:
         else:
             np.clip(X, self.lower, self.upper, out=out)
             np.subtract(out, self.lower, out=out)
-            np.rint(out @ self._forward, out=out)
+            np.rint(product(out, self._forward), out=out)
         if out.size and np.isnan(out.min()):
             raise ParameterError(
                 "X of Whitening must have no missing values. Give missing cells a declared level first."
             )
 
-    def restore(self, lattice: Ints) -> Floats:
+    def restore(self, lattice: Ints | Floats) -> Floats:
         """Map lattice integers back to the columns' own units."""
         out = lattice.astype(np.float64)
         self._restore(out)
@@ -187,30 +192,82 @@ class Whitening:
         if self._top is not None:
             np.multiply(lattice, self._backward, out=lattice)
         else:
-            lattice[:] = lattice @ self._backward
+            lattice[:] = product(lattice, self._backward)
         np.add(lattice, self.lower, out=lattice)
 
     def possible(self, X: Floats) -> Bools:
-        """Say which cells of a published matrix lie on the lattice; of correlated noise, which rows."""
-        if self._top is not None:
-            return on_lattice(X, self.lower, self._backward)
-        lattice: Floats = linalg.solve(self._backward.T, (X - self.lower).T).T
-        return np.broadcast_to(np.all(on_lattice(lattice, 0.0, 1.0), axis=1, keepdims=True), X.shape)
+        """Say which cells of a published matrix are numbers that :meth:`release` writes.
+
+        Of correlated noise a row is looked at as a whole. One with a missing cell passes: what the missing
+        cell was is not known, and without it almost every number can be written.
+        """
+        if self._top is None:
+            return np.broadcast_to(self._possible_rows(X)[:, np.newaxis], X.shape)
+        places = (X - self.lower) / self._backward
+        return ~np.isnan(lattice_places(X, places, lambda k: k * self._backward + self.lower))
+
+    def _possible_rows(self, X: Floats) -> Bools:
+        """Find the lattice point of each row by solving, and correct it by what it leaves over."""
+        possible: Bools = np.asarray(np.isnan(X).any(axis=1))
+        rows = X[~possible]
+        lattice = np.zeros(rows.shape)
+        left = rows - self.lower
+        for _ in range(_CORRECTIONS):
+            lattice += np.rint(linalg.solve(self._backward.T, left.T, check_finite=False).T)
+            left = rows - self.restore(lattice)
+        written = self.restore(lattice)
+        fits = same_bits(written, rows)
+        # Where columns go together so closely that solving does not tell one lattice point from the next,
+        # rounding alone is compared.
+        lost = np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _TELLS_APART
+        if lost:
+            reach = np.abs(lattice) @ np.abs(self._backward) + np.abs(self.lower)
+            fits |= np.abs(left) <= 2 * len(self.lower) * np.spacing(reach)
+        possible[~possible] = fits.all(axis=1)
+        return possible
 
     def total_variation(self, n_rows: int) -> float:
         """Sampler's distance from the exact law over ``n_rows`` rows."""
         return n_rows * self.lower.size * gaussian.TOTAL_VARIATION
 
 
-def on_lattice(values: Floats, origin: Floats | float, step: Floats | float) -> Bools:
-    """Say which numbers are whole steps from the origin.
+def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Floats]) -> Floats:
+    """Return which whole number of steps each published number was written from, NaN where there is none.
 
-    Up to a thousandth of a step, because another machine may compute a slightly different step, and up to the
-    spacing of doubles: far from zero a step may be finer than that, and then every double is on the lattice.
+    Parameters
+    ----------
+    values : array
+        Published numbers.
+    places : array
+        About how many steps each is from the origin; up to four steps off, as rounding may have it.
+    write : callable
+        What a release writes for whole numbers of steps: the same operations in the same order, so that the
+        result is the same to the last bit.
+
+    Privacy
+    -------
+    A number is accepted if it is one that the release writes and if it is no other: nothing can be hidden
+    between two lattice points, nor in the sign of a zero.
     """
-    place = (values - origin) / step
-    room = 1e-3 + 2.0**-50 * np.abs(place) + 2 * np.spacing(np.abs(values) + np.abs(origin)) / step
-    return np.asarray(np.abs(place - np.rint(place)) <= room)
+    nearest = np.rint(places)
+    found = np.where(same_bits(write(nearest), values), nearest, np.nan)
+    for shift in _SHIFTS:
+        if not np.isnan(found).any():
+            break
+        moved = nearest + shift
+        found = np.where(np.isnan(found) & same_bits(write(moved), values), moved, found)
+    return found
+
+
+def points_per_double(farthest: Floats, step: Floats | float) -> Floats:
+    """Bound how many lattice points can be written as one double, up to a distance from zero."""
+    spacing = np.spacing(np.abs(farthest))
+    return np.where(4 * spacing <= step, 1.0, np.ceil(spacing / step) + 2)
+
+
+def same_bits(one: Floats, other: Floats) -> Bools:
+    """Say where two arrays of numbers are the same; zeros of two signs are not."""
+    return np.asarray((one == other) & (np.signbit(one) == np.signbit(other)))
 
 
 def _vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...]:

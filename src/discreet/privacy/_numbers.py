@@ -125,3 +125,17 @@ def step_until(holds: Callable[[float], bool], start: float, direction: float) -
         assert move <= 1.0, "no nearby number meets the requirement"
         value = start * (1.0 + direction * move)
     return value
+
+
+SHORT_BITS = 24
+"""Significant bits of a calibrated amount of noise."""
+
+
+def shorter_up(value: float) -> float:
+    """Return the least number with 24 significant bits that is not below a positive one.
+
+    Whatever two processors compute with different last digits is then the same number on both, but for about
+    one in ten million values.
+    """
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(math.ceil(math.ldexp(fraction, SHORT_BITS)), exponent - SHORT_BITS)

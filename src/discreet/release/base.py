@@ -218,6 +218,14 @@ class Plan(ABC):
                 found[column.name] = "missing cells in a column that has none"
         return found
 
+    def repeat_chance(self) -> float:
+        """Bound the chance that two rows get the same :meth:`noised` numbers; 1 where nothing bounds it."""
+        return 1.0
+
+    def noised(self) -> tuple[str, ...]:
+        """Name the columns of numbers that :meth:`repeat_chance` is about."""
+        return ()
+
     def length_misfit(self, n_read: int, n_published: int) -> str | None:
         """Say what is wrong with how many rows were published of those that were read; None if nothing is."""
         if n_published > n_read:
@@ -294,6 +302,13 @@ class ReleaseMethod(ABC):
         if made.get("privacy") is not None:
             made["privacy"] = promise_from_dict(made["privacy"])
         return cls(**made, **common)
+
+    def as_stated(self, laws: Mapping[str, Law]) -> Self:
+        """Return the method with the sizes of noise that published laws state, where they are as good.
+
+        Only where sizes are calibrated to a floor can another processor come to another last digit.
+        """
+        return self
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
         """Say what a release by this method leaves open, in sentences without a full stop."""
@@ -463,8 +478,12 @@ class ReleaseMethod(ABC):
             )
         return given
 
+    def charged_as(self, schema: Schema) -> str:
+        """Return the words for a release in its ledger and on its receipt."""
+        return f"{self.name} release of {schema.dataset or 'a table'}"
+
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
-        what = f"{self.name} release of {schema.dataset or 'a table'}"
+        what = self.charged_as(schema)
         if self.ledger is None:
             return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
         return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -12,8 +13,9 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import BoundedLaw, InRangeLaw
 from discreet.noise import BoundedDensity
-from discreet.noise.in_range import INPUTS
-from discreet.noise.whiten import on_lattice
+from discreet.noise.bounded import STEPS as CELLS
+from discreet.noise.in_range import INPUTS, TOTAL_BITS
+from discreet.noise.whiten import lattice_places, points_per_double, same_bits
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
@@ -23,6 +25,7 @@ from discreet.release.table import (
     NumberMechanism,
     TableRelease,
     additive_floor,
+    as_good,
     checked_weights,
     exactly_one,
     prior_of,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import Bools, Floats
+    from discreet.law import Law
     from discreet.noise import InRange, Stream
     from discreet.privacy import Ledger
     from discreet.schema import Column, Schema
@@ -126,8 +130,13 @@ class BoundedNumbers(NumberMechanism):
             np.clip(lattice, 0, self._top[j], out=lattice)
             # Integers below 2**53 in doubles: this sum is exact.
             lattice += density.integers(len(matrix), stream)
-            out[:, j] = (lower + density.support[0]) + (lattice + 0.5) * density.step
+            out[:, j] = self._restore(lattice, j)
         return out
+
+    def _restore(self, lattice: Floats, j: int) -> Floats:
+        """Map lattice integers of a column back to its own unit."""
+        density = self.densities[j]
+        return np.asarray((self.columns[j].range[0] + density.support[0]) + (lattice + 0.5) * density.step)
 
     def scaled(self, factor: float) -> BoundedNumbers:
         """Return the mechanism with densities of the same shape, ``factor`` times as wide."""
@@ -140,16 +149,40 @@ class BoundedNumbers(NumberMechanism):
         return BoundedNumbers(self.columns, densities, self.at_epsilon)
 
     def possible(self, matrix: Floats) -> Bools:
-        """Say which cells lie on the lattice and within the noise's reach of the declared range."""
+        """Say which cells are numbers that :meth:`release` writes: on the lattice and within reach."""
         out = np.empty(matrix.shape, bool)
         for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
-            low, high = density.support
-            values, first = matrix[:, j], column.range[0] + low + 0.5 * density.step
-            last = first + (self._top[j] + round((high - low) / density.step) - 1) * density.step
-            room = 0.5 * density.step
-            out[:, j] = on_lattice(values, first, density.step)
-            out[:, j] &= (values > first - room) & (values < last + room)
+            values = matrix[:, j]
+            places = (values - (column.range[0] + density.support[0])) / density.step - 0.5
+            found = lattice_places(values, places, functools.partial(self._restore, j=j))
+            out[:, j] = (found >= 0) & (found <= self._top[j] + CELLS - 1)
         return out
+
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of a lattice cell, in each column."""
+        chance = 1.0
+        for column, density in zip(self.columns, self.densities, strict=True):
+            most = float(density.suprema(np.linspace(*density.support, 2049))[0].max())
+            end = np.array(max(map(abs, self.reach(column))))
+            chance *= min(1.0, most * density.step * float(points_per_double(end, density.step)))
+        return chance
+
+    def reach(self, column: Column) -> tuple[float, float]:
+        """Return the ends of the declared range, moved by those of the noise."""
+        low, high = self.density(column).support
+        return column.range[0] + low, column.range[1] + high
+
+    def with_laws(self, laws: Mapping[str, Law]) -> BoundedNumbers:
+        """Return the mechanism with the supports that published laws state, where they are as good."""
+        densities = []
+        for column, density in zip(self.columns, self.densities, strict=True):
+            law = laws.get(column.name)
+            if isinstance(law, BoundedLaw) and all(
+                as_good(*ends) for ends in zip((law.lower, law.upper), density.support, strict=True)
+            ):
+                density = dataclasses.replace(density, lower=law.lower, upper=law.upper)
+            densities.append(density)
+        return BoundedNumbers(self.columns, tuple(densities), self.at_epsilon)
 
 
 class InRangeNumbers(NumberMechanism):
@@ -208,13 +241,23 @@ class InRangeNumbers(NumberMechanism):
         )
         return InRangeNumbers(self.columns, laws)
 
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of an output cell, in each column."""
+        return math.prod(float(law.masses.max()) / 2.0**TOTAL_BITS for law in self.laws)
+
+    def reach(self, column: Column) -> tuple[float, float]:
+        """Return the declared range."""
+        return column.range
+
     def possible(self, matrix: Floats) -> Bools:
-        """Say which cells are middles of output cells."""
+        """Say which cells are middles of output cells, to the last bit."""
         out = np.empty(matrix.shape, bool)
         for j, law in enumerate(self.laws):
-            cell = (law.upper - law.lower) / law.cells
-            out[:, j] = on_lattice(matrix[:, j], law.lower + 0.5 * cell, cell)
-            out[:, j] &= (matrix[:, j] > law.lower) & (matrix[:, j] < law.upper)
+            places = np.rint((matrix[:, j] - law.lower) / ((law.upper - law.lower) / law.cells) - 0.5)
+            # A missing cell has no place; it is compared with the first, and differs.
+            nearest = np.clip(np.nan_to_num(places), 0, law.cells - 1).astype(np.int64)
+            near = (np.clip(nearest + shift, 0, law.cells - 1) for shift in (0, -1, 1))
+            out[:, j] = np.any([same_bits(law.outputs[index], matrix[:, j]) for index in near], axis=0)
         return out
 
 

@@ -10,13 +10,16 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import CorrelatedGaussianLaw, GaussianLaw
 from discreet.noise import Whitening, gaussian
+from discreet.noise.whiten import STEPS, points_per_double
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Promise, floors
+from discreet.privacy._numbers import shorter_up
 from discreet.privacy.amounts import exact
 from discreet.privacy.box import linear_box_diameter
 from discreet.privacy.calibrate import gaussian_mu
 from discreet.privacy.floors import GaussianNoise
 from discreet.privacy.reading import root_down
 from discreet.release.table import (
+    AS_GOOD,
     Label,
     NumberMechanism,
     TableRelease,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Bools, Floats
+    from discreet.law import Law
     from discreet.noise import Stream
     from discreet.privacy import ColumnFloor, Ledger
     from discreet.schema import Column, Schema
@@ -127,12 +131,38 @@ class GaussianNumbers(NumberMechanism):
         return GaussianNumbers(self.columns, self.covariance * factor**2)
 
     def possible(self, matrix: Floats) -> Bools:
-        """Say which cells lie on the lattice."""
+        """Say which cells are numbers that :meth:`release` writes."""
         return self.whitening.possible(matrix)
+
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of a lattice point; correlated columns count as one."""
+        spread = np.sqrt(self.covariance) if self.covariance.ndim == 1 else np.ones(1)
+        if self.covariance.ndim == 2:
+            return _LARGEST_MASS * 4
+        ends = np.abs([c.range for c in self.columns]).max(axis=1) + _FAR * spread
+        return float(np.prod(np.minimum(1.0, _LARGEST_MASS * points_per_double(ends, spread / STEPS))))
+
+    def with_laws(self, laws: Mapping[str, Law]) -> GaussianNumbers:
+        """Return the mechanism with the covariance that published laws state, where it is as good."""
+        stated = self.covariance.copy()
+        for j, c in enumerate(self.columns):
+            law = laws.get(c.name)
+            if self.covariance.ndim == 1 and isinstance(law, GaussianLaw):
+                stated[j] = law.variance
+            elif isinstance(law, CorrelatedGaussianLaw) and len(law.covariances) == len(stated):
+                stated[j] = law.covariances
+        sd = np.sqrt(self.covariance if stated.ndim == 1 else np.diagonal(self.covariance))
+        size = sd**2 if stated.ndim == 1 else np.outer(sd, sd)
+        good = (np.abs(stated - self.covariance) <= 2 * AS_GOOD * size).all()
+        if not good or (stated.ndim == 2 and (stated != stated.T).any()):
+            return self
+        return GaussianNumbers(self.columns, stated)
 
 
 # A lattice step is 2**-20 standard deviations of whitened noise; twice that leaves room for rounding errors.
 _STEP = 2.0**-19
+_LARGEST_MASS = 1.001 / (math.sqrt(2 * math.pi) * STEPS)
+_FAR = 20.0  # standard deviations, which no draw passes
 
 
 class GaussianRelease(TableRelease):
@@ -279,6 +309,7 @@ class GaussianRelease(TableRelease):
         information = 1 / shape if shape.ndim == 1 else np.diagonal(root_of(shape, -1.0))
         factor = float(np.max(least**2 * information))
         while True:
+            factor = shorter_up(factor)
             numbers = GaussianNumbers(columns, shape * factor)
             proven = [numbers.floor(c, rows) for c in columns]
             if all(f is not None and f.error >= errors[c.name] for c, f in zip(columns, proven, strict=True)):
@@ -308,7 +339,8 @@ class GaussianRelease(TableRelease):
         if shape.ndim == 1:
             diameter = float(np.sqrt(np.sum(widths**2 / shape)))
         else:
-            diameter = linear_box_diameter(root_of(shape, -0.5), widths).upper
+            # Its last digits depend on the processor, and the noise must not.
+            diameter = shorter_up(linear_box_diameter(root_of(shape, -0.5), widths).upper)
         factor = rows * (diameter / mu) ** 2
         while True:
             factor *= 1 + 2.0**-20  # rounding to the lattice may take a little more

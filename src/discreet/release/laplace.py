@@ -10,18 +10,27 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import LaplaceLaw
 from discreet.noise import laplace, rounded_laplace
-from discreet.noise.whiten import on_lattice
+from discreet.noise.whiten import lattice_places, points_per_double
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.parameters import parameters_of
-from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, exactly_one, prior_of
+from discreet.release.table import (
+    Label,
+    NumberMechanism,
+    TableRelease,
+    additive_floor,
+    as_good,
+    exactly_one,
+    prior_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Bools, Floats
+    from discreet.law import Law
     from discreet.noise import Stream
     from discreet.privacy import ColumnFloor, Ledger
     from discreet.release.gaussian import GaussianNumbers
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
 
 STEPS = 1 << 20
 """Lattice steps per scale of the noise."""
+_FAR = 100.0  # scales, which no draw passes
 
 
 class LaplaceNumbers(NumberMechanism):
@@ -95,17 +105,38 @@ class LaplaceNumbers(NumberMechanism):
         np.clip(lattice, 0, self._top, out=lattice)
         # Integers below 2**53 in doubles: these sums are exact.
         lattice += rounded_laplace(float(STEPS), lattice.shape, stream)
-        lattice *= self.scale / STEPS
-        lattice += self._lower
-        return np.asarray(lattice)
+        return self._restore(lattice)
+
+    def _restore(self, lattice: Floats) -> Floats:
+        """Map lattice integers back to the columns' own units."""
+        return np.asarray(lattice * (self.scale / STEPS) + self._lower)
 
     def scaled(self, factor: float) -> LaplaceNumbers:
         """Return the mechanism with ``factor`` times the scale."""
         return LaplaceNumbers(self.columns, self.scale * factor)
 
     def possible(self, matrix: Floats) -> Bools:
-        """Say which cells lie on the lattice."""
-        return on_lattice(matrix, self._lower, self.scale / STEPS)
+        """Say which cells are numbers that :meth:`release` writes."""
+        places = (matrix - self._lower) / (self.scale / STEPS)
+        return ~np.isnan(lattice_places(matrix, places, self._restore))
+
+    def repeat_chance(self) -> float:
+        """Bound the chance by the largest mass of a lattice point, in each column."""
+        ends = np.abs(self._lower) + self._top / self._forward + _FAR * self.scale
+        mass = 1.001 / (2 * STEPS) * points_per_double(ends, self.scale / STEPS)
+        return float(np.prod(np.minimum(1.0, mass)))
+
+    def with_laws(self, laws: Mapping[str, Law]) -> LaplaceNumbers:
+        """Return the mechanism with the scales that published laws state, where they are as good."""
+        scale = self.scale.copy()
+        for j, c in enumerate(self.columns):
+            law = laws.get(c.name)
+            if isinstance(law, LaplaceLaw) and as_good(law.scale, float(scale[j])):
+                near = law.scale
+                # The law has the square; its root may be one unit in the last place off.
+                candidates = (near, math.nextafter(near, 0.0), math.nextafter(near, math.inf))
+                scale[j] = next((s for s in candidates if 2 * s**2 == law.variance), near)
+        return LaplaceNumbers(self.columns, scale)
 
 
 class LaplaceRelease(TableRelease):

@@ -13,7 +13,7 @@ from scipy import special
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import SphericalLaw
 from discreet.noise import SphericalLaplace, laplace
-from discreet.noise.whiten import on_lattice
+from discreet.noise.whiten import lattice_places, points_per_double
 from discreet.privacy import ApproxDP, Promise, PureDP
 from discreet.privacy.calibrate import group_delta, group_epsilon
 from discreet.privacy.floors import GaussianNoise, LaplaceNoise
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 _UP = 1 + 2.0**-40
+_FAR = 100.0  # scales and columns, which no draw passes
 _PARTS = 24
 """Parts into which the law of the radius is cut for a floor."""
 
@@ -191,19 +192,27 @@ class SphericalNumbers(NumberMechanism):
         steps = np.rint(mapped / self.noise.step)
         # Integers below 2**53 in doubles: these sums are exact.
         steps += self.noise.integers(len(steps), stream)
-        steps *= self.noise.step
-        steps += 1.0
-        steps *= self._half
-        steps += self._lower
-        return np.asarray(steps)
+        return self._restore(steps)
+
+    def _restore(self, steps: Floats) -> Floats:
+        """Map lattice integers back to the columns' own units."""
+        return np.asarray((steps * self.noise.step + 1.0) * self._half + self._lower)
 
     def scaled(self, factor: float) -> SphericalNumbers:
         """Return the mechanism with ``factor`` times the scale."""
         return SphericalNumbers(self.columns, self.rate / factor, self.norm_bound)
 
+    def repeat_chance(self) -> float:
+        """Bound the chance by the density of one coordinate, which is at most half its rate, times a step."""
+        half = float(self._half[0])
+        end = np.array(abs(float(self._lower[0])) + half * (2 + _FAR * len(self.columns) / self.rate))
+        points = float(points_per_double(end, half * self.noise.step))
+        return min(1.0, self.rate / 2 * self.noise.step * 1.001 * points)
+
     def possible(self, matrix: Floats) -> Bools:
-        """Say which cells lie on the lattice."""
-        return on_lattice(matrix, self._lower + self._half, self._half * self.noise.step)
+        """Say which cells are numbers that :meth:`release` writes."""
+        places = ((matrix - self._lower) / self._half - 1.0) / self.noise.step
+        return ~np.isnan(lattice_places(matrix, places, self._restore))
 
 
 class InputPerturbation(TableRelease):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import Additive, Clear
+from discreet.noise.linear import product, symmetric_eigen
+from discreet.noise.whiten import same_bits
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
@@ -49,6 +53,15 @@ AVERAGES_OUT = (
 ROWS_KNOWN = "how many rows each unit has is public"
 
 Label = Literal["randomized", "clear"]
+
+
+AS_GOOD = 1.2e-7
+"""How far, relatively, a stated size of noise may be from the calibrated one: a step of 24 bits."""
+
+
+def as_good(stated: float, own: float) -> bool:
+    """Say whether a stated size of noise is the calibrated one, up to what processors compute differently."""
+    return abs(stated - own) <= AS_GOOD * abs(own)
 
 
 def prior_of(column: Column) -> UniformPrior | IntegerPrior:
@@ -100,8 +113,8 @@ def root_of(positive: Floats, power: float) -> Floats:
     """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
     if positive.ndim == 1:
         return np.asarray(positive**power)
-    values, vectors = linalg.eigh((positive + positive.T) / 2)
-    return np.asarray((vectors * values**power) @ vectors.T)
+    values, vectors = symmetric_eigen(positive)
+    return product(vectors * values**power, vectors.T)
 
 
 def checked_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
@@ -170,6 +183,22 @@ class NumberMechanism(ABC):
     def possible(self, matrix: Floats) -> Bools:
         """Say which published cells this mechanism can have drawn, whatever was true."""
 
+    def repeat_chance(self) -> float:
+        """Bound the chance that the numbers of two rows come out the same, whatever was true; 1 at most."""
+        return 1.0
+
+    def reach(self, column: Column) -> tuple[float, float]:
+        """Return the least and the largest number that can be published."""
+        return -math.inf, math.inf
+
+    def with_laws(self, laws: Mapping[str, Law]) -> NumberMechanism:
+        """Return the mechanism with the sizes that published laws state, where they are as good as its own.
+
+        A size that was calibrated on another processor may differ in its last digit. Whoever checks or
+        replays what was drawn needs the one that it was drawn with.
+        """
+        return self
+
     def epsilon(self, column: Column) -> float | None:
         """Return the pure epsilon of one cell; None where the columns have none of their own."""
         return None
@@ -205,6 +234,17 @@ class TablePlan(Plan):
             out[response.name] = codes
         return out
 
+    def repeat_chance(self) -> float:
+        """Bound the chance that two rows get the same noised numbers; post-processing may bring it about."""
+        plain = (
+            self.numbers is not None and not self.clamp and all(c.grid is None for c in self.numbers.columns)
+        )
+        return self.numbers.repeat_chance() if self.numbers is not None and plain else 1.0
+
+    def noised(self) -> tuple[str, ...]:
+        """Name the columns of numbers."""
+        return () if self.numbers is None else tuple(c.name for c in self.numbers.columns)
+
     def _finished(self, column: Column, noised: Floats) -> Floats:
         """Clamp and round as was declared: post-processing."""
         if self.clamp:
@@ -220,12 +260,15 @@ class TablePlan(Plan):
         fits = self.numbers.possible(matrix) | np.isnan(matrix)
         for j, c in enumerate(self.numbers.columns):
             values = matrix[:, j]
+            ends = np.array(c.range if self.clamp else self.numbers.reach(c))
             if c.grid is not None:
-                fits[:, j] = np.isnan(values) | (on_grid(c, values) == values)
-            if self.clamp:
-                lower, upper = c.range
-                fits[:, j] |= (values == lower) | (values == upper)
-                fits[:, j] &= ~((values < lower) | (values > upper))
+                # Rounding can lead from inside the ends to the next step outside.
+                ends = np.where(np.isinf(ends), ends, on_grid(c, ends))
+                fits[:, j] = same_bits(on_grid(c, values), values)
+            elif self.clamp:
+                fits[:, j] |= same_bits(values, ends[:1]) | same_bits(values, ends[1:])
+            fits[:, j] &= (values >= ends[0]) & (values <= ends[1])
+            fits[:, j] |= np.isnan(values)
             if not fits[:, j].all() and c.name not in found:
                 found[c.name] = "values that the noise cannot have led to (off its lattice or its support)"
         return found
@@ -286,6 +329,13 @@ class TableRelease(ReleaseMethod):
         self.label = label
         self.clamp = clamp
         self._last: tuple[int, tuple[Any, ...], Calibrated] | None = None
+        self._laws: Mapping[str, Law] = {}
+
+    def as_stated(self, laws: Mapping[str, Law]) -> Self:
+        """Return the method with the sizes of noise that published laws state, where they are as good."""
+        made = copy.copy(self)
+        made._laws = {} if self.privacy is None else laws
+        return made
 
     refusal: ClassVar[str] = ""
     """Why other promises are not accepted."""
@@ -358,6 +408,7 @@ class TableRelease(ReleaseMethod):
         rows = schema.max_rows_per_unit or 1
         columns, listed = tuple(c for c in protected if c.is_number), listed_in(protected)
         numbers, responses = self._calibrated(columns, listed, schema, n_rows)
+        numbers = numbers.with_laws(self._laws) if numbers and self._laws else numbers
         if factor != 1.0:
             numbers = numbers.scaled(factor) if numbers else None
             responses = tuple(response.scaled(factor) for response in responses)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import PromiseError
 from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
-from discreet.report.statement import Composition, EarlierCharge
+from discreet.report.statement import Composition, EarlierCharge, LedgerPosition
 from discreet.report.wording import name, number
 
 if TYPE_CHECKING:
@@ -63,16 +63,32 @@ def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | Non
     return Composition(
         counted=receipt.recorded,
         ledger=receipt.ledger,
+        position=draft_position(receipt, ledger, plain=True) if isinstance(ledger, Ledger) else None,
         receipt=receipt.to_dict(),
-        earlier=[
-            EarlierCharge(
-                what=charge.what, when=charge.when, promises=[part.to_dict() for part in charge.promises]
-            )
-            for charge in earlier
-        ],
+        earlier=[earlier_charge(charge) for charge in earlier],
         total=total,
         limit=limit,
         next=following,
+    )
+
+
+def draft_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerPosition | None:
+    """Say where in its ledger a charge stands; `plain` if its receipt holds all that its row does."""
+    if not receipt.recorded:
+        return None
+    previous, others = ledger.position(receipt)
+    row, digest = ledger.head
+    return LedgerPosition(previous=previous if plain else None, others=others, head_row=row, head=digest)
+
+
+def earlier_charge(charge: Receipt) -> EarlierCharge:
+    """Say of a charge what a later statement lists of it."""
+    assert charge.seq is not None
+    return EarlierCharge(
+        row=charge.seq,
+        what=charge.what,
+        when=charge.when,
+        promises=[part.to_dict() for part in charge.promises],
     )
 
 

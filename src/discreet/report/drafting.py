@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, Ledger, NoPromise, Receipt
-from discreet.privacy.receipt import now, product_version
+from discreet.privacy.receipt import product_version
 from discreet.release.published import published_fields
 from discreet.release.table import prior_of
 from discreet.report.composing import LARGEST_DELTA, draft_composition, total_cost
@@ -79,7 +79,7 @@ def make_statement(
     files : mapping of str to str
         SHA-256 of each file of data.
     created : str, optional
-        Universal time, ISO 8601; by default now.
+        Universal time, ISO 8601; by default that of the charge, which is the one that can be verified.
     shuffled : bool
         Whether rows were published in random order.
 
@@ -106,7 +106,7 @@ def make_statement(
         what=What(
             release=f"{schema.dataset or 'table'}-{publication.commitment[:12]}",
             product_version=product_version(),
-            created=created or now(),
+            created=created or receipt.when,
             dataset=schema.dataset,
             **about.model_dump(),
             method=Method(name=method.name, parameters=method.parameters()),

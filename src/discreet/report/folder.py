@@ -23,7 +23,7 @@ from discreet.report.statement import Statement
 from discreet.tables.engine import connect, literal, one_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 DATA, CSV = "data.parquet", "data.csv.gz"
@@ -121,9 +121,14 @@ def derived(statement: Statement) -> dict[str, str]:
 
 def write_sums(folder: Path) -> None:
     """Write ``SHA256SUMS`` over everything else, in the form that ``sha256sum -c`` reads."""
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name not in (SUMS, SIGNATURE))
-    text = "".join(f"{digest_of(folder / name)}  {name}\n" for name in names)
+    names = [entry.name for entry in folder.iterdir() if entry.name not in (SUMS, SIGNATURE)]
+    text = sums_text({name: digest_of(folder / name) for name in names})
     (folder / SUMS).write_text(text, encoding="ascii")
+
+
+def sums_text(digests: Mapping[str, str]) -> str:
+    """Return the content of ``SHA256SUMS``: a function of the hashes alone."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
 def read_sums(content: bytes) -> dict[str, str]:

@@ -149,11 +149,32 @@ class DeclaredBound(Record):
 
 
 class EarlierCharge(Record):
-    """A charge to the same ledger before this one."""
+    """A charge to the same ledger before this one, and its row there."""
 
+    row: int
     what: str
     when: str
     promises: list[dict[str, Any]]
+
+
+class LedgerPosition(Record):
+    """Where in its ledger something was charged, so that nothing before it can be left out unnoticed.
+
+    Attributes
+    ----------
+    previous : str or None
+        Hash of the row before that of the receipt, with which the hash of the receipt can be computed again;
+        None for a model, whose charges hold more than their receipts.
+    others : mapping of str to int
+        How many of the rows before are no charges, by type: the opening, a data set's name, kept answers.
+    head_row, head : int, str
+        The last row of the ledger, and its hash, when the statement was written.
+    """
+
+    previous: str | None = None
+    others: dict[str, int]
+    head_row: int
+    head: str
 
 
 class Composition(Record):
@@ -161,6 +182,7 @@ class Composition(Record):
 
     counted: bool
     ledger: str | None = None
+    position: LedgerPosition | None = None
     receipt: dict[str, Any]
     earlier: list[EarlierCharge]
     total: str

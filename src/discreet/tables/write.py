@@ -43,6 +43,8 @@ _FORMATS = {
 _DATABASES = (".duckdb", ".db")
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
+ROW_GROUP = 122_880
+"""Rows that are written at once: a row group of Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +274,7 @@ class _Writer:
         self.select = f"SELECT {', '.join(cells)} FROM batches"  # noqa: S608 - quoted
 
     def _arrays(self, room: Path | None) -> Iterator[list[AnyArray]]:
-        if room is None:
-            return self._checked()
-        return in_word_order(self._checked(), room)
+        return _even(self._checked() if room is None else in_word_order(self._checked(), room))
 
     def _checked(self) -> Iterator[list[AnyArray]]:
         names = {field.name for field in self._fields}
@@ -337,6 +337,27 @@ class _Writer:
     def copy_csv(self, file: str) -> int:
         """Write text without a header, for PostgreSQL."""
         return self.copy(file, "FORMAT csv, HEADER false, COMPRESSION none")
+
+
+def _even(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
+    """Cut batches again into pieces of one size, but for the last: the same rows give the same file.
+
+    The engine ends a row group where a batch ends, so that otherwise the file would tell how its rows came.
+    """
+    waiting: list[list[AnyArray]] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while start < len(batch[0]):
+            piece = [values[start : start + ROW_GROUP - count] for values in batch]
+            waiting.append(piece)
+            count += len(piece[0])
+            start += len(piece[0])
+            if count == ROW_GROUP:
+                yield [np.concatenate(parts) for parts in zip(*waiting, strict=True)]
+                waiting, count = [], 0
+    if waiting:
+        yield [np.concatenate(parts) for parts in zip(*waiting, strict=True)]
 
 
 @contextlib.contextmanager

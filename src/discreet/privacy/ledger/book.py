@@ -18,6 +18,7 @@ from discreet.privacy.ledger.entries import (
     entry_of,
     find_entry,
     missing_row,
+    position_of,
     receipt_of,
 )
 from discreet.privacy.ledger.opening import Opening, fixed, opened, store_at
@@ -382,6 +383,15 @@ class Ledger:
             if last is not None:
                 chosen.reverse()
             return [entry_of(session, self.identity, row, content) for row, content in chosen]
+
+    def position(self, receipt: Receipt) -> tuple[str, dict[str, int]]:
+        """Return the hash of the row before a receipt's, and how many rows before it are no charges, by type.
+
+        With them whoever is shown the receipt and the charges before it can count whether all are there.
+        """
+        with self._store.read() as session:
+            self._check_identity(session)
+            return position_of(session, self._row_of(receipt))
 
     def entry(self, receipt_id: str) -> Entry:
         """Return the charge that a receipt's id names, with what was asked and answered.

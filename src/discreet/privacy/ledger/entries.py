@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import LedgerError, LedgerTampered
+from discreet.privacy.ledger.chain import link
+from discreet.privacy.ledger.proof import scopes_of
 from discreet.privacy.promises import Promise, promise_from_dict
 from discreet.privacy.receipt import Receipt, canonical
 
@@ -63,6 +66,40 @@ def receipt_of(
         version=content["version"],
         seeded=content["seeded"],
     )
+
+
+def charge_hash(receipt: Receipt, previous: str) -> str:
+    """Return the hash that the row of a plain charge has after a row with the hash `previous`.
+
+    Plain is a charge that was told neither what was asked nor a request's key, as that of a release: its
+    receipt holds everything that the row does.
+    """
+    content = {
+        "type": "charge",
+        "what": receipt.what,
+        "owner": receipt.owner,
+        "question": receipt.question,
+        "schema": receipt.schema,
+        "promises": [promise.to_dict() for promise in receipt.promises],
+        "scopes": scopes_of(receipt.owner, known=False),
+        "seeded": receipt.seeded,
+        "version": receipt.version,
+    }
+    assert receipt.seq is not None
+    return link(receipt.seq, previous, receipt.when, canonical(content))
+
+
+def position_of(session: Session, seq: int) -> tuple[str, dict[str, int]]:
+    """Return the hash before a row, and how many of the rows before it are no charges, by type."""
+    row = session.row(seq)
+    if row is None:
+        raise missing_row(seq)
+    others: dict[str, int] = {}
+    for before in itertools.takewhile(lambda before: before.seq < seq, session.record()):
+        kind = str(before.content["type"])
+        if kind != "charge":
+            others[kind] = others.get(kind, 0) + 1
+    return row.previous, others
 
 
 @lru_cache(maxsize=512)

@@ -282,6 +282,14 @@ class MaskedPlan(Plan):
             found.setdefault(self.encoding.names[-1], "values other than the public constant")
         return found
 
+    def repeat_chance(self) -> float:
+        """Say that points drawn from a ball do not repeat; those beside them, or made by descent, may."""
+        return 2.0**-50 if self.construction == "direct" and not self.fixed.words else 1.0
+
+    def noised(self) -> tuple[str, ...]:
+        """Name the coordinates of points."""
+        return self.encoding.names
+
     def length_misfit(self, n_read: int, n_published: int) -> str | None:
         """Say what is wrong with how many rows were published; None if nothing is."""
         if self.n_records is None:

@@ -14,7 +14,13 @@ from sklearn.base import is_classifier, is_regressor
 
 from discreet.privacy import NoPromise, Receipt
 from discreet.privacy.receipt import product_version
-from discreet.report.composing import answered_questions, composed, total_cost
+from discreet.report.composing import (
+    answered_questions,
+    composed,
+    draft_position,
+    earlier_charge,
+    total_cost,
+)
 from discreet.report.drafting import declared_bound, draft_assumptions, installed_versions
 from discreet.report.mechanics import SAMPLERS
 from discreet.report.models.statement import (
@@ -27,7 +33,7 @@ from discreet.report.models.statement import (
     Trained,
 )
 from discreet.report.sentences import LARGE_EPSILON
-from discreet.report.statement import About, Definition, EarlierCharge, Theorem, Tuning, Unit
+from discreet.report.statement import About, Definition, Theorem, Tuning, Unit
 from discreet.report.wording import number, visible
 
 if TYPE_CHECKING:
@@ -247,6 +253,10 @@ def _implementation(promises: Sequence[Promise], passes: Sequence[Pass]) -> Mode
     )
 
 
+def _row(receipt: Receipt) -> int:
+    return receipt.seq or 0
+
+
 def _sampler(part: Pass) -> str:
     if part.question is None:
         return ON_ROWS
@@ -278,10 +288,10 @@ def _composition(
     return ModelComposition(
         counted=counted,
         ledger=receipts[0].ledger if counted else None,
-        earlier=[
-            EarlierCharge(what=past.what, when=past.when, promises=[part.to_dict() for part in past.promises])
-            for past in earlier
-        ],
+        position=draft_position(max(receipts, key=_row), ledger, plain=False)
+        if ledger is not None and counted
+        else None,
+        earlier=[earlier_charge(past) for past in earlier],
         total=total,
         limit=limit,
         next=following,

@@ -12,7 +12,16 @@ from pydantic import Field
 
 from discreet.report._json import write_json
 from discreet.report._model import Document, Record
-from discreet.report.statement import PRODUCT, DeclaredBound, Definition, EarlierCharge, Theorem, Tuning, Unit
+from discreet.report.statement import (
+    PRODUCT,
+    DeclaredBound,
+    Definition,
+    EarlierCharge,
+    LedgerPosition,
+    Theorem,
+    Tuning,
+    Unit,
+)
 
 KIND = "discreet-model-statement"
 MODEL_SCHEMA = "model-statement.schema.json"
@@ -100,6 +109,7 @@ class ModelComposition(Record):
 
     counted: bool
     ledger: str | None = None
+    position: LedgerPosition | None = None
     earlier: list[EarlierCharge]
     total: str
     limit: str | None = None

@@ -8,11 +8,14 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetWarning
+from discreet.law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
+from discreet.privacy.receipt import canonical
 from discreet.release import method_from_dict
 from discreet.report.composing import answered_questions, composed
 from discreet.report.drafting import draft_implementation, drafted
 from discreet.report.statement import PRODUCT
+from discreet.report.verify.ledger import position_faults, receipt_faults, time_faults
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ RELATIVE = 1e-9
 """How far a number may be from the one that another machine computes."""
 _SMALLER_IS_BETTER = {"epsilon", "delta", "mu", "rho", "total_variation", "fisher_information", "keep"}
 _COMMITMENT = re.compile("[0-9a-f]{64}")
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}|unknown")
 _WORDING = {"sentence", "sentences", "law_in_words", "theorems", "deployment"}
 
 
@@ -38,6 +42,8 @@ def check_schema(statement: Statement, checks: Checks) -> Schema | None:
             wrong.append(
                 "The declared schema does not have the digest that the statement says: it was changed."
             )
+        if canonical(schema.to_dict()) != canonical(statement.declared):
+            wrong.append("The declared schema is not written the way schemas are: it was edited.")
         if statement.composition.receipt.get("schema") != statement.digest:
             wrong.append("The receipt is for another schema than the one declared.")
         if statement.what.dataset != schema.dataset:
@@ -52,13 +58,18 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
     with checks.guarded("method"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
         method = method_from_dict(statement.what.method.model_dump(), schema=schema)
+        wrong = []
+        if canonical(method.parameters()) != canonical(statement.what.method.parameters):
+            wrong.append("The parameters are not written the way parameters are: they were edited.")
         plan = method.plan(schema, statement.what.rows_read)
+        laws = {c.column: law_from_dict(c.law) for c in statement.numbers.columns}
+        if laws != {summary.column: summary.law for summary in plan.columns}:
+            # Sizes that were calibrated on another processor may differ in a last digit; the file has theirs.
+            method = method.as_stated(laws)
+            plan = method.plan(schema, statement.what.rows_read)
         misfit = plan.length_misfit(statement.what.rows_read, statement.what.rows_published)
-        checks.settle(
-            "method",
-            [] if misfit is None else [misfit],
-            f"The {method.name} release can be planned again from its parameters.",
-        )
+        wrong += [] if misfit is None else [misfit]
+        checks.settle("method", wrong, f"The {method.name} release can be planned again from its parameters.")
         return method, plan
     return None
 
@@ -83,10 +94,12 @@ def check_claims(
         for name in ("definition", "not_protected", "assumptions"):
             words += differences(claimed[name], true[name], name)
         checks.settle("wording", [told(*d) for d in words], "Every sentence follows from the numbers.")
+        _say_last_digits({name: claimed[name] for name in true}, true, checks)
     with checks.guarded("implementation"):
         mine, said = _implementation(statement, method, plan), claimed["implementation"]
+        wrong = list(version_faults(said["versions"], mine["versions"], statement.what.product_version))
         mine["versions"] = said["versions"]  # those of the curator's machine
-        wrong = list(differences(said, mine, "implementation"))
+        wrong += differences(said, mine, "implementation")
         release = f"{schema.dataset or 'table'}-{statement.implementation.key_commitment[:12]}"
         if statement.what.release != release:
             wrong.append(("what.release", statement.what.release, release))
@@ -98,7 +111,11 @@ def check_claims(
             "implementation", [told(*d) for d in wrong], "Sampler and lattice are those of the method."
         )
     with checks.guarded("composition"):
-        checks.settle("composition", _composition(statement), "The charges add up to the stated total.")
+        checks.settle(
+            "composition",
+            _composition(statement, method.charged_as(schema)),
+            "The charges add up to the stated total, and none before the receipt's is missing.",
+        )
 
 
 def _implementation(statement: Statement, method: ReleaseMethod, plan: Plan) -> dict[str, Any]:
@@ -113,10 +130,46 @@ def _implementation(statement: Statement, method: ReleaseMethod, plan: Plan) -> 
     return block.model_dump(mode="json")
 
 
-def _composition(statement: Statement) -> list[str]:
+def version_faults(
+    said: dict[str, str], mine: dict[str, str], product: str
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what is no version, or that of something else than decides about noise."""
+    if set(said) != set(mine):
+        yield "implementation.versions", sorted(said), sorted(mine)
+    for name, version in sorted(said.items()):
+        if not _VERSION.fullmatch(version):
+            yield f"implementation.versions.{name}", version, "a version"
+    if said.get(PRODUCT) != product:
+        yield f"implementation.versions.{PRODUCT}", said.get(PRODUCT), product
+
+
+def _say_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
+    """Say how many numbers are not the very ones computed here: there is room in their last digits."""
+    inexact = sum(1 for _ in differences(claimed, true, "", exactly=True))
+    if inexact:
+        checks.add(
+            "last digits",
+            "not checkable",
+            f"{inexact} numbers of the statement differ from those computed here by less than a part in "
+            "10^9. Another processor may compute them so; 23 bits of something else could stand in each.",
+        )
+
+
+def _composition(statement: Statement, what: str) -> list[str]:
     stated = statement.composition
     receipt = Receipt.from_dict(stated.receipt)
     wrong = [
+        *receipt_faults(receipt, plain=True),
+        *position_faults(stated, [receipt], plain=True),
+        *time_faults(statement.what.created, [receipt]),
+    ]
+    fixed = {"what": what, "owner": None, "question": None, "version": statement.what.product_version}
+    wrong += [
+        told(f"receipt.{name}", getattr(receipt, name), true)
+        for name, true in fixed.items()
+        if getattr(receipt, name) != true
+    ]
+    wrong += [
         told(*d)
         for d in differences(
             [promise.to_dict() for promise in receipt.promises],
@@ -137,28 +190,40 @@ def _composition(statement: Statement) -> list[str]:
     return wrong
 
 
-def differences(claimed: Any, true: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two JSON values differ: path, what is claimed, what is true."""
+def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two JSON values differ: path, what is claimed, what is true.
+
+    Numbers may be off by a part in 10^9 unless they are compared `exactly`; the mean of noise by that part of
+    its standard deviation, because it may be the rounding that is left of 0.
+    """
     if isinstance(claimed, dict) and isinstance(true, dict):
         for key in sorted(set(claimed) | set(true)):
-            yield from differences(claimed.get(key, _ABSENT), true.get(key, _ABSENT), f"{at}.{key}")
+            one, other = claimed.get(key, _ABSENT), true.get(key, _ABSENT)
+            if key == "mean" and not exactly and _same_mean(one, other, true.get("variance")):
+                continue
+            yield from differences(one, other, f"{at}.{key}", exactly=exactly)
     elif isinstance(claimed, list) and isinstance(true, list):
         if len(claimed) != len(true):
             yield f"{at} (its length)", len(claimed), len(true)
             return
         for i, (one, other) in enumerate(zip(claimed, true, strict=True)):
             named = one.get("column", i) if isinstance(one, dict) else i
-            yield from differences(one, other, f"{at}[{named}]")
-    elif not _same(claimed, true):
+            yield from differences(one, other, f"{at}[{named}]", exactly=exactly)
+    elif not (repr(claimed) == repr(true) if exactly else _same(claimed, true)):
         yield at, claimed, true
 
 
 def _same(claimed: Any, true: Any) -> bool:
-    if isinstance(claimed, bool) or isinstance(true, bool):
-        return claimed is true
-    if isinstance(claimed, int | float) and isinstance(true, int | float):
-        return math.isclose(claimed, true, rel_tol=RELATIVE, abs_tol=0.0)
+    if isinstance(claimed, float) and isinstance(true, float):
+        close = math.isclose(claimed, true, rel_tol=RELATIVE, abs_tol=0.0)
+        return close and math.copysign(1.0, claimed) == math.copysign(1.0, true)
     return type(claimed) is type(true) and bool(claimed == true)
+
+
+def _same_mean(claimed: Any, true: Any, variance: Any) -> bool:
+    if not all(isinstance(value, float) for value in (claimed, true, variance)) or not variance >= 0:
+        return False
+    return bool(abs(claimed - true) <= RELATIVE * math.sqrt(variance))
 
 
 def split_words(

@@ -10,15 +10,14 @@ from discreet.release.masked.construct import LARGEST_GRADIENT
 from discreet.release.masked.existence import residuals
 from discreet.release.masked.plan import MaskedPlan
 from discreet.release.masked.prior import blocks
-from discreet.report.classifier import read_classifier
-from discreet.report.folder import CLASSIFIER, DATA
+from discreet.report.classifier import Classifier
+from discreet.report.folder import CLASSIFIER, DATA, read_bytes
 from discreet.report.verify.rows import published_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet.release import Plan
-    from discreet.report.classifier import Classifier
     from discreet.report.verify.result import Checks
 
 ALLOWED = 2 * LARGEST_GRADIENT
@@ -51,10 +50,15 @@ def check_classifier(folder: Path, plan: Plan, checks: Checks) -> None:
         checks.add("classifier", "failed", f"{CLASSIFIER} is missing: a masked table is published with it.")
         return
     with checks.guarded("classifier"):
-        found = read_classifier(folder)
+        content = read_bytes(folder / CLASSIFIER)
+        found = Classifier.from_json(content)
         n_classes = len(plan.target.levels)
         wrong = []
-        if found.columns != plan.encoding.names or len(found.weights) != (1 if n_classes == 2 else n_classes):
+        if found.to_json().encode("utf-8") != content:
+            wrong.append(f"{CLASSIFIER} is not written the way classifiers are: it was edited.")
+        elif found.columns != plan.encoding.names or len(found.weights) != (
+            1 if n_classes == 2 else n_classes
+        ):
             wrong.append(f"{CLASSIFIER} is for other columns or classes than the table's.")
         elif found.regularization != plan.regularization:
             wrong.append(f"The regularization in {CLASSIFIER} is not the one that the method has.")

@@ -22,6 +22,7 @@ from discreet.report.models.folder import CARD, MODEL, OPTIONAL, REQUIRED
 from discreet.report.models.statement import ModelStatement, Pass
 from discreet.report.statement import PRODUCT
 from discreet.report.verify.claims import RELATIVE, differences, plain, split_words, told
+from discreet.report.verify.ledger import check_ledger, position_faults, receipt_faults, time_faults
 from discreet.report.verify.opening import (
     Contents,
     check_files,
@@ -36,18 +37,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet.learn import Learner
+    from discreet.privacy import Ledger
     from discreet.report.verify.result import Checks
 
 CONTENTS = Contents(REQUIRED, OPTIONAL, MODEL)
 _SAMPLERS_MAY = 1e-9  # of delta, where a pure promise was asked for and the sampler itself errs
 
 
-def check_model_folder(folder: Path, public_key: bytes | None, checks: Checks) -> None:
+def check_model_folder(
+    folder: Path, public_key: bytes | None, checks: Checks, ledger: Ledger | None = None
+) -> None:
     """Check the folder of a model."""
     if not check_files(folder, checks, CONTENTS):
         return
     check_hashes(folder, checks, CONTENTS)
-    check_signature(folder, public_key, checks)
+    check_signature(folder, public_key, checks, ModelStatement)
     statement = read_claims(folder, checks, ModelStatement)
     if statement is None:
         return
@@ -59,6 +63,7 @@ def check_model_folder(folder: Path, public_key: bytes | None, checks: Checks) -
     promises = _check_promise(statement, schema, learner, checks)
     if promises is not None:
         _check_claims(statement, schema, learner, promises, checks)
+        check_ledger(statement.composition, _receipts(learner), ledger, checks)
     _say_what_is_open(statement, checks)
 
 
@@ -283,7 +288,9 @@ def _composition(statement: ModelStatement, promises: tuple[Promise, ...]) -> li
     stated = statement.composition
     receipts = [Receipt.from_dict(part.receipt) for part in statement.passes if part.receipt is not None]
     counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
-    wrong = []
+    wrong = [fault for receipt in receipts for fault in receipt_faults(receipt, plain=False)]
+    wrong += position_faults(stated, receipts, plain=False)
+    wrong += time_faults(statement.what.created, receipts)
     if (stated.counted, stated.ledger) != (counted, receipts[0].ledger if counted else None):
         wrong.append("The receipts are of another ledger than the statement says.")
     past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]

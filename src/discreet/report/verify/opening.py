@@ -22,6 +22,7 @@ from discreet.report.folder import (
     read_bytes,
     read_sums,
     signed_by,
+    sums_text,
 )
 from discreet.report.models.statement import ModelStatement
 from discreet.report.statement import Statement
@@ -96,7 +97,8 @@ def check_files(folder: Path, checks: Checks, contents: Contents = RELEASE) -> b
 def check_hashes(folder: Path, checks: Checks, contents: Contents = RELEASE) -> None:
     """Check that every file has the hash that ``SHA256SUMS`` says."""
     with checks.guarded("hashes"):
-        listed = read_sums(read_bytes(folder / SUMS))
+        content = read_bytes(folder / SUMS)
+        listed = read_sums(content)
         there = {name for name in contents.known if (folder / name).exists()} - {SUMS, SIGNATURE}
         wrong = [f"{name} is not listed in {SUMS}." for name in sorted(there - set(listed))]
         for name, digest in sorted(listed.items()):
@@ -104,11 +106,13 @@ def check_hashes(folder: Path, checks: Checks, contents: Contents = RELEASE) -> 
                 wrong.append(f"{name} is listed in {SUMS} and not there.")
             elif digest_of(folder / name) != digest:
                 wrong.append(f"{name} was changed: it is not the file that was hashed.")
+        if sums_text(listed).encode("ascii") != content:
+            wrong.append(f"{SUMS} is not written the way lists of hashes are: it was edited.")
         checks.settle("hashes", wrong, f"{len(listed)} files are the ones that were hashed.")
 
 
-def check_signature(folder: Path, public_key: bytes | None, checks: Checks) -> None:
-    """Check who signed the hashes."""
+def check_signature(folder: Path, public_key: bytes | None, checks: Checks, kind: type[T]) -> None:
+    """Check who signed the hashes, and say what is signed with them: charge, ledger and time."""
     with checks.guarded("signature"):
         signed = (folder / SIGNATURE).exists()
         if public_key is None:
@@ -121,11 +125,29 @@ def check_signature(folder: Path, public_key: bytes | None, checks: Checks) -> N
         elif not signed:
             checks.add("signature", "failed", "A public key was given, and the folder is not signed.")
         elif signed_by(folder, public_key):
-            checks.add("signature", "passed", "The hashes were signed by the owner of the key.")
+            bound = signed_facts(kind.from_json(read_bytes(folder / STATEMENT)))
+            checks.add("signature", "passed", f"The hashes were signed by the owner of the key, and so {bound}.")
         else:
             checks.add(
                 "signature", "failed", "The signature is not by the owner of the key, or not of these hashes."
             )
+
+
+def signed_facts(statement: Statement | ModelStatement) -> str:
+    """Say which facts about time and ledger whoever signs a folder signs with it."""
+    charges = (
+        [statement.composition.receipt]
+        if isinstance(statement, Statement)
+        else [part.receipt for part in statement.passes if part.receipt is not None]
+    )
+    position = statement.composition.position
+    head = (
+        "that no ledger counted it"
+        if position is None
+        else f"the ledger's row {position.head_row} with the hash {position.head[:12]}..."
+    )
+    listed = ", ".join(str(receipt.get("id")) for receipt in charges)
+    return f"were the time {statement.what.created}, the receipt {listed}, and {head}"
 
 
 def read_claims(folder: Path, checks: Checks, kind: type[T]) -> T | None:

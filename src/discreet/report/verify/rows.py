@@ -13,6 +13,7 @@ import numpy as np
 from discreet.release.published import published_fields
 from discreet.report.folder import CSV, DATA, digest_of
 from discreet.report.verify.moments import FAILURE, column_tests
+from discreet.report.verify.repeats import RepeatTest
 from discreet.schema import Column, Schema
 from discreet.tables import Table
 from discreet.tables.files import CsvSource, ParquetSource
@@ -81,6 +82,7 @@ def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
     tests = [
         test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
     ]
+    repeats = RepeatTest(plan.noised(), plan.repeat_chance())
     misfits: dict[str, str] = {}
     first: list[dict[str, AnyArray]] = []
     seen = 0
@@ -89,6 +91,7 @@ def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
             misfits.setdefault(name, why)
         for test in tests:
             test.see(batch[test.column])
+        repeats.see(batch)
         if seen < ATTACKED:
             first.append({name: values[: ATTACKED - seen] for name, values in batch.items()})
         seen += len(next(iter(batch.values())))
@@ -97,6 +100,8 @@ def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
         "cells", wrong, "Every cell is one that the mechanism can publish (support, lattice, levels)."
     )
     _check_moments(tests, checks)
+    if repeats.tells:
+        checks.settle("repeated rows", repeats.wrong(), "No rows repeat that noise keeps from repeating.")
     return {c.name: np.concatenate([part[c.name] for part in first]) for c in plan.schema.released}
 
 

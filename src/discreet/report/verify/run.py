@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError
+from discreet.law import InvariantLaw, MaskedLaw
+from discreet.privacy import Receipt
 from discreet.report.models.folder import holds_model
 from discreet.report.statement import Statement
 from discreet.report.verify.claims import check_claims, check_schema, differences, replan
+from discreet.report.verify.container import check_container
+from discreet.report.verify.ledger import check_ledger
 from discreet.report.verify.masked import check_classifier
 from discreet.report.verify.model import check_model_folder
 from discreet.report.verify.opening import (
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import AnyArray
+    from discreet.privacy import Ledger
     from discreet.release import Plan
 
 
@@ -38,6 +43,7 @@ def verify(
     key: bytes | None = None,
     source: Any = None,
     public_key: bytes | None = None,
+    ledger: Ledger | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
     """Re-check a published folder without trusting whoever made it.
@@ -52,6 +58,8 @@ def verify(
         The true table; with `key`.
     public_key : bytes, optional
         The curator's Ed25519 public key in PEM, to check a signature.
+    ledger : Ledger, optional
+        Where it was charged, to check what the statement says about it: without it, that is not checkable.
     progress : callable, optional
         Told what is being checked.
 
@@ -83,18 +91,18 @@ def verify(
                 "key and source of verify are for a released table, and this folder holds a model: its noise "
                 "cannot be drawn again. Leave them out."
             )
-        check_model_folder(folder, public_key, checks)
+        check_model_folder(folder, public_key, checks, ledger)
     elif check_files(folder, checks):
         check_hashes(folder, checks)
-        check_signature(folder, public_key, checks)
+        check_signature(folder, public_key, checks, Statement)
         statement = read_claims(folder, checks, Statement)
         if statement is not None:
-            _check_statement(folder, statement, key, source, checks)
+            _check_statement(folder, statement, key, source, ledger, checks)
     return Verification(folder=str(folder), checks=tuple(checks.made))
 
 
 def _check_statement(
-    folder: Path, statement: Statement, key: bytes | None, source: Any, checks: Checks
+    folder: Path, statement: Statement, key: bytes | None, source: Any, ledger: Ledger | None, checks: Checks
 ) -> None:
     check_derived(folder, statement, checks)
     schema = check_schema(statement, checks)
@@ -103,14 +111,18 @@ def _check_statement(
         return
     method, plan = planned
     check_claims(statement, schema, method, plan, checks)
+    with checks.guarded("ledger"):
+        charged = Receipt.from_dict(statement.composition.receipt)
+        check_ledger(statement.composition, [charged], ledger, checks)
     rows = check_data(folder, statement, plan, checks)
     if rows is not None:
+        check_container(folder, statement, plan.schema, checks)
         check_classifier(folder, plan, checks)
         _check_attacks(statement, plan, rows, checks)
     if key is not None:
         check_replay(folder, statement, method, key, source, checks)
     else:
-        _say_what_is_open(statement, checks)
+        _say_what_is_open(statement, plan, checks)
     checks.add(
         "tuning",
         "not checkable",
@@ -134,13 +146,31 @@ def _check_attacks(statement: Statement, plan: Plan, rows: dict[str, AnyArray], 
         checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
 
 
-def _say_what_is_open(statement: Statement, checks: Checks) -> None:
+def _say_what_is_open(statement: Statement, plan: Plan, checks: Checks) -> None:
     checks.add(
         "noise",
         "not checkable",
         "That the noise was drawn in full, and by the stated sampler, is not checkable without the key: "
         "noise that is too small on a column with a wide range, or drawn in floating point and put on the "
-        "lattice, leaves a file like this one.",
+        "lattice, leaves a file like this one. Whoever chose the noise could write anything with it.",
+    )
+    checks.add(
+        "order",
+        "not checkable",
+        "That rows stand where chance has put them is not checkable without the key: their "
+        "order could carry something too.",
+    )
+    if any(isinstance(summary.law, InvariantLaw | MaskedLaw) for summary in plan.columns):
+        checks.add(
+            "digits",
+            "not checkable",
+            "The numbers of this method are on no lattice: what their last digits carry is not checkable.",
+        )
+    checks.add(
+        "people's words",
+        "not checkable",
+        "Names, purposes and other words of the curator (what, tuning.why), and the commitment to the key, "
+        "can say anything.",
     )
     seeded = statement.implementation.seeded
     checks.add(
