@@ -6,12 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from discreet.errors import PromiseError
 from discreet.learn.large_margin.noise import classwise_is_quieter
-from discreet.learn.large_margin.objective import ObjectivePerturbation, refuse_hopeless
+from discreet.learn.large_margin.objective import ObjectivePerturbation, refuse_hopeless, widest_tilt
 from discreet.learn.large_margin.output import OutputPerturbation
 from discreet.learn.large_margin.plan import Exact, Facts, Plan
-from discreet.learn.large_margin.problem import rounding_error
 from discreet.learn.large_margin.sensitivity import classwise_change
 from discreet.learn.perturbed.promises import gaussian_allowance
 from discreet.learn.perturbed.tilt import gaussian_tilt_scale
@@ -30,10 +28,8 @@ OUTPUT_WEIGHT = 1.5
 """Regularization over the noise's standard deviation, for each class that a row can be mistaken for."""
 QUIET = 0.3
 """Regularization where there is no noise, or hardly any: against a sum over rows, however many."""
-LEAST_REGULARIZATION = 1e-12
 TOLERANCE, CONSTRAINED_TOLERANCE = 1e-5, 1e-4
 """Of the solver, over the largest change of the gradient by one row."""
-_UNIT = 2.0**-53
 
 
 def tilt_sd(facts: Facts, privacy: Promise) -> float:
@@ -86,24 +82,22 @@ def default_regularization(facts: Facts, privacy: Promise, mechanism: Mechanism)
     return max(QUIET, sd * (OBJECTIVE_WEIGHT + OBJECTIVE_GROWTH * sd / facts.n_rows))
 
 
-def default_tolerance(facts: Facts, privacy: Promise, regularization: float, mechanism: Mechanism) -> float:
-    """Return a norm of the gradient that the solver reaches in floating point, four times over.
+def default_tolerance(
+    facts: Facts, privacy: PureDP | ApproxDP | NoPromise, regularization: float, mechanism: Mechanism
+) -> float:
+    """Return twice the least tolerance that is certain to be reached, or a small part of one row's change.
 
-    The matrices' norm, on which rounding depends, is taken to be the largest that it can be without noise,
-    and what the noise usually adds, twice over.
+    A tilt is taken to be as long as any share of epsilon that hides the solver can make it.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
     """
-    tilts = mechanism == "objective" and not isinstance(privacy, NoPromise)
-    tilt = tilt_sd(facts, privacy) * math.sqrt(facts.size) if tilts else 0.0
-    h = facts.smoothing
-    at_zero = 1.0 if h <= 1 else (1 + h) ** 2 / (4 * h)
-    norm = 30 + math.sqrt(2 * facts.n_rows * facts.n_classes * at_zero / regularization)
-    norm += 2 * tilt / regularization
-    error = rounding_error(
-        facts.n_rows, facts.dimension, facts.n_classes, h, norm, components=facts.components
-    )
+    tilt = None
+    if mechanism == "objective" and not isinstance(privacy, NoPromise):
+        tilt, regularization = widest_tilt(facts, privacy, regularization)
     wanted = CONSTRAINED_TOLERANCE if facts.constrained else TOLERANCE
-    error += 4 * (facts.n_classes * facts.components + 16) * tilt * _UNIT
-    return max(wanted * facts.change, 4 * error)
+    return max(wanted * facts.change, 2 * facts.descent(regularization, tilt).least_tolerance)
 
 
 def stronger_if_quieter(facts: Facts, privacy: ApproxDP, mechanism: Mechanism) -> PureDP | ApproxDP:
@@ -129,26 +123,31 @@ def make_plan(
     *,
     regularization: float | None = None,
     mechanism: Mechanism = "objective",
+    owner: str = "LargeMarginGaussianClassifier",
 ) -> Plan:
-    """Return the calibrated mechanism, made from public facts alone."""
+    """Return the calibrated mechanism, made from public facts alone.
+
+    Raises
+    ------
+    PromiseError
+        If the promise cannot be kept, or if the tolerance is not certain to be reached for every table with
+        these facts: whether a training ends well must not depend on a row.
+    """
     if isinstance(privacy, ApproxDP):
         privacy = stronger_if_quieter(facts, privacy, mechanism)
     given = regularization
     if regularization is None:
         regularization = default_regularization(facts, privacy, mechanism)
-    if regularization < LEAST_REGULARIZATION:
-        raise PromiseError(
-            f"regularization of LargeMarginGaussianClassifier must be at least {LEAST_REGULARIZATION:g}, was "
-            f"{regularization:g}: no solver finds the minimizer of so flat a function. Leave it out for one "
-            "that fits the table's size and the promise."
-        )
+    if given is not None and mechanism == "objective" and not isinstance(privacy, NoPromise):
+        refuse_hopeless(facts, privacy.epsilon, given)
     if facts.tolerance is None:
         tolerance = default_tolerance(facts, privacy, regularization, mechanism)
         facts = replace(facts, tolerance=tolerance)
     if isinstance(privacy, NoPromise):
-        return Exact.make(facts, privacy, regularization)
-    if mechanism == "output":
-        return OutputPerturbation.make(facts, privacy, regularization)
-    if given is not None:
-        refuse_hopeless(facts, privacy.epsilon, given)
-    return ObjectivePerturbation.make(facts, privacy, regularization)
+        plan = Exact.make(facts, privacy, regularization)
+    elif mechanism == "output":
+        plan = OutputPerturbation.make(facts, privacy, regularization)
+    else:
+        plan = ObjectivePerturbation.make(facts, privacy, regularization)
+    facts.descent(plan.regularization, plan.linear_term).check(plan.tolerance, owner)
+    return plan

@@ -287,6 +287,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             smoothing=float(self.smoothing),
             components=int(self.components),
             constrained=self.psd == "constrained",
+            trace=float(self.trace_weight),
             tolerance=None if self.tolerance is None else float(self.tolerance),
         )
 
@@ -303,6 +304,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             self.privacy if privacy is None else privacy,
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=self.mechanism,
+            owner=type(self).__name__,
         )
 
     def _keep(self, released: Floats, embedding: Embedding, n_classes: int) -> None:

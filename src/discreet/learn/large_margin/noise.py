@@ -60,6 +60,12 @@ class ClasswiseNoise(VectorNoise):
         """How far apart rounding to the lattice can push two tilts; projections shorten."""
         return self.step * math.sqrt(self.n_classes * self.law.dimension)
 
+    @property
+    def longest(self) -> float:
+        """Of all classes' vectors together; projections shorten."""
+        one = SphericalNoise(dimension=self.law.dimension, law=self.law)
+        return math.sqrt(self.n_classes) * one.longest
+
     def delta(self, epsilon: float) -> float:
         """Return the delta that comes with an epsilon without the sampler's distance."""
         one = SphericalNoise(dimension=self.law.dimension, law=self.law)
@@ -78,7 +84,11 @@ class ClasswiseNoise(VectorNoise):
         """Draw what acts, and return how far floats can have put it from what was meant."""
         whole = np.multiply(self.integers(stream), self.step, dtype=np.float64)
         acts = (zero_sum_basis(self.n_classes) @ whole.reshape(self.n_classes, -1)).reshape(-1)
-        return acts, (self.n_classes + 16) * _UNIT * float(np.linalg.norm(whole))
+        return acts, self.float_error(float(np.linalg.norm(whole)))
+
+    def float_error(self, norm: float) -> float:
+        """Return how far floats can put what acts of vectors of this norm from what was meant."""
+        return (3 * self.n_classes + 16) * _UNIT * norm
 
 
 def without_classwise_error(epsilon: float, coordinates: int, n_classes: int) -> float:

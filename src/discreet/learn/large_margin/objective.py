@@ -14,6 +14,7 @@ from discreet.learn.large_margin.noise import (
 )
 from discreet.learn.large_margin.plan import Facts, Plan
 from discreet.learn.large_margin.sensitivity import classwise_change
+from discreet.learn.perturbed.descent import rounded_up
 from discreet.learn.perturbed.promises import delta_without_sampler, spherical_promise, taken_over
 from discreet.learn.perturbed.tilt import HIDING_DELTA, LARGEST_SHARE, LEAST_SHARE, gaussian_tilt_scale
 from discreet.learn.perturbed.vector import (
@@ -60,16 +61,11 @@ def refuse_hopeless(facts: Facts, epsilon: float, regularization: float) -> None
         return
     enough = facts.regularization_for(epsilon * (1 - LARGEST_SHARE) / 2)
     raise PromiseError(
-        f"epsilon of privacy must be at least {_rounded_up(2 * cost / (1 - LARGEST_SHARE)):g} for objective "
+        f"epsilon of privacy must be at least {rounded_up(2 * cost / (1 - LARGEST_SHARE)):g} for objective "
         f"perturbation with a regularization of {regularization:g}, was {epsilon:g}: the change of volume "
-        f"alone would spend it. Use a regularization of at least {_rounded_up(enough):g}, leave it out, or "
+        f"alone would spend it. Use a regularization of at least {rounded_up(enough):g}, leave it out, or "
         "ask for mechanism='output'."
     )
-
-
-def _rounded_up(value: float) -> float:
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return math.ceil(value / unit) * unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +130,11 @@ class ObjectivePerturbation(Plan):
             share=share,
         )
 
+    @property
+    def linear_term(self) -> VectorNoise:
+        """The law of the linear term."""
+        return self.tilt
+
     def train(self, problem: MarginProblem, pay: Callable[[], Stream]) -> Floats:
         """Pay, tilt, solve, hide."""
         stream = pay()
@@ -142,6 +143,13 @@ class ObjectivePerturbation(Plan):
         else:
             problem.tilt = self.tilt.draw(stream)
         return self.hiding.hide(self.minimize(problem), stream)
+
+
+def widest_tilt(facts: Facts, privacy: PureDP | ApproxDP, regularization: float) -> tuple[VectorNoise, float]:
+    """Return the widest tilt that any share for the solver leads to, and the least regularization."""
+    tilt_for = _spherical_tilt if isinstance(privacy, PureDP) else _gaussian_tilt
+    tilt, _ = tilt_for(facts, privacy, regularization, (1 - LARGEST_SHARE) * privacy.epsilon * _DOWN)
+    return tilt, split_epsilon(facts, regularization, privacy.epsilon)[1]
 
 
 def _solver_error(facts: Facts, tilt: VectorNoise) -> float:

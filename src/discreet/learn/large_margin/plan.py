@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from discreet.learn.large_margin.noise import ClasswiseNoise
+from discreet.learn.large_margin.problem import gradient_descent
 from discreet.learn.large_margin.sensitivity import (
     gradient_change,
     jacobian_cost,
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import Floats
     from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.perturbed.descent import GradientDescent
+    from discreet.learn.perturbed.vector import VectorNoise
     from discreet.noise import Stream
     from discreet.privacy import NoPromise, Promise
 
@@ -40,6 +45,8 @@ class Facts:
         Matrices for each class.
     constrained : bool
         Whether matrices must be positive semidefinite.
+    trace : float
+        Weight of the trace, which acts where matrices must be positive semidefinite.
     tolerance : float or None
         Of the solver; None until the regularization is known, on which it depends.
     """
@@ -50,6 +57,7 @@ class Facts:
     smoothing: float = 1.0
     components: int = 1
     constrained: bool = False
+    trace: float = 0.0
     tolerance: float | None = None
 
     @property
@@ -77,6 +85,22 @@ class Facts:
         """The tolerance, once it is known."""
         assert self.tolerance is not None
         return self.tolerance
+
+    def descent(self, regularization: float, tilt: VectorNoise | None) -> GradientDescent:
+        """Return what gradient steps are certain to reach, whatever is drawn from the tilt."""
+        traced = abs(self.trace) * math.sqrt(self.n_classes * self.components * (self.dimension - 1))
+        longest = 0.0 if tilt is None else tilt.longest
+        return gradient_descent(
+            n_rows=self.n_rows,
+            p=self.dimension,
+            n_classes=self.n_classes,
+            components=self.components,
+            smoothing=self.smoothing,
+            regularization=regularization,
+            linear=longest + traced,
+            tilt_error=tilt.float_error(longest) if isinstance(tilt, ClasswiseNoise) else 0.0,
+            constrained=self.constrained,
+        )
 
     def jacobian_cost(self, regularization: float) -> float:
         """Return what the change of volume costs."""
@@ -109,6 +133,11 @@ class Plan(ABC):
     tolerance: float
     constrained: bool
     promises: tuple[Promise, ...]
+
+    @property
+    def linear_term(self) -> VectorNoise | None:
+        """The law of the linear term, if there is one."""
+        return None
 
     @abstractmethod
     def train(self, problem: MarginProblem, pay: Callable[[], Stream]) -> Floats:

@@ -15,12 +15,15 @@ import numpy as np
 from scipy import special
 
 from discreet.learn.large_margin.squares import CHUNK, Squares, to_matrices
+from discreet.learn.perturbed.descent import GradientDescent
 from discreet.learn.perturbed.zero_sum import zero_sum_basis
 
 if TYPE_CHECKING:
     from discreet._typing import Floats, Ints
 
 _UNIT = 2.0**-53
+PROJECTION = 64
+"""Units in the last place, for each row of a matrix, by which its computed semidefinite part can err."""
 
 
 def huber_hinge(u: Floats, smoothing: float) -> Floats:
@@ -169,28 +172,132 @@ class MarginProblem:
         return loss, weights
 
     def rounding(self, norm: float) -> float:
-        """Return how far the norm of a computed gradient can be from the true one, at ``w`` of a norm.
+        """Return how far a computed gradient can be from the true one, at ``w`` of a norm.
 
-        Each product of n terms errs by at most n units in the last place of its absolute value, in any
-        order of additions. A distance is a product of as many terms as a matrix has coordinates; it enters
-        the hinge's slope divided by the smoothing; a row's slope has a norm of at most the number of
-        classes, and slopes are added up in blocks and then block by block.
+        See :func:`rounding_error` for the loss; the other terms are added to it.
         """
-        tilt = float(np.linalg.norm(self.tilt))
         error = rounding_error(
             self.n_rows, self.p, self.n_classes, self.smoothing, norm, components=self.components
         )
-        rest = (self.n_matrices + 8) * (self.regularization * norm + tilt) * _UNIT
-        return error + rest + self.tilt_error
+        return (
+            error + _linear_error(self.n_matrices, self.regularization * norm, self._linear) + self.tilt_error
+        )
+
+    @property
+    def _linear(self) -> float:
+        """Norm of all linear terms."""
+        traced = abs(self.trace) * math.sqrt(self.n_matrices * (self.p - 1))
+        return float(np.linalg.norm(self.tilt)) + traced
+
+    @property
+    def curvature(self) -> float:
+        """A bound on the second derivatives of the loss: that of one row, for every row."""
+        return loss_curvature(self.n_rows, self.n_classes, self.smoothing, self.components)
+
+    def descent(self, *, constrained: bool) -> GradientDescent:
+        """Return what gradient steps are certain to reach here: rows have no part in it, the tilt has."""
+        return gradient_descent(
+            n_rows=self.n_rows,
+            p=self.p,
+            n_classes=self.n_classes,
+            components=self.components,
+            smoothing=self.smoothing,
+            regularization=self.regularization,
+            linear=self._linear,
+            tilt_error=self.tilt_error,
+            constrained=constrained,
+        )
+
+
+def loss_curvature(n_rows: int, n_classes: int, smoothing: float, components: int) -> float:
+    """Return a bound on the second derivatives of the loss of ``n_rows`` rows.
+
+    One row's are at most ``C / (2 h)``, the largest eigenvalue of a star of ``C`` classes times that of the
+    hinge; with several components the soft minimum bends too, by at most 1/2.
+    """
+    bend = 0.5 / smoothing if components == 1 else 1 / smoothing + 1
+    return n_rows * n_classes * bend
+
+
+def _linear_error(n_matrices: int, penalty: float, linear: float) -> float:
+    return (3 * n_matrices + 8) * (penalty + linear) * _UNIT
 
 
 def rounding_error(
     n_rows: int, p: int, n_classes: int, smoothing: float, norm: float, *, components: int = 1
 ) -> float:
-    """Return the part of :meth:`MarginProblem.rounding` that the loss is responsible for."""
+    """Return how far the computed slope of the loss can be from the true one, at ``w`` of a norm.
+
+    Notes
+    -----
+    ``u`` is 2**-53. A computed product of ``n`` terms errs by at most ``n u`` times the product of absolute
+    values, in any order of additions. Rows have norms of at most 1.
+
+    - A distance is a product of as many terms as a matrix has coordinates; the matrices come from ``w``
+      through the basis, whose absolute values have a norm below 3. The distances of a row to its own and to
+      another class enter the hinge's slope divided by ``2 h``.
+    - A row's slope has a norm of at most the number of classes. Blocks of ``CHUNK`` slopes are added up, then
+      the blocks, then the basis is applied.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
     matrices = n_classes * components
-    distance = (p * (p + 1) // 2 + matrices + 16) * norm
+    distance = (p * (p + 1) // 2 + 3 * matrices + 16) * norm
     shares = 0.0 if components == 1 else 2 * distance + components + 10
     slope = (2 * distance + (8 + 2 * components) * (1 + 2 * norm)) / (2 * smoothing) + 4
-    sums = CHUNK + n_rows // CHUNK + n_classes + matrices + 24
+    sums = CHUNK + n_rows // CHUNK + n_classes + 3 * matrices + 24
     return n_rows * n_classes * (slope + shares + sums) * _UNIT * 1.01
+
+
+def gradient_descent(
+    *,
+    n_rows: int,
+    p: int,
+    n_classes: int,
+    components: int,
+    smoothing: float,
+    regularization: float,
+    linear: float,
+    tilt_error: float,
+    constrained: bool,
+) -> GradientDescent:
+    """Return what gradient steps are certain to reach, for every table of this shape.
+
+    Parameters
+    ----------
+    n_rows, p, n_classes : int
+        Of the table, with embedded rows.
+    components, smoothing, regularization
+        As of :class:`MarginProblem`.
+    linear : float
+        Bound on the norm of all linear terms.
+    tilt_error : float
+        Bound on how far the tilt is from the one that was meant.
+    constrained : bool
+        Whether each step ends with a projection to positive semidefinite matrices.
+
+    Notes
+    -----
+    At 0 the loss of a row is the hinge of ``1 + log(components)`` for each other class, and half the
+    regularization times the squared norm of the minimizer is at most that of all rows; a linear term moves
+    the minimizer by at most its own norm over the regularization, with or without the constraint.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
+    worst = float(huber_hinge(np.array(1 + math.log(components)), smoothing))
+    norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
+    curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization
+    error = rounding_error(n_rows, p, n_classes, smoothing, 2 * norm, components=components)
+    error += _linear_error(n_classes * components, 2 * regularization * norm, linear) + tilt_error
+    # A quotient and a difference more, of vectors no longer than 2 norm each, and a projection of their sum.
+    step = 8 + (4 * PROJECTION * p if constrained else 0)
+    return GradientDescent(
+        curvature=curvature,
+        regularization=regularization,
+        norm=norm,
+        rounding=error + step * curvature * norm * _UNIT,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from discreet.errors import PromiseError
+from discreet.learn.large_margin.problem import PROJECTION
 from discreet.learn.large_margin.squares import to_coordinates, to_matrices
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import Floats
     from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.perturbed.descent import GradientDescent
 
 MOST_STEPS = 5000
 PAIRS = 20
@@ -32,14 +33,14 @@ def _blas() -> ThreadpoolController:
 
 
 def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = False) -> Floats:
-    """Return ``w`` for matrices at which a true (sub)gradient has a norm of at most ``tolerance``.
+    """Return ``w`` no farther from the minimizer than where a (sub)gradient of norm ``tolerance`` can be.
 
     Parameters
     ----------
     problem : MarginProblem
         Strongly convex with ``problem.regularization``.
     tolerance : float
-        Includes the rounding of the gradient's own computation.
+        At least ``problem.descent(constrained=constrained).least_tolerance``.
     constrained : bool
         Whether every matrix must be positive semidefinite.
 
@@ -51,7 +52,13 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
     Raises
     ------
     PromiseError
-        If the tolerance is not reached. The noise was calibrated for it, so that nothing may be released.
+        If the tolerance is below what is certain to be reached for a table of this shape. No row plays a
+        part.
+
+    Notes
+    -----
+    Both solvers stop where the norm of a (sub)gradient and a bound on its rounding are within the tolerance.
+    Should one come to a halt before, gradient steps begin, and these are certain to arrive.
 
     Privacy
     -------
@@ -59,27 +66,47 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
 
     Reference
     ---------
-    Strong convexity; docs/explanation/theorems/large-margin-private.md.
+    Strong convexity; docs/explanation/theorems/large-margin-private.md, solver-tolerance.md.
     """
+    descent = problem.descent(constrained=constrained)
+    descent.check(tolerance, "minimize")
+    most = most_steps(problem)
     # The matrices are narrow: a second BLAS thread costs more than it brings.
     with _blas().limit(limits=1, user_api="blas"):
-        found = projected(problem, tolerance) if constrained else quasi_newton(problem, tolerance)
-    if found is not None:
-        return problem.gathered(found) if constrained else found
-    raise PromiseError(
-        f"regularization must be large enough for the solver to reach a gradient of norm {tolerance:g}, and "
-        f"{problem.regularization:g} was not: the noise is calibrated for that tolerance, so nothing is "
-        "released. Use a larger regularization, or a larger tolerance, which takes more noise."
-    )
+        found = projected(problem, tolerance, most) if constrained else quasi_newton(problem, tolerance, most)
+        if found is None:
+            found = _certain(problem, descent, tolerance, constrained=constrained)
+    return problem.gathered(found) if constrained else found
 
 
-def quasi_newton(problem: MarginProblem, tolerance: float) -> Floats | None:
+def most_steps(problem: MarginProblem) -> int:
+    """Return how many steps are worth trying: some multiple of the root of the condition."""
+    return MOST_STEPS + 10 * math.isqrt(math.ceil(problem.curvature / problem.regularization))
+
+
+def _certain(
+    problem: MarginProblem, descent: GradientDescent, tolerance: float, *, constrained: bool
+) -> Floats:
+    """Return what gradient steps arrive at, in the coordinates of the solver that came to a halt."""
+    if not constrained:
+        start = np.zeros(problem.size)
+        return descent.run(
+            lambda w: w - problem.value_and_gradient(w)[1] / descent.curvature, start, tolerance
+        )
+
+    def step(x: Floats) -> Floats:
+        return psd_part(x - problem.whole_value_and_gradient(x)[1] / descent.curvature, problem.p)
+
+    return descent.run(step, np.zeros((problem.n_matrices, problem.squares.dimension)), tolerance)
+
+
+def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
     """Limited-memory BFGS. The function is convex, so the slope along a line decides where to stop."""
     w = np.zeros(problem.size)
     value, gradient = problem.value_and_gradient(w)
     pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=PAIRS)
-    length = 1.0 / (problem.regularization + steepest(problem))
-    for _ in range(MOST_STEPS):
+    length = 1.0 / (problem.regularization + problem.curvature)
+    for _ in range(most):
         if _reached(problem, gradient, w, tolerance):
             return w
         step = _direction(gradient, pairs, length)
@@ -103,16 +130,9 @@ def quasi_newton(problem: MarginProblem, tolerance: float) -> Floats | None:
     return None
 
 
-def steepest(problem: MarginProblem) -> float:
-    """Return a bound on the curvature of the loss: that of one row, for every row."""
-    h = problem.smoothing
-    bend = 0.5 / h if problem.components == 1 else 1 / h + 1
-    return float(problem.n_rows * problem.n_classes * bend)
-
-
 def _reached(problem: MarginProblem, gradient: Floats, w: Floats, tolerance: float) -> bool:
     norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
-    return norm * (1 + 1e-12) + problem.rounding(size) <= tolerance
+    return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.rounding(size) <= tolerance
 
 
 def _direction(gradient: Floats, pairs: deque[tuple[Floats, Floats, float]], length: float) -> Floats:
@@ -161,7 +181,7 @@ def _search(
     return None
 
 
-def projected(problem: MarginProblem, tolerance: float) -> Floats | None:
+def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
     """Accelerated projected gradient steps, started anew when they overshoot; coordinates of all matrices.
 
     With ``x = P(y - g(y) / L)``, ``g(x) - g(y) + L (y - x)`` is a subgradient at ``x`` of the function plus
@@ -169,10 +189,10 @@ def projected(problem: MarginProblem, tolerance: float) -> Floats | None:
     """
     x = np.zeros((problem.n_matrices, problem.squares.dimension))
     y, momentum = x, 1.0
-    bound = problem.regularization + steepest(problem)
+    bound = problem.regularization + problem.curvature
     lipschitz = problem.regularization + bound / 64
     value_y, gradient_y = problem.whole_value_and_gradient(y)
-    for _ in range(MOST_STEPS):
+    for _ in range(most):
         for lipschitz in _doubled(lipschitz, bound):  # noqa: B020 - goes on from where it was
             aim = y - gradient_y / lipschitz
             new = psd_part(aim, problem.p)
@@ -184,10 +204,10 @@ def projected(problem: MarginProblem, tolerance: float) -> Floats | None:
         subgradient = gradient - gradient_y - lipschitz * moved
         # The projection errs by a few units in the last place of what is projected, and the slope with it.
         size = float(np.linalg.norm(aim))
-        slack = 2 * (bound + lipschitz) * 64 * problem.p * _UNIT * size
+        slack = 2 * (bound + lipschitz) * PROJECTION * problem.p * _UNIT * size
         slack += 2 * problem.rounding(max(float(np.linalg.norm(new)), float(np.linalg.norm(y))))
         slack += 8 * lipschitz * _UNIT * (size + float(np.linalg.norm(y)))
-        if float(np.linalg.norm(subgradient)) * (1 + 1e-12) + slack <= tolerance:
+        if float(np.linalg.norm(subgradient)) * (1 + 1e-12 + x.size * _UNIT) + slack <= tolerance:
             return new
         if float(np.vdot(y - new, new - x)) > 0.0:
             momentum = 1.0

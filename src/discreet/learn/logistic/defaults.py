@@ -6,12 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from discreet.errors import PromiseError
-from discreet.learn.logistic.objective import ObjectivePerturbation, tilt_change
+from discreet.learn.logistic.objective import ObjectivePerturbation, tilt_change, widest_tilt
 from discreet.learn.logistic.output import OutputPerturbation
 from discreet.learn.logistic.plan import Exact, Facts, Plan
-from discreet.learn.logistic.problem import rounding_error
-from discreet.learn.logistic.sensitivity import gradient_change, largest_gain
+from discreet.learn.logistic.sensitivity import gradient_change
 from discreet.learn.perturbed.promises import gaussian_allowance
 from discreet.learn.perturbed.vector import LARGEST_DELTA
 from discreet.noise.spherical import TAIL
@@ -25,7 +23,6 @@ Constant = Literal["tight", "worst-case"]
 
 OBJECTIVE_SMALL, OBJECTIVE_LARGE = 0.1, 3.0
 OUTPUT_WEIGHT = 1.0
-LEAST_REGULARIZATION = 1e-30
 
 
 def relative_noise(facts: Facts, privacy: Promise, change: float) -> float:
@@ -72,14 +69,22 @@ def default_regularization(facts: Facts, privacy: Promise, mechanism: Mechanism)
     return max(least, noise * (noise / (OBJECTIVE_SMALL + OBJECTIVE_LARGE * noise)))
 
 
-def default_tolerance(facts: Facts, regularization: float) -> float:
-    """Return a norm of the gradient that the solver reaches in floating point, four times over.
+def default_tolerance(
+    facts: Facts, privacy: PureDP | ApproxDP | NoPromise, regularization: float, mechanism: Mechanism
+) -> float:
+    """Return twice the least tolerance that is certain to be reached, and no less than 1e-11.
 
-    The weights' norm, on which rounding depends, is taken to be what it can be without noise, and 30 more.
-    Past 1e-8 it is left to the solver to refuse.
+    A tilt is taken to be as long as any share of epsilon that hides the solver can make it.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
     """
-    norm = 30 + math.sqrt(largest_gain(facts.n_classes) / regularization)
-    return min(max(1e-11, 4 * rounding_error(facts.n_rows, facts.dimension, facts.n_classes, norm)), 1e-8)
+    tilt = 0.0
+    if mechanism == "objective" and not isinstance(privacy, NoPromise):
+        widest, regularization = widest_tilt(facts, privacy, regularization)
+        tilt = widest.longest
+    return max(1e-11, 2 * facts.descent(regularization, tilt).least_tolerance)
 
 
 def choose_mechanism(
@@ -123,25 +128,30 @@ def make_plan(
     regularization: float | None,
     mechanism: Mechanism,
     tight: bool,
+    owner: str = "PrivateLogisticRegression",
 ) -> Plan:
-    """Return the calibrated mechanism, made from public facts alone."""
+    """Return the calibrated mechanism, made from public facts alone.
+
+    Raises
+    ------
+    PromiseError
+        If the promise cannot be kept, or if the tolerance is not certain to be reached for every table with
+        these facts: whether a training ends well must not depend on a row.
+    """
     if mechanism == "auto" and isinstance(privacy, ApproxDP):
         privacy = stronger_if_quieter(facts, privacy)
     if regularization is None:
         regularization = default_regularization(facts, privacy, mechanism)
-    if regularization < LEAST_REGULARIZATION:
-        raise PromiseError(
-            f"regularization of PrivateLogisticRegression must be at least {LEAST_REGULARIZATION:g}, was "
-            f"{regularization:g}: no solver finds the minimizer of so flat a function. Leave it out for one "
-            "that fits the table's size and the promise."
-        )
+    if mechanism == "auto" and not isinstance(privacy, NoPromise):
+        mechanism = choose_mechanism(facts, privacy, regularization, tight=tight)
     if facts.tolerance is None:
-        tolerance = default_tolerance(facts, regularization)
+        tolerance = default_tolerance(facts, privacy, regularization, mechanism)
         facts = replace(facts, tolerance=tolerance)
     if isinstance(privacy, NoPromise):
-        return Exact.make(facts, privacy, regularization)
-    if mechanism == "auto":
-        mechanism = choose_mechanism(facts, privacy, regularization, tight=tight)
-    if mechanism == "output":
-        return OutputPerturbation.make(facts, privacy, regularization, tight=tight)
-    return ObjectivePerturbation.make(facts, privacy, regularization)
+        plan = Exact.make(facts, privacy, regularization)
+    elif mechanism == "output":
+        plan = OutputPerturbation.make(facts, privacy, regularization, tight=tight)
+    else:
+        plan = ObjectivePerturbation.make(facts, privacy, regularization)
+    facts.descent(plan.regularization, plan.longest_tilt).check(plan.tolerance, owner)
+    return plan

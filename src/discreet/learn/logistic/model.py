@@ -211,6 +211,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=self.mechanism,
             tight=self.sensitivity == "tight",
+            owner=type(self).__name__,
         )
 
     def decision_function(self, X: Any) -> Floats:

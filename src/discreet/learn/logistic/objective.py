@@ -115,6 +115,8 @@ class ObjectivePerturbation(Plan):
     hiding: VectorNoise
     share: float
     """Part of epsilon that hides the solver's error."""
+    n_rows: int
+    """Of the table, by which the tilt is divided."""
 
     @classmethod
     def make(cls, facts: Facts, privacy: PureDP | ApproxDP, regularization: float) -> Plan:
@@ -150,13 +152,26 @@ class ObjectivePerturbation(Plan):
             tilt=tilt,
             hiding=hiding,
             share=share,
+            n_rows=facts.n_rows,
         )
+
+    @property
+    def longest_tilt(self) -> float:
+        """Bound on the norm of the linear term, over all rows."""
+        return self.tilt.longest
 
     def train(self, problem: Problem, pay: Callable[[], Stream]) -> Floats:
         """Pay, tilt, solve, hide."""
         stream = pay()
-        problem.tilt = self.tilt.draw(stream) / problem.n_rows
+        problem.tilt = self.tilt.draw(stream) / self.n_rows
         return self.hiding.hide(minimize(problem, self.tolerance), stream)
+
+
+def widest_tilt(facts: Facts, privacy: PureDP | ApproxDP, regularization: float) -> tuple[VectorNoise, float]:
+    """Return the widest tilt that any share for the solver leads to, and the least regularization."""
+    tilt_for = _spherical_tilt if isinstance(privacy, PureDP) else _gaussian_tilt
+    tilt, _ = tilt_for(facts, privacy, regularization, (1 - LARGEST_SHARE) * privacy.epsilon * _DOWN)
+    return tilt, split_epsilon(facts.n_classes, facts.n_rows, regularization, privacy.epsilon)[1]
 
 
 def _solver_error(facts: Facts, tilt: VectorNoise) -> float:

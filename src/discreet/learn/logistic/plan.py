@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from discreet.learn.logistic.problem import gradient_descent
 from discreet.learn.logistic.solver import minimize
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import Floats
     from discreet.learn.logistic.problem import Problem
+    from discreet.learn.perturbed.descent import GradientDescent
     from discreet.noise import Stream
     from discreet.privacy import NoPromise, Promise
 
@@ -29,17 +31,30 @@ class Facts:
         Coordinates of an embedded row.
     tolerance : float or None
         Of the solver; None until the regularization is known, on which it depends.
+    max_rows_per_unit : int
+        The number of rows that are added up is this many times ``n_rows``, and less than that many more.
     """
 
     n_rows: int
     n_classes: int
     dimension: int
     tolerance: float | None = None
+    max_rows_per_unit: int = 1
 
     @property
     def size(self) -> int:
         """Numbers that are released: one weight per coordinate, for all classes but one."""
         return (self.n_classes - 1) * self.dimension
+
+    def descent(self, regularization: float, tilt: float) -> GradientDescent:
+        """Return what gradient steps are certain to reach, the linear term being at most ``tilt / n_rows``."""
+        return gradient_descent(
+            n_rows=(self.n_rows + 1) * self.max_rows_per_unit,
+            dimension=self.dimension,
+            n_classes=self.n_classes,
+            regularization=regularization,
+            tilt=tilt / self.n_rows,
+        )
 
     @property
     def solver_tolerance(self) -> float:
@@ -67,6 +82,11 @@ class Plan(ABC):
     regularization: float
     tolerance: float
     promises: tuple[Promise, ...]
+
+    @property
+    def longest_tilt(self) -> float:
+        """Bound on the norm of the linear term, over all rows."""
+        return 0.0
 
     @abstractmethod
     def train(self, problem: Problem, pay: Callable[[], Stream]) -> Floats:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
+from discreet.learn.logistic.sensitivity import largest_gain
+from discreet.learn.perturbed.descent import GradientDescent
 from discreet.learn.perturbed.zero_sum import zero_sum_basis
 
 if TYPE_CHECKING:
@@ -27,10 +29,65 @@ _UNIT = 2.0**-53
 
 
 def rounding_error(n_rows: int, dimension: int, n_scores: int, norm: float) -> float:
-    """Return how far the computed gradient of the mean loss can be from the true one at weights of a norm."""
-    scores = (dimension + 2 * n_scores + 4) * norm
-    sums = 2 * (CHUNK + n_rows // CHUNK + 8 * n_scores + 16)
+    """Return how far the computed gradient of the mean loss can be from the true one at weights of a norm.
+
+    Notes
+    -----
+    ``u`` is 2**-53. A computed product of ``n`` terms errs by at most ``n u`` times the product of absolute
+    values, in any order of additions. Rows have norms of at most 1.
+
+    - Scores: ``dimension u norm`` from the product with a row. Weights of several classes come from ``w``
+      through the basis, whose absolute values have a norm below 3: ``3 classes u norm``. A slope changes by
+      at most half of what scores change by, and the few operations behind it err by units in the last place
+      of at most 1.
+    - Sums: a row's slope has a norm of at most ``sqrt(2)``. Blocks of ``CHUNK`` slopes are added up, then the
+      blocks, then the basis is applied.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
+    scores = (dimension + 3 * n_scores + 4) * norm / 2
+    sums = 1.5 * (CHUNK + n_rows // CHUNK + 8 * n_scores + 16)
     return (scores + sums) * _UNIT * 1.01
+
+
+def gradient_descent(
+    *, n_rows: int, dimension: int, n_classes: int, regularization: float, tilt: float
+) -> GradientDescent:
+    """Return what gradient steps are certain to reach, for every table of this shape.
+
+    Parameters
+    ----------
+    n_rows, dimension, n_classes : int
+        Of the table, with embedded rows.
+    regularization : float
+        Above 0.
+    tilt : float
+        Bound on the norm of the linear term.
+
+    Notes
+    -----
+    The loss has second derivatives of at most 1/4 for two classes and 1/2 for more. Without a linear term
+    every minimizer has a norm of at most ``sqrt(largest_gain / regularization)``, and the term moves it by at
+    most its own norm over the regularization.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md, masked-norm.md
+    """
+    norm = math.sqrt(largest_gain(n_classes) / regularization) + tilt / regularization
+    curvature = (0.25 if n_classes == 2 else 0.5) + regularization
+    n_scores = 1 if n_classes == 2 else n_classes
+    error = rounding_error(n_rows, dimension, n_scores, 2 * norm)
+    error += 4 * (2 * regularization * norm + tilt) * _UNIT
+    return GradientDescent(
+        curvature=curvature,
+        regularization=regularization,
+        norm=norm,
+        # A quotient and a difference more, of vectors no longer than 2 norm each.
+        rounding=error + 8 * curvature * norm * _UNIT,
+    )
 
 
 class Problem(ABC):
@@ -93,16 +150,21 @@ class Problem(ABC):
         return total / self.n_rows + self.regularization * v
 
     def rounding(self, w: Floats) -> float:
-        """Return how far the norm of :meth:`gradient` can be from the true one.
-
-        Each product of n terms errs by at most n units in the last place of its absolute value, in any
-        order of additions. Scores are products of ``dimension`` (and, through the basis, of ``classes``)
-        terms and enter the loss's slope with a factor of at most 1/2; slopes have norms of at most sqrt(2)
-        and are added up in chunks and then chunk by chunk.
-        """
+        """Return how far :meth:`gradient` can be from the true one: see :func:`rounding_error`."""
         size = float(np.linalg.norm(w))
         rest = 4 * (self.regularization * size + float(np.linalg.norm(self.tilt)))
         return rounding_error(self.n_rows, self.rows.shape[1], self._n_scores, size) + rest * _UNIT
+
+    @property
+    def descent(self) -> GradientDescent:
+        """What gradient steps are certain to reach here: rows have no part in it, the tilt has."""
+        return gradient_descent(
+            n_rows=self.n_rows,
+            dimension=self.rows.shape[1],
+            n_classes=max(2, self._n_scores),
+            regularization=self.regularization,
+            tilt=float(np.linalg.norm(self.tilt)),
+        )
 
     @property
     @abstractmethod

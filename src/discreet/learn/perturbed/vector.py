@@ -20,6 +20,8 @@ _DOWN = 1 - 2.0**-40
 """Covers the rounding of the few operations behind a rate or a scale."""
 LARGEST_DELTA = 2.0**-20
 """Of what comes with spherical noise; it passes this near an epsilon of 30."""
+LARGEST_NORMAL, LARGEST_EXPONENTIAL = 14.0, 93.0
+"""No standard deviate is larger: the samplers cut at 13.5 and 92, and lattices add next to nothing."""
 _OUTPUT_STEPS = 20
 _INNER_STEPS = 40
 
@@ -45,6 +47,11 @@ class VectorNoise(ABC):
     @abstractmethod
     def total_variation(self) -> float:
         """The sampler's distance from the law, for one vector."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> float:
+        """Bound on the norm of what is drawn: the samplers cut the tails of their laws."""
 
     @abstractmethod
     def integers(self, stream: Stream) -> Ints:
@@ -74,8 +81,9 @@ class VectorNoise(ABC):
 class FineSphericalLaplace(SphericalLaplace):
     """The same law on the finest lattice that its sampler has: what rounding costs is then next to nothing.
 
-    A draw's scale is the norm of ``dimension + 1`` normals, none of which the sampler makes larger than 14,
-    over ``rate`` and ``step``; it stays below the 2**50 steps that the sampler is proven for.
+    A draw's scale is the norm of ``dimension + 1`` normals, none of which the sampler makes larger than 14
+    (``LARGEST_NORMAL``), over ``rate`` and ``step``; it stays below the 2**50 steps that the sampler is
+    proven for.
 
     Privacy
     -------
@@ -89,7 +97,9 @@ class FineSphericalLaplace(SphericalLaplace):
     @property
     def step(self) -> float:
         """A power of two."""
-        largest = 14 * math.sqrt(self.dimension + 1) / self.least_radius if self.dimension > 1 else 1.0
+        largest = (
+            LARGEST_NORMAL * math.sqrt(self.dimension + 1) / self.least_radius if self.dimension > 1 else 1.0
+        )
         return math.ldexp(super().step, -(50 - 18 - math.ceil(math.log2(largest))))
 
 
@@ -135,6 +145,14 @@ class SphericalNoise(VectorNoise):
     def total_variation(self) -> float:
         """Of the law's sampler."""
         return self.law.total_variation
+
+    @property
+    def longest(self) -> float:
+        """Of a vector: its radius variable and its coordinates are normals below ``LARGEST_NORMAL`` each."""
+        if self.dimension == 1:
+            return LARGEST_EXPONENTIAL / self.law.rate
+        factors = math.sqrt(self.dimension * (self.dimension + 1))
+        return LARGEST_NORMAL**2 * factors / self.law.rate
 
     def delta(self, epsilon: float) -> float:
         """Return the delta that comes with an epsilon without the sampler's distance; 0 in one dimension."""
@@ -203,6 +221,11 @@ class GaussianNoise(VectorNoise):
     def total_variation(self) -> float:
         """Of ``dimension`` draws."""
         return self.dimension * gaussian.TOTAL_VARIATION
+
+    @property
+    def longest(self) -> float:
+        """Of a vector of normals below ``LARGEST_NORMAL`` each."""
+        return LARGEST_NORMAL * self.sd * math.sqrt(self.dimension)
 
     def integers(self, stream: Stream) -> Ints:
         """Draw one vector in lattice steps."""

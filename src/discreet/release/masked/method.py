@@ -301,6 +301,7 @@ class MaskedRelease(ReleaseMethod):
             n_rows=max(1, n_rows // rows),
             n_classes=len(target.levels),
             dimension=encoding.embedding.dimension,
+            max_rows_per_unit=rows,
         )
         training = make_plan(
             facts,
@@ -308,6 +309,7 @@ class MaskedRelease(ReleaseMethod):
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=mechanism,
             tight=self.sensitivity == "tight",
+            owner=where,
         )
         return MaskedPlan(
             encoding=encoding,

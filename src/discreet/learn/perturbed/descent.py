@@ -1,0 +1,116 @@
+"""Gradient steps whose end is certain before a row is read, and the tolerances that they can keep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import PromiseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet._typing import Floats
+
+LARGEST_CONDITION = 1e12
+"""Curvature over regularization up to which a minimizer is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientDescent:
+    """What constants guarantee about gradient steps in floating point, for every table that they hold for.
+
+    Parameters
+    ----------
+    curvature : float
+        Largest second derivative of the function in any direction, ``L``.
+    regularization : float
+        Smallest one, above 0, ``m``.
+    norm : float
+        Bound ``r`` on the norm of the minimizer ``w*``.
+    rounding : float
+        Bound ``e`` on how far a computed step from a point of norm at most ``2 r`` can be from the exact
+        ``w - gradient(w) / L``, times ``L``.
+
+    Notes
+    -----
+    The exact step shortens the distance to ``w*`` by the factor ``q = 1 - m / L``, a projection to a convex
+    set with ``w*`` in it does not lengthen it, so that ``|w+ - w*| <= q |w - w*| + e / L``. Two bounds
+    follow:
+
+    - started at 0, all points stay within ``2 r`` of 0 as long as ``e <= m r``, and after ``k`` steps the
+      distance is at most ``q**k r + e / m``. For a tolerance ``t`` of at least ``2 e`` that is below ``t /
+      m`` once ``k >= (L / m) log(2 m r / t)``; for ``t >= m r`` the point 0 is near enough;
+    - at any step ``m |w+ - w*| <= L |w+ - w| + e``.
+
+    So every tolerance of at least ``2 e`` is kept, and whether one is, is known without a row.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
+
+    curvature: float
+    regularization: float
+    norm: float
+    rounding: float
+
+    @property
+    def least_tolerance(self) -> float:
+        """The smallest tolerance that is certain to be reached."""
+        return 2 * self.rounding * (1 + 1e-12)
+
+    def most_steps(self, tolerance: float) -> int:
+        """Return after how many steps a tolerance is kept."""
+        ratio = 2 * self.regularization * self.norm / tolerance
+        if ratio <= 2:
+            return 0
+        return math.ceil(self.curvature / self.regularization * math.log(ratio) * (1 + 1e-9))
+
+    def run(self, step: Callable[[Floats], Floats], start: Floats, tolerance: float) -> Floats:
+        """Return a point that is at most ``tolerance / regularization`` from the minimizer.
+
+        Parameters
+        ----------
+        step : callable
+            From a point to the next.
+        start : array
+            Zeros, or a point that is known to be at most ``norm`` from the minimizer.
+        tolerance : float
+            At least :attr:`least_tolerance`.
+        """
+        w = start
+        for _ in range(self.most_steps(tolerance)):
+            new = step(w)
+            moved = float(np.linalg.norm(new - w))
+            w = new
+            if self.curvature * moved * (1 + 1e-9) + self.rounding <= tolerance:
+                break
+        return w
+
+    def check(self, tolerance: float, owner: str) -> None:
+        """Refuse a tolerance that is not certain to be reached, by what is known without a row."""
+        if not tolerance >= self.least_tolerance:
+            raise PromiseError(
+                f"tolerance of {owner} must be at least {rounded_up(self.least_tolerance):g} for a table of "
+                f"this shape and a regularization of {self.regularization:g}, was {tolerance:g}: floating "
+                "point need not come nearer to a minimum. Leave it out, or use a larger regularization."
+            )
+        if not self.curvature <= LARGEST_CONDITION * self.regularization:
+            enough = rounded_up(self.curvature / LARGEST_CONDITION)
+            raise PromiseError(
+                f"regularization of {owner} must be at least {enough:g} for a table of this shape, was "
+                f"{self.regularization:g}: no solver finds the minimizer of so flat a function. Leave it out "
+                "for one that fits the table's size and the promise."
+            )
+
+
+def rounded_up(value: float) -> float:
+    """Return a number of three digits that is not below ``value``."""
+    if not 0 < value < math.inf:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return math.ceil(value / unit) * unit
