@@ -104,8 +104,8 @@ class InvariantRelease(ReleaseMethod):
     """
 
     name: ClassVar[str] = "invariant"
-    # Its noise goes through decompositions of the whole table, whose last digits depend on the processor.
-    replay_tolerance: ClassVar[float] = 1e-9
+    # Training and decompositions of the whole table: up to 8e-6 between three processors on 200 rows.
+    replay_tolerance: ClassVar[float] = 1e-4
 
     def __init__(
         self,
