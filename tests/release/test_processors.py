@@ -180,4 +180,4 @@ def _verified(folder: Path) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     task, *rest = sys.argv[1:]
-    print(json.dumps(digests(rest) if task == "digests" else _verified(Path(rest[0]))))
+    sys.stdout.write(json.dumps(digests(rest) if task == "digests" else _verified(Path(rest[0]))))

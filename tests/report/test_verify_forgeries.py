@@ -32,6 +32,7 @@ from discreet.report.folder import (
 )
 from discreet.report.folder import write_sums as hash_files
 from discreet.report.verify import verify
+from tests.cli.run import discreet
 from tests.contracts.cases import ROWS
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, publish, rewrite
 
@@ -445,6 +446,17 @@ def test_another_ledger_is_refused(folders: Folders, tmp_path: Path) -> None:
     folder, _ = folders.copy("gaussian", tmp_path)
     with Ledger.open(":memory:") as ledger:
         assert "another ledger" in failed(folder, ledger=ledger)["ledger"]
+
+
+def test_the_command_takes_the_ledger_and_makes_none(folders: Folders, tmp_path: Path) -> None:
+    folder, method = folders.copy("gaussian", tmp_path)
+    place = folders.ledgers["gaussian"]
+    assert discreet("verify", str(folder), "--ledger", str(place), cwd=tmp_path).code == 0
+    assert discreet("verify", str(folder), "--ledger", str(tmp_path / "none.ledger"), cwd=tmp_path).code == 1
+    assert not (tmp_path / "none.ledger").exists()
+    forged(another_past)(folder, method)
+    assert discreet("verify", str(folder), cwd=tmp_path).code == 0
+    assert discreet("verify", str(folder), "--ledger", str(place), cwd=tmp_path).code == 1
 
 
 # What a signature binds.
