@@ -228,7 +228,8 @@ def test_the_calibrated_noise_meets_the_request_and_hardly_more(law: Any, prior:
     noise = least_noise(law, prior, error)
     assert bayes_floor(noise, prior) >= error
     size = noise.sd if isinstance(noise, GaussianNoise) else noise.scale
-    assert bayes_floor(law(size * (1 - 1e-9)), prior) < error
+    # A size has 24 bits, so it may be one step of them too large.
+    assert bayes_floor(law(size * (1 - 2.0**-23 - 1e-9)), prior) < error
 
 
 @settings(max_examples=60, deadline=None)

@@ -62,7 +62,8 @@ def test_without_noise_the_model_is_that_of_the_true_rows() -> None:
         privacy=NoPromise("a test"), norm_bound=1.0, regularization=0.05, fit_intercept=False
     ).fit(X, Y)
     assert method.scale_ == 1.0
-    np.testing.assert_allclose(method.model_, true.weights_, atol=1e-9)  # type: ignore[arg-type]
+    # Weights are published with 24 bits of the largest.
+    np.testing.assert_allclose(method.model_, true.weights_, atol=2.0**-24 * np.abs(true.weights_).max())  # type: ignore[arg-type]
 
 
 def test_several_classes_and_an_intercept_come_back_too() -> None:

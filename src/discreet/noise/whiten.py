@@ -249,7 +249,8 @@ def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Flo
     A number is accepted if it is one that the release writes and if it is no other: nothing can be hidden
     between two lattice points, nor in the sign of a zero.
     """
-    nearest = np.rint(places)
+    # Lattice integers are exact in doubles: beyond, nothing is written, nor what is infinite.
+    nearest = np.where(np.abs(places) <= 2.0**53, np.rint(places), np.nan)
     found = np.where(same_bits(write(nearest), values), nearest, np.nan)
     for shift in _SHIFTS:
         if not np.isnan(found).any():

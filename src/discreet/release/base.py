@@ -255,6 +255,8 @@ class ReleaseMethod(ABC):
     """
 
     name: ClassVar[str]
+    replay_tolerance: ClassVar[float] = 0.0
+    """How far a replayed number may be from the published one, as a part of the largest of its column."""
 
     def __init__(
         self,

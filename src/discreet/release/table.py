@@ -257,7 +257,8 @@ class TablePlan(Plan):
         if self.numbers is None:
             return found
         matrix = np.column_stack([columns[c.name] for c in self.numbers.columns])
-        fits = self.numbers.possible(matrix) | np.isnan(matrix)
+        with np.errstate(over="ignore"):  # whoever wrote the file may have written anything
+            fits = self.numbers.possible(matrix) | np.isnan(matrix)
         for j, c in enumerate(self.numbers.columns):
             values = matrix[:, j]
             ends = np.array(c.range if self.clamp else self.numbers.reach(c))

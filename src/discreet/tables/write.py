@@ -44,7 +44,9 @@ _DATABASES = (".duckdb", ".db")
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
 ROW_GROUP = 122_880
-"""Rows that are written at once: a row group of Parquet."""
+"""Rows of a row group of Parquet."""
+_PIECE = ROW_GROUP // 6
+"""Rows that are given to the engine at once: a whole number of its vectors, and of pieces in a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +351,11 @@ def _even(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
     for batch in batches:
         start = 0
         while start < len(batch[0]):
-            piece = [values[start : start + ROW_GROUP - count] for values in batch]
+            piece = [values[start : start + _PIECE - count] for values in batch]
             waiting.append(piece)
             count += len(piece[0])
             start += len(piece[0])
-            if count == ROW_GROUP:
+            if count == _PIECE:
                 yield [np.concatenate(parts) for parts in zip(*waiting, strict=True)]
                 waiting, count = [], 0
     if waiting:

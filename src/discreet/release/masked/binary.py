@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize, special
 
+from discreet.noise.linear import norm, product
 from discreet.release.masked.existence import SPREAD, best_margin, gain
 from discreet.release.masked.prior import ball, blocks
 
@@ -51,12 +52,12 @@ def binary_points(
     Pham et al., equation (3), corrected: docs/explanation/theorems/masked-existence.md
     """
     n, d = len(signs), len(weights)
-    norm = float(np.linalg.norm(weights))
+    size_of_weights = norm(weights)
     points = ball(n, d, radius, stream)
-    axis = weights / norm if norm > 0 else np.zeros(d)
-    along = points @ axis
-    margins = _margins(np.abs(along) / radius, norm, regularization, radius)
-    forward = margins / norm if norm > 0 else np.zeros(n)
+    axis = weights / size_of_weights if size_of_weights > 0 else np.zeros(d)
+    along = product(points, axis)
+    margins = _margins(np.abs(along) / radius, size_of_weights, regularization, radius)
+    forward = margins / size_of_weights if size_of_weights > 0 else np.zeros(n)
     pull = signs * special.expit(-margins)
     room = _ROOM * np.sqrt(np.maximum(radius**2 - forward**2, 0.0))
     total = np.zeros(d)
@@ -65,13 +66,13 @@ def binary_points(
         part -= np.outer(along[block], axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
-        total += pull[block] @ part
-    step = total / float(pull @ pull)
+        total += product(pull[block], part)
+    step = total / float(np.sum(pull * pull))
     most = 1.0
     for block in blocks(n):
         part = points[block]
         part -= np.outer(pull[block], step)
-        part -= np.outer(part @ axis, axis)
+        part -= np.outer(product(part, axis), axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         limit = np.sqrt(np.maximum(radius**2 - forward[block] ** 2, 0.0)) * (1 - 1e-12)
         over = size > limit
@@ -84,18 +85,18 @@ def binary_points(
     return points
 
 
-def _margins(shares: Floats, norm: float, regularization: float, radius: float) -> Floats:
+def _margins(shares: Floats, length: float, regularization: float, radius: float) -> Floats:
     """Spread margins as the shares say, so that their mean gain is what the penalty needs.
 
     The path leads from no margin at all over margins in proportion to the shares to the best margin for all:
     it starts below and ends above.
     """
-    need = regularization * norm**2
+    need = regularization * length**2
     if need == 0:
         return np.zeros(len(shares))
-    reach = SPREAD * radius * norm
+    reach = SPREAD * radius * length
     if float(gain(np.array(min(best_margin(), reach)))) < need:
-        reach = radius * norm
+        reach = radius * length
     best = min(best_margin(), reach)
     scaled = np.minimum(shares + 1e-3, 1.0) * reach
 

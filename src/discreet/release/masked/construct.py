@@ -10,6 +10,7 @@ import numpy as np
 
 from discreet.errors import PromiseError
 from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
+from discreet.noise.linear import norm, product
 from discreet.release.masked.binary import binary_points
 from discreet.release.masked.existence import least_records, longest, most_gain, regularization_for
 from discreet.release.masked.general import NotFound, Wanted, general_points
@@ -96,8 +97,8 @@ class Task:
         problem = problem_for(points, codes, self.regularization, n_classes)
         flat = self.weights[0]
         if isinstance(problem, SoftmaxProblem):
-            flat = (problem.basis @ self.weights).reshape(-1)
-        return float(np.linalg.norm(problem.gradient(flat)))
+            flat = product(problem.basis, self.weights).reshape(-1)
+        return norm(problem.gradient(flat))
 
 
 def make_mask(task: Task, stream: Stream) -> Mask:
@@ -119,13 +120,12 @@ def make_mask(task: Task, stream: Stream) -> Mask:
     """
     if len(task.weights) > 1:
         task = replace(task, weights=task.weights - task.weights.mean(axis=0))
-    asked, first = float(np.linalg.norm(task.weights)), task
+    asked, first = norm(task.weights), task
     task = _closed_form(task)
     for _ in range(_MOST_TRIES):
         try:
             mask = _attempt(task, stream.spawn())
-            norm = float(np.linalg.norm(mask.weights))
-            return replace(mask, scale=norm / asked if asked > 0 else 1.0)
+            return replace(mask, scale=norm(mask.weights) / asked if asked > 0 else 1.0)
         except NotFound:
             if task.infeasible == "error":
                 break
@@ -149,13 +149,13 @@ def _closed_form(task: Task) -> Task:
         most = most_gain(task.weights, task.radius)
         factor = math.sqrt(most / need) * _SHORTER
     else:
-        factor = longest(task.regularization, task.radius) / float(np.linalg.norm(task.weights))
+        factor = longest(task.regularization, task.radius) / norm(task.weights)
     if factor >= 1:
         return task
     if task.infeasible == "shrink":
         return replace(task, weights=task.weights * factor)
     if len(task.weights) == 1:
-        exists = task.radius > task.constant and float(np.linalg.norm(task.weights)) <= longest(
+        exists = task.radius > task.constant and norm(task.weights) <= longest(
             task.regularization, task.radius, spread=False
         )
         if exists:
@@ -231,6 +231,6 @@ def _none_exist(task: Task) -> PromiseError:
         )
     return PromiseError(
         f"n_records of MaskedRelease must be enough for points whose classifier is the released one, was "
-        f"{task.n_records:,}, and {number}: its norm is {float(np.linalg.norm(task.weights)):.4g} at a "
+        f"{task.n_records:,}, and {number}: its norm is {norm(task.weights):.4g} at a "
         f"regularization of {task.regularization:.4g}. {way}"
     )

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import special
 
 from discreet.learn.logistic.sensitivity import largest_gain, largest_norm
+from discreet.noise.linear import norm, product
 
 if TYPE_CHECKING:
     from discreet._typing import Floats, Ints
@@ -30,7 +31,7 @@ def best_margin() -> float:
 
 def residuals(weights: Floats, rows: Floats, codes: Ints) -> Floats:
     """Return one-hot labels minus probabilities: one column for two classes, else one for each class."""
-    scores = rows @ weights.T
+    scores = product(rows, weights.T)
     if len(weights) == 1:
         return np.asarray((codes == 1)[:, np.newaxis] - special.expit(scores))
     found: Floats = -special.softmax(scores, axis=1)
@@ -40,7 +41,7 @@ def residuals(weights: Floats, rows: Floats, codes: Ints) -> Floats:
 
 def total_gain(weights: Floats, rows: Floats, codes: Ints) -> float:
     """Return the sum of gains: ``weights`` times minus the gradient of the summed loss."""
-    return float(np.sum(residuals(weights, rows, codes) * (rows @ weights.T)))
+    return float(np.sum(residuals(weights, rows, codes) * (product(rows, weights.T))))
 
 
 def most_gain(weights: Floats, radius: float) -> float:
@@ -48,7 +49,7 @@ def most_gain(weights: Floats, radius: float) -> float:
     n_classes = max(2, len(weights))
     if n_classes > 2:
         return largest_gain(n_classes)
-    reach = radius * float(np.linalg.norm(weights))
+    reach = radius * norm(weights)
     return float(gain(np.array(min(best_margin(), reach))))
 
 
@@ -89,6 +90,6 @@ def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    norm = float(np.linalg.norm(weights))
+    length = norm(weights)
     most = most_gain(weights, SPREAD * radius if spread else radius)
-    return most / norm**2 * (_INSIDE if spread else 1.0)
+    return most / length**2 * (_INSIDE if spread else 1.0)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg, optimize, special
+from scipy import optimize, special
 
 from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.noise.linear import least_squares, norm, product, row_space, symmetric_eigen
 from discreet.release.masked.labels import apportion
 from discreet.release.masked.prior import ball, blocks
 
@@ -109,16 +110,14 @@ def general_points(wanted: Wanted, stream: Stream) -> Floats:
     n, d = len(wanted.codes), wanted.inner.shape[1]
     order = np.argsort(wanted.codes, kind="stable")
     across = ball(n, d, wanted.inner_radius, stream)
-    _, sizes, basis = linalg.svd(wanted.inner, full_matrices=False)
-    rank = int(np.sum(sizes > sizes[0] * 1e-13)) if sizes[0] > 0 else 0
-    Q = basis[:rank].T
+    Q = row_space(wanted.inner, 1e-13).T
     system = _System(wanted, Q, wanted.codes[order])
-    u = system.inside(system.solve((across @ Q) / system.radius))
+    u = system.inside(system.solve(product(across, Q) / system.radius))
     _project(across, Q, u, system, wanted)
     out = np.empty((n, d + (wanted.constant > 0)))
     out[:, d:] = wanted.constant
     for block in blocks(n):
-        out[order[block], :d] = u[block] @ Q.T + across[block]
+        out[order[block], :d] = product(u[block], Q.T) + across[block]
     return out
 
 
@@ -130,7 +129,7 @@ class _System:
 
     def __init__(self, wanted: Wanted, Q: Floats, codes: Ints) -> None:
         self.codes = codes
-        self.A = wanted.inner @ Q
+        self.A = product(wanted.inner, Q)
         self.offset = wanted.offset
         self.zero_sum = zero_sum_basis(len(wanted.weights))
         self.constant = wanted.constant
@@ -142,18 +141,18 @@ class _System:
         target = wanted.regularization * wanted.weights
         fixed_sums = np.zeros_like(wanted.weights)
         if len(wanted.fixed):
-            pulls = self.pulls(wanted.fixed[:, : wanted.inner.shape[1]] @ Q, wanted.fixed_codes)
-            fixed_sums = pulls.T @ wanted.fixed / self.n_total
+            pulls = self.pulls(product(wanted.fixed[:, : wanted.inner.shape[1]], Q), wanted.fixed_codes)
+            fixed_sums = product(pulls.T, wanted.fixed) / self.n_total
         left = target - fixed_sums
-        parts = [left[:, : wanted.inner.shape[1]] @ Q]
+        parts = [product(left[:, : wanted.inner.shape[1]], Q)]
         if self.constant > 0:
             parts.append(left[:, -1:] / self.constant)
-        self.target = self.zero_sum @ np.hstack(parts)
+        self.target = product(self.zero_sum, np.hstack(parts))
         self.need = float(np.sum(wanted.weights * left))
 
     def scores(self, u: Floats) -> Floats:
         """Return the score of each class."""
-        return np.asarray(u @ self.A.T + self.offset)
+        return product(u, self.A.T) + self.offset
 
     def pulls(self, u: Floats, codes: Ints) -> Floats:
         """Return one-hot labels minus probabilities."""
@@ -170,8 +169,8 @@ class _System:
         total = np.zeros_like(self.target)
         for block in blocks(len(q)):
             u = self.inside(q[block])
-            pulls = self.pulls(u, self.codes[block]) @ self.zero_sum.T
-            total += pulls.T @ self._with_one(u)
+            pulls = product(self.pulls(u, self.codes[block]), self.zero_sum.T)
+            total += product(pulls.T, self._with_one(u))
         return total / self.n_total - self.target
 
     def _with_one(self, u: Floats) -> Floats:
@@ -197,17 +196,18 @@ class _System:
         p = special.softmax(self.scores(u), axis=1)
         pulls = -p
         pulls[np.arange(len(codes)), codes] += 1
-        pulls = pulls @ self.zero_sum.T
+        pulls = product(pulls, self.zero_sum.T)
         n, k, e = len(q), self.rank, len(self.zero_sum)
         # Probabilities move by (diag p - p p^T) A du, and u by r (dq - q (q . dq) / den^2), r = radius / den.
-        spread = self.zero_sum @ (p[:, :, np.newaxis] * (self.A - (p @ self.A)[:, np.newaxis, :]))
-        far = (spread @ q[:, :, np.newaxis]) * (q / den**2)[:, np.newaxis, :]
+        moved = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
+        spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
+        far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
         bent = ((far - spread) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
-        out = (self._with_one(u).T @ bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        out = product(self._with_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
         pulls *= self.radius / den
         out[:, :k] += pulls.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
         across = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
-        out[:, :k] -= (pulls.T @ across).reshape(e, k, k)
+        out[:, :k] -= product(pulls.T, across).reshape(e, k, k)
         return np.asarray(out.reshape(-1, k))
 
     def solve(self, start: Floats) -> Floats:
@@ -226,39 +226,39 @@ class _System:
         error = self.error(q)
         for buckets in _BUCKETS if self.rank else ():
             # Where the points of a label cannot get there as one, smaller groups move by themselves.
-            before = _norm(error)
+            before = norm(error)
             q, error = self._improve(q, error, self._groups(buckets))
-            if _norm(error) <= ACCEPTED or (buckets > 1 and _norm(error) > before / 2):
+            if norm(error) <= ACCEPTED or (buckets > 1 and norm(error) > before / 2):
                 break
-        return q if _norm(error) <= ACCEPTED else None
+        return q if norm(error) <= ACCEPTED else None
 
     def _improve(self, q: Floats, error: Floats, groups: list[slice]) -> tuple[Floats, Floats]:
         """Take damped steps of least norm until the equations hold or the steps help little."""
         damping, slow = 1e-6, 0
-        while _norm(error) > TOLERANCE and slow < _MOST_SLOW:
-            size = _norm(error)
+        while norm(error) > TOLERANCE and slow < _MOST_SLOW:
+            size = norm(error)
             J = self.slopes(q, groups)
-            values, vectors = linalg.eigh(J @ J.T, check_finite=False)
+            values, vectors = symmetric_eigen(product(J, J.T))
             values = np.maximum(values, 0.0)
             if not values[-1] > 0:
                 break
             for _ in range(_MOST_TRIES):
                 inverse = 1 / (values + (damping + 1e-15) * values[-1])
-                moves = -J.T @ (vectors @ (inverse * (vectors.T @ error.reshape(-1))))
+                moves = -product(J.T, product(vectors, inverse * product(vectors.T, error.reshape(-1))))
                 # Beyond this a point is as good as on the edge of the ball, and goes nowhere.
                 moves *= min(1.0, _LONGEST_MOVE / max(float(np.abs(moves).max()), 1e-300))
                 trial = q.copy()
                 for group, move in zip(groups, moves.reshape(len(groups), self.rank), strict=True):
                     trial[group] += move
                 trial_error = self.error(trial)
-                if _norm(trial_error) < size:
+                if norm(trial_error) < size:
                     break
                 damping = max(damping, 1e-12) * 10
             else:
                 break
             q, error = trial, trial_error
             damping /= 30
-            slow += _norm(error) > size / 2
+            slow += norm(error) > size / 2
         return q, error
 
     def _groups(self, buckets: int) -> list[slice]:
@@ -273,7 +273,7 @@ class _System:
 
     def _start(self, q: Floats) -> Floats:
         """Move every point towards its own class until the mean gain is what is needed."""
-        size = np.linalg.norm(self.A, axis=1, keepdims=True)
+        size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
         towards = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
 
         def excess(alpha: float) -> float:
@@ -301,15 +301,15 @@ class _System:
         sample = (
             q[:_CANDIDATES] / np.sqrt(1 + np.einsum("ij,ij->i", q[:_CANDIDATES], q[:_CANDIDATES]))[:, None]
         )
-        norm = np.linalg.norm(sample, axis=1, keepdims=True)
-        spread = sample / np.where(norm > 0, norm, 1.0)
+        length = np.sqrt(np.einsum("ij,ij->i", sample, sample))[:, np.newaxis]
+        spread = sample / np.where(length > 0, length, 1.0)
         rings = [spread * part for part in _RINGS]
         places = np.concatenate([np.zeros((1, self.rank)), *rings])
         u = self.radius * places
         present = np.flatnonzero(np.bincount(self.codes, minlength=self.n_classes))
         columns = []
         for code in present:
-            pulls = self.pulls(u, np.full(len(u), code)) @ self.zero_sum.T
+            pulls = product(self.pulls(u, np.full(len(u), code)), self.zero_sum.T)
             columns.append(
                 (pulls[:, :, np.newaxis] * self._with_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
             )
@@ -335,31 +335,28 @@ class _System:
         target = self.target.reshape(-1)
 
         def at(tilt: Floats) -> tuple[float, Floats]:
-            scores = parts @ tilt
-            value = float(counts @ special.logsumexp(scores, axis=1) - target @ tilt)
+            scores = np.einsum("lpe,e->lp", parts, tilt)
+            value = float(np.sum(counts * special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
             return value, special.softmax(scores, axis=1)
 
         tilt = np.zeros(len(target))
         value, chances = at(tilt)
         for _ in range(_MOST_NEWTON):
             means = np.einsum("lp,lpe->le", chances, parts)
-            slope = counts @ means - target
-            if float(np.linalg.norm(slope)) <= _TILTED * max(float(np.linalg.norm(target)), 1e-300):
+            slope = product(counts.astype(np.float64), means) - target
+            if norm(slope) <= _TILTED * max(norm(target), 1e-300):
                 break
             bend = sum(
-                count * (part.T @ (part * chance[:, np.newaxis]) - np.outer(mean, mean))
+                count * (product(part.T, part * chance[:, np.newaxis]) - np.outer(mean, mean))
                 for count, part, chance, mean in zip(counts, parts, chances, means, strict=True)
             )
-            try:
-                step = linalg.solve(
-                    bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope, assume_a="pos"
-                )
-            except linalg.LinAlgError:
+            if not (np.isfinite(bend).all() and np.trace(bend) > 0):
                 return None
+            step = least_squares(bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope)
             length = 1.0
             while length > 1e-6:
                 trial_value, trial = at(tilt - length * step)
-                if trial_value <= value - 1e-4 * length * float(slope @ step):
+                if trial_value <= value - 1e-4 * length * float(np.sum(slope * step)):
                     break
                 length /= 2
             else:
@@ -406,28 +403,28 @@ def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Want
     room = np.sqrt(np.maximum(wanted.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
     for block in blocks(n):
         part = across[block]
-        part -= (part @ Q) @ Q.T
+        part -= product(product(part, Q), Q.T)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, _ROOM * room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
-        pulls = system.pulls(u[block], system.codes[block]) @ system.zero_sum.T
-        square += pulls.T @ pulls
-        sums += pulls.T @ part
+        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
+        square += product(pulls.T, pulls)
+        sums += product(pulls.T, part)
     fixed = np.zeros_like(sums)
     if len(wanted.fixed):
         inner = wanted.fixed[:, : across.shape[1]]
-        pulls = system.pulls(inner @ Q, wanted.fixed_codes) @ system.zero_sum.T
-        fixed = pulls.T @ (inner - (inner @ Q) @ Q.T)
-    free, forced = (linalg.lstsq(square, side)[0] for side in (sums, fixed))
+        pulls = product(system.pulls(product(inner, Q), wanted.fixed_codes), system.zero_sum.T)
+        fixed = product(pulls.T, inner - product(product(inner, Q), Q.T))
+    free, forced = (least_squares(square, side) for side in (sums, fixed))
     if Q.shape[1] == across.shape[1]:
         across[:] = 0.0
         return
     keep = 1.0
     for block in blocks(n):
-        pulls = system.pulls(u[block], system.codes[block]) @ system.zero_sum.T
-        across[block] -= pulls @ free
-        across[block] -= (across[block] @ Q) @ Q.T
+        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
+        across[block] -= product(pulls, free)
+        across[block] -= product(product(across[block], Q), Q.T)
         if len(wanted.fixed):
-            moved = -pulls @ forced
+            moved = -product(pulls, forced)
             keep = min(keep, _largest_factor(moved, across[block], room[block]))
         else:
             size = np.sqrt(np.einsum("ij,ij->i", across[block], across[block]))
@@ -439,8 +436,8 @@ def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Want
     for block in blocks(n):
         across[block] *= keep
         if len(wanted.fixed):
-            pulls = system.pulls(u[block], system.codes[block]) @ system.zero_sum.T
-            across[block] -= pulls @ forced
+            pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
+            across[block] -= product(pulls, forced)
 
 
 def _largest_factor(base: Floats, direction: Floats, room: Floats) -> float:
@@ -453,7 +450,3 @@ def _largest_factor(base: Floats, direction: Floats, room: Floats) -> float:
     root = np.sqrt(np.maximum(b * b - a * c, 0.0))
     factor = np.divide(root - b, a, out=np.ones_like(a), where=a > 0)
     return float(min(1.0, factor.min(initial=1.0)))
-
-
-def _norm(error: Floats) -> float:
-    return float(np.linalg.norm(error))

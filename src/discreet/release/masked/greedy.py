@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
+from discreet.noise.linear import norm, product
 from discreet.release.masked.existence import residuals
 from discreet.release.masked.prior import ball
 
@@ -39,7 +40,7 @@ def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[f
     ---------
     Pham et al., equations (4) and (5), corrected: docs/explanation/theorems/masked-greedy.md
     """
-    scores = weights @ x
+    scores = product(weights, x)
     if len(weights) == 1:
         p = special.expit(scores)
         pull = (code == 1) - p
@@ -50,9 +51,9 @@ def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[f
         pull[code] += 1
         bend = np.zeros(0)
     total = np.outer(pull, x) + left
-    across = total @ x
-    turned = bend * across if len(weights) == 1 else p * across - p * float(p @ across)
-    return float(np.sum(total**2)), 2 * (pull @ total - turned @ weights)
+    across = product(total, x)
+    turned = bend * across if len(weights) == 1 else p * across - p * float(np.sum(p * across))
+    return float(np.sum(total**2)), 2 * (product(pull, total) - product(turned, weights))
 
 
 def greedy_points(
@@ -100,7 +101,7 @@ def greedy_points(
     points[:, :d] = ball(n, d, inner, stream)
     done = np.zeros_like(weights)
     if fixed is not None and fixed_codes is not None and n_fixed:
-        done = residuals(weights, fixed, fixed_codes).T @ fixed
+        done = product(residuals(weights, fixed, fixed_codes).T, fixed)
     share = regularization * weights
     small = _SMALL * max(float(np.sum(share**2)), 1e-300)
     for k, code in enumerate(codes):
@@ -108,7 +109,7 @@ def greedy_points(
         points[k] = _descend(
             points[k], int(code), weights, done - aim, d, None if radius is None else inner, small
         )
-        done += residuals(weights, points[k : k + 1], codes[k : k + 1]).T @ points[k : k + 1]
+        done += product(residuals(weights, points[k : k + 1], codes[k : k + 1]).T, points[k : k + 1])
     return points
 
 
@@ -125,7 +126,7 @@ def _descend(
         while length > 1e-14:
             trial = x.copy()
             trial[:d] -= length * slope[:d]
-            size = float(np.linalg.norm(trial[:d]))
+            size = norm(trial[:d])
             if inner is not None and size > inner:
                 trial[:d] *= inner / size * (1 - 1e-12)
             trial_value, trial_slope = greedy_value(trial, code, weights, left)

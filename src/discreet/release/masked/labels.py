@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from discreet.noise import discrete_laplace, laplace, permutation
+from discreet.noise.linear import product
 from discreet.privacy import PureDP
 from discreet.release.masked.prior import ball
 
@@ -63,7 +64,7 @@ def shares_of_model(weights: Floats, regularization: float, constant: float, rad
     d = weights.shape[1] - 1
     rows = np.full((_PRIOR_POINTS, d + 1), constant)
     rows[:, :d] = _public_ball(d) * math.sqrt(max(radius**2 - constant**2, 0.0))
-    scores = rows @ weights.T
+    scores = product(rows, weights.T)
     if len(weights) == 1:
         one = float(special.expit(scores).mean()) + regularization * float(weights[0, -1]) / constant
         shares = np.array([1 - one, one])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -206,7 +207,9 @@ class MaskedPlan(Plan):
         # The public number, also where rows of one unit were left out: the mean is over that many.
         if not sample:
             problem.n_rows = max(self.n_rows, len(codes))
-        return problem.weights(self.training.train(problem, lambda: stream.derive("model")))
+        return _in_short_numbers(
+            problem.weights(self.training.train(problem, lambda: stream.derive("model")))
+        )
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Train, hide and mask; return the whole published table, whose rows are nobody's."""
@@ -303,6 +306,16 @@ class MaskedPlan(Plan):
         if least <= n_published <= most:
             return None
         return "The number of rows published is not the one that the method makes."
+
+
+def _in_short_numbers(weights: Floats) -> Floats:
+    """Round released weights to 24 bits of the largest: post-processing, and the same on every processor.
+
+    The last digits of a trained model depend on how the processor adds up; those of its points must not.
+    """
+    largest = float(np.max(np.abs(weights), initial=0.0))
+    grid = math.ldexp(1.0, math.frexp(largest)[1] - 24)
+    return np.asarray(np.rint(weights / grid) * grid)
 
 
 def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import DiscreetWarning
+from discreet.errors import DiscreetWarning, ParameterError
 from discreet.law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
@@ -21,6 +21,7 @@ from discreet.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from discreet.law import Law
     from discreet.release import Plan, ReleaseMethod
     from discreet.report.statement import Statement
     from discreet.report.verify.result import Checks
@@ -62,8 +63,8 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         if canonical(method.parameters()) != canonical(statement.what.method.parameters):
             wrong.append("The parameters are not written the way parameters are: they were edited.")
         plan = method.plan(schema, statement.what.rows_read)
-        laws = {c.column: law_from_dict(c.law) for c in statement.numbers.columns}
-        if laws != {summary.column: summary.law for summary in plan.columns}:
+        laws = _stated_laws(statement)
+        if laws and laws != {summary.column: summary.law for summary in plan.columns}:
             # Sizes that were calibrated on another processor may differ in a last digit; the file has theirs.
             method = method.as_stated(laws)
             plan = method.plan(schema, statement.what.rows_read)
@@ -72,6 +73,14 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         checks.settle("method", wrong, f"The {method.name} release can be planned again from its parameters.")
         return method, plan
     return None
+
+
+def _stated_laws(statement: Statement) -> dict[str, Law]:
+    """Return the laws of the columns; none if one cannot be read, which the numbers will tell."""
+    try:
+        return {c.column: law_from_dict(c.law) for c in statement.numbers.columns}
+    except (ParameterError, TypeError, KeyError, AttributeError):
+        return {}
 
 
 def check_claims(

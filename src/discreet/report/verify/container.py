@@ -1,9 +1,9 @@
 """The files of data as bytes: that they hold the cells of the table and nothing beside them.
 
-A Parquet or gzip file has room that no reader of cells looks at: notes, names, gaps, the cut into row groups,
-the bits of what is no number. So the cells are written again, by the code that publishes, and the bytes must be
-the same. That needs the engine in the version that wrote them; in another one, only the known places are
-looked at.
+A Parquet or gzip file has room that no reader of cells looks at: notes, names, gaps, the cut into row
+groups, the bits of what is no number. So the cells are written again, by the code that publishes, and the
+bytes must be the same. That needs the engine in the version that wrote them; in another one, only the known
+places are looked at.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_container(folder: Path, statement: Statement, schema: Schema, checks: 
 
     Privacy
     -------
-    Reads published files alone. What can still be hidden is in the cells and their order, which the key shows.
+    Reads published files alone. What can still be hidden is in the cells and in their order.
     """
     with checks.guarded("bytes"):
         written, here = statement.implementation.versions.get("duckdb", ""), duckdb.__version__
@@ -51,9 +51,9 @@ def check_container(folder: Path, statement: Statement, schema: Schema, checks: 
             checks.add(
                 "bytes",
                 "not checkable",
-                f"The data were written by DuckDB {written[:20]}, and this is {here}: nothing is in the places "
-                "where something could be hidden beside the cells, but the bytes cannot be compared. Verify "
-                "with that version.",
+                f"The data were written by DuckDB {written[:20]}, and this is {here}: nothing is in the "
+                "places where something could be hidden beside the cells, but the bytes cannot be compared. "
+                "Verify with that version.",
             )
             return
         wrong = []
@@ -75,12 +75,11 @@ def _parquet_faults(path: Path) -> list[str]:
     """Look at the places of a Parquet file that hold something else than cells."""
     file = one_file(path)
     with contextlib.closing(connect()) as connection:
-        (notes,) = connection.execute(f"SELECT count(*) FROM parquet_kv_metadata({file})").fetchall()[0]
-        (footer,) = connection.execute(f"SELECT footer_size FROM parquet_file_metadata({file})").fetchall()[0]
+        notes = connection.execute(f"FROM parquet_kv_metadata({file})").fetchall()
+        ((footer,),) = connection.execute(f"FROM parquet_file_metadata({file}) SELECT footer_size").fetchall()
         parts = connection.execute(
-            "SELECT row_group_id, any_value(row_group_num_rows), "
-            "sum(total_compressed_size + coalesce(bloom_filter_length, 0)) "
-            f"FROM parquet_metadata({file}) GROUP BY ALL ORDER BY row_group_id"
+            f"FROM parquet_metadata({file}) SELECT row_group_id, any_value(row_group_num_rows), "
+            "sum(total_compressed_size + coalesce(bloom_filter_length, 0)) GROUP BY ALL ORDER BY row_group_id"
         ).fetchall()
     wrong = []
     if notes:
@@ -93,7 +92,7 @@ def _parquet_faults(path: Path) -> list[str]:
 
 
 def _gzip_faults(path: Path) -> list[str]:
-    """Look at the header and the end of a gzip file: one member, without a name, a note or anything after it."""
+    """Look at the header and the end of a gzip file: one member, no name, no note, nothing after it."""
     with path.open("rb") as file:
         header = file.read(10)
         if header[:4] != b"\x1f\x8b\x08\x00" or header[4:8] != b"\0\0\0\0":

@@ -126,7 +126,9 @@ def check_signature(folder: Path, public_key: bytes | None, checks: Checks, kind
             checks.add("signature", "failed", "A public key was given, and the folder is not signed.")
         elif signed_by(folder, public_key):
             bound = signed_facts(kind.from_json(read_bytes(folder / STATEMENT)))
-            checks.add("signature", "passed", f"The hashes were signed by the owner of the key, and so {bound}.")
+            checks.add(
+                "signature", "passed", f"The hashes were signed by the owner of the key, and so {bound}."
+            )
         else:
             checks.add(
                 "signature", "failed", "The signature is not by the owner of the key, or not of these hashes."

@@ -43,5 +43,7 @@ def check_replay(
         wrong = []
         if publication.n_read != statement.what.rows_read:
             wrong.append(f"The source has {publication.n_read} rows, not {statement.what.rows_read}.")
-        wrong += first_difference(again, folder / DATA, publication.schema)
-        checks.settle("replay", wrong, "The same key and rows give the same file, cell for cell.")
+        tolerance = method.replay_tolerance
+        wrong += first_difference(again, folder / DATA, publication.schema, tolerance)
+        close = f", numbers to {tolerance:g} of the largest of their column" if tolerance else ""
+        checks.settle("replay", wrong, f"The same key and rows give the same file, cell for cell{close}.")

@@ -163,8 +163,12 @@ def _wide(column: Column) -> Column:
     return Column(column.name, lower=-_ANYWHERE, upper=_ANYWHERE, required=column.required)
 
 
-def first_difference(one: Path, other: Path, schema: Schema) -> list[str]:
-    """Say where two published files differ first, by row and column; nothing if they do not."""
+def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
+    """Say where two published files differ first, by row and column; nothing if they do not.
+
+    Numbers may be apart by ``tolerance`` times the largest number of their column among the rows read with
+    them: of a method whose last digits depend on the processor's linear algebra.
+    """
     start = 0
     for here, there in zip_longest(published_batches(one, schema), published_batches(other, schema)):
         n_rows = [0 if batch is None else len(next(iter(batch.values()))) for batch in (here, there)]
@@ -172,7 +176,8 @@ def first_difference(one: Path, other: Path, schema: Schema) -> list[str]:
         places = [
             (int(differs.argmax()), column.name)
             for column in schema.released
-            if rows and (differs := _differ(here[column.name][:rows], there[column.name][:rows])).any()
+            if rows
+            and (differs := _differ(here[column.name][:rows], there[column.name][:rows], tolerance)).any()
         ]
         if places:
             row, name = min(places)
@@ -183,7 +188,11 @@ def first_difference(one: Path, other: Path, schema: Schema) -> list[str]:
     return []
 
 
-def _differ(one: AnyArray, other: AnyArray) -> Any:
+def _differ(one: AnyArray, other: AnyArray, tolerance: float) -> Any:
     if one.dtype.kind == "f":
-        return (one != other) & ~(np.isnan(one) & np.isnan(other))
+        missing = np.isnan(one), np.isnan(other)
+        if tolerance:
+            room = tolerance * float(np.max(np.abs(one), initial=0.0, where=~missing[0]))
+            return (np.abs(one - other) > room) | (missing[0] != missing[1])
+        return (one != other) & ~(missing[0] & missing[1])
     return one != other
