@@ -16,7 +16,15 @@ from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.parameters import parameters_of
-from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor, exactly_one, prior_of
+from discreet.release.table import (
+    Label,
+    NumberMechanism,
+    TableRelease,
+    additive_floor,
+    exactly_one,
+    prior_of,
+    stored_step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -246,7 +254,7 @@ class LaplaceRelease(TableRelease):
                 errors[c.name],
                 column=c.name,
                 total_variation=laplace.TOTAL_VARIATION,
-                lattice_step=2 * rough.scale / STEPS,
+                lattice_step=2 * rough.scale / STEPS + stored_step(c),
                 start=rough.scale,
             )
             scale.append(least.scale)

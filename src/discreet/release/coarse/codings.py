@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.privacy.floors import ListPrior
 from discreet.schema import Column
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ class Coding:
     def levels(self) -> int:
         """How many values, a missing cell counted where there may be one."""
         return len(self.values) + (not self.column.required)
+
+    @property
+    def prior(self) -> ListPrior:
+        """Uniform on the values that hold something which was declared: no "other", no "missing"."""
+        values = self.column.values
+        if self.places is None or values is None:
+            return ListPrior(tuple(range(len(self.values))), "ranges of declared values")
+        codes = tuple(sorted(set(self.places[: len(values)].tolist())))
+        alone = len(codes) == len(values)
+        return ListPrior(codes, "declared values" if alone else "groups of declared values")
 
     @property
     def unpublished(self) -> str | int:
