@@ -316,7 +316,7 @@ class Caps:
             cost = stated.get(name)
             if cost is None:
                 raise PromiseError(
-                    f"promises of a charge must state an error floor for {name!r}, which the limit bounds, "
+                    f"promises of a charge must include an ErrorFloor for {name!r}, which the limit bounds, "
                     "and these do not: it might be published as it is. Release it with noise whose floor is "
                     "above 0, leave it out with role: drop, or charge a ledger with a DP limit."
                 )

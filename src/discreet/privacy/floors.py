@@ -504,6 +504,13 @@ def least_noise(
     """
     error = finite("least_noise", "error", error, above=0.0, way_out="Ask for an error above 0, or for none.")
     ceiling = root_floor(prior.largest**2, prior, total_variation=total_variation, lattice_step=lattice_step)
+    if not ceiling:
+        named = "" if column is None else f" for column {column!r}"
+        raise PromiseError(
+            f"The parameter prior of least_noise{named} must be wide against the steps in which values are "
+            f"stored and noised, and was {prior.name}: no floor can be proven. Subtract a public constant "
+            "from the column, so that its range is near 0."
+        )
     if error >= ceiling:
         raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
 

@@ -433,6 +433,8 @@ class TableRelease(ReleaseMethod):
                 f"The noise of {type(self).__name__} proves nothing about some number, so nothing says how "
                 f"to randomize {listed[0].column.name!r}. Ask for more noise, or give privacy=."
             )
+        # Noise that hides the numbers altogether leaves no share by which a list could be hidden more.
+        share = min(share, 1 - 2.0**-30)
         return tuple(Response.for_error(item, share * item.largest_error, rows) for item in listed)
 
     def _for_errors(
@@ -450,6 +452,12 @@ class TableRelease(ReleaseMethod):
                 f"ErrorFloor names {unknown[0]!r}, which is not a protected column of the schema. "
                 f"It has {', '.join(largest)}."
             )
+        for item in listed:
+            if item.column.name in asked and item.column.is_category and not item.prior.largest:
+                raise PromiseError(
+                    f"ErrorFloor names {item.column.name!r}, which lists one value: a guess needs no file to "
+                    "be right. Leave it out of the ErrorFloor, or declare every value that it may have."
+                )
         share = max(error / largest[name] for name, error in asked.items())
         errors = {name: asked.get(name, share * most) for name, most in largest.items()}
         numbers = self.numbers_for_errors(columns, errors, rows) if columns else None

@@ -58,8 +58,8 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
         )
     return (
         f"If {whose}'s {called} could equally well be {_anything(column, summary.prior)}, {cannot}; anyone "
-        f"who knows more about the {visible(unit)}, including how {called} goes with the other columns, may do "
-        "better."
+        f"who knows more about the {visible(unit)}, including how {called} goes with the other columns, may "
+        "do better."
     )
 
 

@@ -68,12 +68,11 @@ class Coding:
     @property
     def prior(self) -> ListPrior:
         """Uniform on the values that hold something which was declared: no "other", no "missing"."""
-        values = self.column.values
-        if self.places is None or values is None:
-            return ListPrior(tuple(range(len(self.values))), "ranges of declared values")
-        codes = tuple(sorted(set(self.places[: len(values)].tolist())))
-        alone = len(codes) == len(values)
-        return ListPrior(codes, "declared values" if alone else "groups of declared values")
+        codes = tuple(range(len(self.values)))
+        if self.places is not None:
+            codes = tuple(sorted(set(self.places[: len(self.column.values or ())].tolist())))
+        left_out = ", other and missing left out" * (len(codes) < self.levels)
+        return ListPrior(codes, f"values that it is published with{left_out}")
 
     @property
     def unpublished(self) -> str | int:
