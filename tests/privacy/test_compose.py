@@ -202,7 +202,8 @@ def test_what_promises_no_epsilon_makes_the_total_promise_none() -> None:
 
 def test_floors_add_fisher_information_per_column() -> None:
     unbounded = ErrorFloor(income=ColumnFloor(error=3, fisher_information=0.1))
-    books = total([FLOOR, FLOOR, ErrorFloor(income=3), unbounded, ErrorFloor(sex=1), ErrorFloor(sex=1)])
+    together = [(FLOOR, ErrorFloor(income=3)), (FLOOR, unbounded, ErrorFloor(sex=1))]
+    books = sum((Spending.of(parts) for parts in together), Spending())
     prior = 1 / 8**2 - 0.01
     assert books.floors() == {"age": pytest.approx((0.02 + prior) ** -0.5, rel=1e-8)}
     assert books.floors()["age"] <= (0.02 + prior) ** -0.5
@@ -354,7 +355,9 @@ def test_a_floor_limit_caps_fisher_information() -> None:
     books = spend(caps, [FLOOR, FLOOR, FLOOR])
     with pytest.raises(BudgetExceeded, match="Fisher information of age"):
         caps.admit(books, Spending.of(FLOOR), scope="total")
-    caps.admit(books, Spending.of(ErrorFloor(income=3)), scope="total")
+    with pytest.raises(PromiseError, match="must include an ErrorFloor for 'age'"):
+        caps.admit(books, Spending.of(ErrorFloor(income=3)), scope="total")
+    caps.admit(books, Spending.of(ErrorFloor(income=3, unpublished=("age",))), scope="total")
     with pytest.raises(PromiseError, match="fisher_information"):
         spend(caps, [ErrorFloor(age=9)])
     with pytest.raises(PromiseError, match="must include an ErrorFloor"):

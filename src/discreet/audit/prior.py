@@ -98,7 +98,7 @@ def attack_prior(
     """Guess the cells of made-up people and compare the errors with the floors.
 
     Records are drawn from the prior that the floors name (every column uniform on what is declared, all of
-    them independent, half of the cells that may be missing missing) and go through ``plan.noise``.
+    them independent, half of the numbers that may be missing missing) and go through ``plan.noise``.
     Numbers are guessed by the posterior mean under that prior and the published law, which no other guess
     beats if the law is true; whole numbers also by rounding; everything also by a guess that was learned
     from other such people and their published records.
@@ -212,14 +212,14 @@ def _is_whole(target: Target) -> bool:
 
 
 def prior_records(plan: Plan, n: int, stream: Stream) -> dict[str, AnyArray]:
-    """Draw records from the floors' prior: all that can be published, equally likely and independent."""
+    """Draw records from the floors' prior: all that was declared, equally likely and independent."""
     return {target.name: _prior_cells(target, n, stream) for target in targets_of(plan)}
 
 
 def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
     column = target.column
     if column.is_category:
-        return target.codes[uniform_integers(target.codes.size, n, stream)]
+        return target.listed[uniform_integers(target.listed.size, n, stream)]
     lower, upper = column.range
     values: AnyArray
     if column.type == "number":
@@ -379,7 +379,7 @@ class _Game:
         without: float
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, failure_probability)
-            without = 1 - 1 / target.codes.size
+            without = 1 - 1 / target.listed.size
         else:
             guess, largest = self._within_reach(target, guess, people)
             error, lower, upper = rms_interval(guess, truth, largest, _MOST_OF_IT * failure_probability)

@@ -10,6 +10,7 @@ import numpy as np
 
 from discreet.audit.channel import ResponseChannel, SampledChannel, channel_of
 from discreet.law import Additive, Clear, InvariantLaw
+from discreet.privacy.floors import ListPrior
 from discreet.release.gaussian import GaussianNumbers
 
 if TYPE_CHECKING:
@@ -80,10 +81,16 @@ class Target:
         return codes[codes != self.channel.hidden] if isinstance(self.channel, SampledChannel) else codes
 
     @property
+    def listed(self) -> Ints:
+        """The codes of a list that the floor's prior knows: those of declared values, without any other."""
+        prior = self.summary.prior
+        return np.array(prior.codes) if isinstance(prior, ListPrior) else self.codes
+
+    @property
     def blind(self) -> Floats:
         """For each code of a list, what it is worth to somebody who knows nothing."""
         weights = np.zeros(len(self.column.levels))
-        weights[self.codes] = 1 / self.codes.size
+        weights[self.listed] = 1 / self.listed.size
         return weights
 
     @property

@@ -77,13 +77,13 @@ class Promise(ABC):
         for choice in ("neighbors", "arithmetic"):
             check_choice(name, choice, getattr(self, choice))
         if self.covers is not None:
-            set_field(self, "covers", _names(name, "covers", self.covers))
+            set_field(self, "covers", check_names(name, "covers", self.covers))
             if not self.covers:
                 raise ParameterError(
                     f"covers of {name} must name at least one column, got none. "
                     "Use covers=None for the whole row, or NoPromise for nothing."
                 )
-        set_field(self, "assumes", _names(name, "assumes", self.assumes))
+        set_field(self, "assumes", check_names(name, "assumes", self.assumes))
         tau = finite(
             name, "total_variation", self.total_variation, least=0.0, below=1.0,
             way_out="It is the sampler's distance from its law, about 2**-117 per draw.",
@@ -206,8 +206,9 @@ def set_field(target: object, name: str, value: object) -> None:
     object.__setattr__(target, name, value)
 
 
-def _names(owner: str, parameter: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(name, str) and name for name in value):
+def check_names(owner: str, parameter: str, value: Any) -> tuple[str, ...]:
+    """Return the names, each once, or refuse what is no tuple of them."""
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
         raise ParameterError(
             f"{parameter} of {owner} must be a tuple of strings, got {value!r}. "
             f"For one entry write {parameter}=('name',)."

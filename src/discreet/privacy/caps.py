@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.privacy.amounts import ZERO, Amount, exact, float_down
 from discreet.privacy.calibrate import gaussian_mu, odds_rho
+from discreet.privacy.compose import ColumnCost
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
+    ColumnFloor,
     ErrorFloor,
     GaussianDP,
     NoPromise,
@@ -305,26 +307,57 @@ class Caps:
             )
 
     def guarantee(self, spent: Spending) -> Promise:
-        """Return the limit, said of the columns that every charge so far protected."""
-        if isinstance(self.limit, ErrorFloor) or self.limit.covers is not None or spent.covers is None:
+        """Return the limit, said of the columns that every charge so far protected.
+
+        Of an :class:`ErrorFloor` only what information that adds up proves: for a continuous column the bound
+        of van Trees, whatever the noise was.
+        """
+        if isinstance(self.limit, ErrorFloor):
+            return self._guaranteed_floors(self.limit, dict(spent.columns) if spent.charges else None)
+        if self.limit.covers is not None or spent.covers is None:
             return self.limit
         if not spent.covers:
             return NoPromise("the charges protect different columns and have none in common")
         return dataclasses.replace(self.limit, covers=spent.covers)
 
+    def _guaranteed_floors(self, limit: ErrorFloor, stated: dict[str, ColumnCost] | None) -> Promise:
+        kept: dict[str, ColumnFloor] = {}
+        for name, floor in limit.entries:
+            cost = ColumnCost.of(floor) if stated is None else stated.get(name)
+            if cost is None or cost.information is None:
+                continue
+            bounds = (cost.floor(dict(self.amounts)[_INFORMATION + name]), floor.van_trees)
+            proven = [bound for bound in bounds if bound is not None]
+            if proven:
+                floor = dataclasses.replace(floor, error=min(floor.error, *proven), prior="cosine squared")
+            kept[name] = floor
+        if not kept:
+            return NoPromise("some charge says nothing about the columns whose error the limit bounds")
+        return dataclasses.replace(limit, entries=tuple(kept.items()), covers=tuple(kept))
+
     def _check_floors(self, asked: Spending) -> None:
-        if not asked.columns:
-            raise PromiseError(
-                "promises of a charge must include an ErrorFloor under a limit of ErrorFloor, and "
-                "these do not. Compute the floor of this event, or open a ledger with a DP limit."
-            )
         assert isinstance(self.limit, ErrorFloor)
+        stated = dict(asked.columns)
         for name in self.limit.columns:
-            cost = dict(asked.columns).get(name)
-            if cost is not None and cost.information is None:
+            cost = stated.get(name)
+            if cost is None:
                 raise PromiseError(
-                    f"fisher_information of the floor for {name!r} must be given to be added up, "
-                    "was None. Compute the floor with discreet.privacy.floors."
+                    f"promises of a charge must include an ErrorFloor for {name!r}, which the limit bounds, "
+                    "and these do not: it might be published as it is. Release it with noise whose floor is "
+                    "above 0, leave it out with role: drop, or charge a ledger with a DP limit."
+                )
+            if cost.information is None:
+                raise PromiseError(
+                    f"fisher_information of the floor for {name!r} must be given to be added up, was None: "
+                    "randomized answers, bins, in-range outputs and integers under noise that is not "
+                    "Gaussian have none. Use Gaussian noise, leave the column out with role: drop, or charge "
+                    "a ledger with a DP limit."
+                )
+            if cost.prior is None and self.limit[name].van_trees is not None:
+                raise PromiseError(
+                    f"van_trees of the floor for {name!r} must be given under a limit that has one, was "
+                    "None: what is proven of a continuous value is not true of an integer. Limit the column "
+                    "by a floor of its own kind."
                 )
 
     def to_dict(self) -> dict[str, Any]:

@@ -70,6 +70,12 @@ class ColumnCost:
             return cls(Amount.up(info), None)
         return cls(Amount.up(info), Amount.up(max(Fraction(0), 1 / exact(floor.van_trees) ** 2 - info)))
 
+    def floor(self, information: Amount | None) -> float | None:
+        """Return the van Trees floor at some information, rounded down; None where none is proven."""
+        if information is None or self.prior is None or not information + self.prior:
+            return None
+        return root_down(_LATTICE / (information.exact + self.prior.exact))
+
     def __add__(self, other: ColumnCost) -> ColumnCost:
         if self.information is None or other.information is None:
             return ColumnCost(None, None)
@@ -99,7 +105,7 @@ class Spending:
     total_variation : Amount
         Of all samplers together.
     columns : tuple of (str, ColumnCost)
-        What floors have given away, by column.
+        What floors have given away, by column, for the columns about which every charge says so.
     unpromised : tuple of str
         Why some charge bounds no epsilon.
     assumes, arithmetic
@@ -171,11 +177,18 @@ class Spending:
 
     def __add__(self, other: Spending) -> Spending:
         if self.covers is None or other.covers is None:
-            return self._merge(other, other.covers if self.covers is None else self.covers)
-        return self._merge(other, tuple(sorted(set(self.covers) & set(other.covers))))
+            covers = other.covers if self.covers is None else self.covers
+        else:
+            covers = tuple(sorted(set(self.covers) & set(other.covers)))
+        both = self._merge(other, covers)
+        if not self.charges or not other.charges:
+            return both
+        # A charge that says nothing about a column may have given it away.
+        stated = dict(self.columns).keys() & dict(other.columns).keys()
+        return dataclasses.replace(both, columns=tuple(c for c in both.columns if c[0] in stated))
 
     def _merge(self, other: Spending, covers: tuple[str, ...] | None = None) -> Spending:
-        """Add everything but what is covered, which parts unite and charges intersect."""
+        """Add everything, as parts of one charge; charges intersect what is covered and stated."""
         for name in ("unit", "neighbors"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None and mine != theirs:
@@ -340,13 +353,12 @@ class Spending:
     def floors(self) -> dict[str, float]:
         """Return the van Trees floor of each column after all charges, rounded down.
 
-        Columns for which a release did not state its Fisher information and bound are left out: no
-        floor is proven for them any more.
+        A column for which some charge states neither its Fisher information and bound nor that it is not
+        published is left out, as is one that was never published: no floor is proven for it any more, or
+        none is needed.
         """
         return {
-            name: root_down(_LATTICE / (cost.information.exact + cost.prior.exact))
-            for name, cost in self.columns
-            if cost.information is not None and cost.prior is not None
+            name: floor for name, cost in self.columns if (floor := cost.floor(cost.information)) is not None
         }
 
     def _check_private(self) -> None:
@@ -419,7 +431,9 @@ def _cost(promise: Promise) -> Spending:
         case GaussianDP():
             amounts = {"gaussian": Amount.up(exact(promise.mu) ** 2 / 2)}
         case ErrorFloor():
-            columns = tuple((name, ColumnCost.of(floor)) for name, floor in promise.entries)
+            costs = {name: ColumnCost.of(floor) for name, floor in promise.entries}
+            costs |= dict.fromkeys(promise.unpublished, ColumnCost(ZERO, ZERO))
+            columns = tuple(sorted(costs.items()))
             # A floor knows no neighbors, and its error is already lowered by the sampler's slack.
             neighbors, tau = None, ZERO
         case _:

@@ -12,6 +12,7 @@ from discreet.privacy._promise import (
     Promise,
     Statistic,
     check_choice,
+    check_names,
     check_positive,
     set_field,
 )
@@ -93,6 +94,10 @@ class ErrorFloor(Promise):
         For names that are no identifiers, or that are our own keywords.
     **floors : float or ColumnFloor
         The same by keyword; a bare number is the error.
+    unpublished : tuple of str
+        Columns of the table that the release neither publishes nor uses: under the independence that the
+        promise assumes, it tells nothing about them. A ledger adds nothing up for them, and for a column
+        that is named neither here nor above it keeps no floor.
     unit, neighbors, covers, assumes, arithmetic, total_variation
         As for every promise; `covers` is by default the columns named.
 
@@ -119,6 +124,7 @@ class ErrorFloor(Promise):
 
     kind: ClassVar[str] = "error-floor"
     entries: tuple[tuple[str, ColumnFloor], ...]
+    unpublished: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -131,6 +137,7 @@ class ErrorFloor(Promise):
         assumes: tuple[str, ...] = (),
         arithmetic: Arithmetic = "exact",
         total_variation: float = 0.0,
+        unpublished: tuple[str, ...] = (),
         entries: tuple[tuple[str, ColumnFloor], ...] | float | ColumnFloor = (),
         **floors: float | ColumnFloor,
     ) -> None:
@@ -146,6 +153,12 @@ class ErrorFloor(Promise):
                     f"columns of ErrorFloor must be distinct names, got {name!r}. Give each column once."
                 )
             named[name] = floor
+        silent = tuple(sorted(check_names("ErrorFloor", "unpublished", unpublished)))
+        if both := sorted(set(silent) & set(named)):
+            raise ParameterError(
+                f"unpublished of ErrorFloor must be columns without a floor, got {both[0]!r}. "
+                "A column that is not published needs none."
+            )
         if not named:
             raise ParameterError(
                 "columns of ErrorFloor must name at least one column, got none. "
@@ -156,6 +169,7 @@ class ErrorFloor(Promise):
             for name, floor in named.items()
         }
         set_field(self, "entries", tuple(sorted(made.items())))
+        set_field(self, "unpublished", silent)
         set_field(self, "unit", unit)
         set_field(self, "neighbors", neighbors)
         set_field(self, "covers", tuple(sorted(made)) if covers is None else covers)
@@ -180,12 +194,15 @@ class ErrorFloor(Promise):
     def sentence(self) -> str:
         """Say the promise in plain language, one sentence per column."""
         lines = [_floor_sentence(name, floor, self.unit) for name, floor in self.entries]
+        lines += [f"{', '.join(self.unpublished)}: not published."] if self.unpublished else []
         return " ".join(lines) + self._about()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which :func:`promise_from_dict` makes an equal promise."""
         values = Promise.to_dict(self)
         del values["entries"]
+        if not self.unpublished:
+            del values["unpublished"]
         values["columns"] = {name: dataclasses.asdict(floor) for name, floor in self.entries}
         return values
 

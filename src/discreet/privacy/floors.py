@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -31,6 +31,7 @@ from discreet.privacy._numbers import (
     step_until,
     whole,
 )
+from discreet.privacy.error_floor import ColumnFloor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,6 +193,11 @@ class UniformPrior:
         return round_up(Fraction(self.upper) - Fraction(self.lower))
 
     @property
+    def resolution(self) -> float:
+        """Largest distance of neighboring 64-bit numbers: a stored value is off by half of it."""
+        return math.ulp(max(abs(self.lower), abs(self.upper)))
+
+    @property
     def largest(self) -> float:
         """The error of a guess without any file: no noise can prove more."""
         return self.width / math.sqrt(12.0) * (1.0 - 8.0 * UNIT)
@@ -251,6 +257,11 @@ class IntegerPrior:
         return round_up(Fraction(self.points - 1))
 
     @property
+    def resolution(self) -> float:
+        """Zero: declared integers are stored exactly."""
+        return 0.0
+
+    @property
     def largest(self) -> float:
         """The error of a guess without any file: no noise can prove more."""
         return math.sqrt((self.points**2 - 1) / 12.0) * (1.0 - 8.0 * UNIT)
@@ -258,6 +269,43 @@ class IntegerPrior:
     def mean_square(self, noise: Noise) -> float:
         """Lower bound on the Bayes mean square error under ``noise``."""
         return noise.integer_mean_square(self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPrior:
+    """A value that could equally well be any of the values that a list names.
+
+    "Other" and "missing", which a release may publish beside them, are not among them: they stand for
+    what the list leaves out, and a prior that gave them weight would promise more than a coin has.
+
+    Parameters
+    ----------
+    codes : tuple of int
+        Places of these values among everything that the column may be published with; at least one.
+    what : str
+        What a statement calls them.
+
+    Privacy
+    -------
+    Public: it is made of a declared list alone.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+
+    codes: tuple[int, ...]
+    what: str = "declared values"
+
+    @property
+    def name(self) -> str:
+        """How a statement names the prior."""
+        return f"uniform on the {len(self.codes)} {self.what}"
+
+    @property
+    def largest(self) -> float:
+        """How often a guess without any file is wrong: no noise can prove more."""
+        return round_down(1 - Fraction(1, len(self.codes)))
 
 
 Prior: TypeAlias = UniformPrior | IntegerPrior
@@ -314,7 +362,9 @@ def bayes_floor(
     releases = whole(
         "bayes_floor", "releases", releases, least=1, way_out="Count the releases of this column."
     )
-    return _lowered(_mean_square(prior, noise.repeated(releases)), prior, tv, step)
+    return root_floor(
+        _mean_square(prior, noise.repeated(releases)), prior, total_variation=tv, lattice_step=step
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -323,12 +373,87 @@ def _mean_square(prior: Prior, noise: Noise) -> float:
     return prior.mean_square(noise)
 
 
-def _lowered(mean_square: float, prior: Prior, total_variation: float, step: float) -> float:
+def root_floor(
+    mean_square: float, prior: Prior, *, total_variation: float = 0.0, lattice_step: float = 0.0
+) -> float:
+    """Return a floor from a lower bound on the Bayes mean square error, never above a blind guess.
+
+    Parameters
+    ----------
+    mean_square : float
+        The bound, rounded down but for what is taken off here.
+    prior : UniformPrior or IntegerPrior
+        Over which it averages.
+    total_variation, lattice_step
+        As for :func:`bayes_floor`.
+
+    Privacy
+    -------
+    As :func:`bayes_floor`.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
     # An attacker loses nothing by guessing inside the range, where no squared error passes width^2.
     rest = mean_square - prior.width * prior.width * total_variation * (1.0 + 8.0 * UNIT)
     if rest <= 0.0:
         return 0.0
-    return max(0.0, math.sqrt(rest * (1.0 - 4.0 * UNIT)) * (1.0 - 4.0 * UNIT) - 0.5 * step)
+    root = math.sqrt(rest * (1.0 - 4.0 * UNIT)) * (1.0 - 4.0 * UNIT)
+    return max(0.0, min(root, prior.largest) - 0.5 * lattice_step)
+
+
+def column_floor(
+    error: float,
+    prior: Prior | ListPrior,
+    *,
+    measure: str | None = None,
+    noise: Noise | None = None,
+    releases: int = 1,
+) -> ColumnFloor | None:
+    """Return the floor that a release states; None where none is proven.
+
+    Every release states its floors by this function, so that none is above the error of a blind guess.
+
+    Parameters
+    ----------
+    error : float
+        What the mechanism proves, rounded down.
+    prior : UniformPrior, IntegerPrior or ListPrior
+        Over which it averages.
+    measure : str, optional
+        The unit people say.
+    noise : Noise, optional
+        The law added to the value, for the bounds beside the floor.
+    releases : int
+        How many draws of it the file holds.
+
+    Privacy
+    -------
+    Fisher information is stated where its sum over several releases proves something: for a continuous
+    value by the bound of van Trees, for an integer under Gaussian noise, whose precisions add up. Other
+    noise with the same information may give an integer back.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    error = min(error, prior.largest)
+    if not error > 0:
+        return None
+    if isinstance(prior, ListPrior):
+        return ColumnFloor(error=error, statistic="probability of a wrong guess", prior=prior.name)
+    stated = ColumnFloor(error=error, measure=measure, prior=prior.name)
+    if noise is None:
+        return stated
+    continuous = isinstance(prior, UniformPrior)
+    adds_up = continuous or isinstance(noise, GaussianNoise)
+    return replace(
+        stated,
+        van_trees=van_trees_floor(noise, prior, releases=releases) if continuous else None,
+        cramer_rao=cramer_rao_unbiased_only(noise, releases=releases),
+        fisher_information=noise.information * releases if adds_up else None,
+    )
 
 
 def least_noise(
@@ -381,7 +506,14 @@ def least_noise(
     ``docs/explanation/theorems/bayes-floor.md``.
     """
     error = finite("least_noise", "error", error, above=0.0, way_out="Ask for an error above 0, or for none.")
-    ceiling = _lowered(prior.largest**2, prior, total_variation, lattice_step)
+    ceiling = root_floor(prior.largest**2, prior, total_variation=total_variation, lattice_step=lattice_step)
+    if not ceiling:
+        named = "" if column is None else f" for column {column!r}"
+        raise PromiseError(
+            f"The parameter prior of least_noise{named} must be wide against the steps in which values are "
+            f"stored and noised, and was {prior.name}: no floor can be proven. Subtract a public constant "
+            "from the column, so that its range is near 0."
+        )
     if error >= ceiling:
         raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
 
@@ -426,40 +558,81 @@ def _beyond(function: str, error: float, ceiling: float, what: str, column: str 
     )
 
 
-def wrong_guess_floor(keep: float, levels: int, *, total_variation: float = 0.0) -> float:
-    """Return the least chance of guessing a category wrong after randomized response, rounded down.
+def wrong_guess_floor(
+    keep: float,
+    levels: int,
+    *,
+    listed: int | None = None,
+    answers: int = 1,
+    total_variation: float = 0.0,
+) -> float:
+    """Return the least chance of guessing a listed value wrong after randomized response, rounded down.
 
     Parameters
     ----------
     keep : float
-        Probability that the true category is reported; the others share the rest equally.
+        Probability that the true level is reported; the others share the rest equally.
     levels : int
-        Number of declared categories; at least 2.
+        Number of levels that may be reported; at least 2.
+    listed : int, optional
+        Among how many of them the value is, all equally likely; by default all. "Other" and "missing" are
+        reported too, and are none of them. Where one answer is about several columns, `levels` counts their
+        combinations and `listed` the values of one column.
+    answers : int
+        How many independent answers about the same value there are.
     total_variation : float
         Distance between the sampler's law and the ideal one.
 
     Returns
     -------
     float
-        ``1 - max(keep, (1 - keep) / (levels - 1)) - total_variation``, at least 0: the best guess
-        is the reported category, or, if it is kept less often than by chance, any other.
+        For one answer that is kept more often than by chance exactly
+        ``(1 - 1/listed) levels (1 - keep) / (levels - 1)``: it is the truth, or else drawn from all levels
+        alike. For several at least ``(listed - 1) / (r**answers + listed - 1)``, where `r` is the ratio of
+        the two probabilities of a report. Less ``total_variation``, and at least 0.
 
     Privacy
     -------
-    Under the uniform prior on the declared categories, one report of one person.
+    Under the uniform prior on the listed values, of one person.
 
     Reference
     ---------
-    ``docs/explanation/theorems/bayes-floor.md``.
+    ``docs/explanation/theorems/bayes-floor.md``, Lemma 6.
+
+    Examples
+    --------
+    >>> round(wrong_guess_floor(0.4, 4), 9), round(wrong_guess_floor(0.4, 4, listed=2), 9)
+    (0.6, 0.4)
     """
     function = "wrong_guess_floor"
-    keep, levels, tv = _response(function, keep, levels, total_variation)
-    best = max(Fraction(keep), (1 - Fraction(keep)) / (levels - 1))
-    return max(0.0, round_down(1 - best - Fraction(tv)))
+    kept, levels, listed, tv = _response(function, keep, levels, listed, total_variation)
+    whole(function, "answers", answers, least=0, way_out="Count the answers about one value.")
+    other = (1 - kept) / (levels - 1)
+    if answers == 0 or listed == 1:
+        wrong = 1 - Fraction(1, listed)
+    elif answers == 1:
+        # The best guess is the reported level, if it is listed and kept more often than by chance.
+        wrong = 1 - max(kept - other, Fraction(0)) - other * levels / listed
+    else:
+        odds = _power_up(max(kept, other), min(kept, other), answers)
+        wrong = Fraction(0) if odds is None else (listed - 1) / (odds + listed - 1)
+    return max(0.0, round_down(wrong - tv))
+
+
+def _power_up(above: Fraction, below: Fraction, exponent: int) -> Fraction | None:
+    """Return a number not below ``(above / below)**exponent``; None beyond the range of floats."""
+    log = exponent * math.log(round_up(above / below)) * (1.0 + 8.0 * UNIT) if below else math.inf
+    return None if log > 700.0 else Fraction(math.exp(log) * (1.0 + 2048.0 * UNIT))
 
 
 def keep_for_wrong_guess(
-    error: float, levels: int, *, column: str | None = None, total_variation: float = 0.0
+    error: float,
+    levels: int,
+    *,
+    listed: int | None = None,
+    answers: int = 1,
+    column: str | None = None,
+    total_variation: float = 0.0,
 ) -> float:
     """Return the largest keep probability whose :func:`wrong_guess_floor` is at least ``error``.
 
@@ -467,22 +640,20 @@ def keep_for_wrong_guess(
     ----------
     error : float
         The chance of a wrong guess to reach; above 0.
-    levels : int
-        Number of declared categories; at least 2.
+    levels, listed, answers, total_variation
+        As for :func:`wrong_guess_floor`; `listed` at least 2, `answers` at least 1.
     column : str, optional
         Named in a refusal.
-    total_variation : float
-        As for :func:`wrong_guess_floor`.
 
     Returns
     -------
     float
-        ``1 - error - total_variation``, rounded down; :func:`response_epsilon` gives its epsilon.
+        Rounded down; :func:`response_epsilon` gives its epsilon.
 
     Raises
     ------
     PromiseError
-        If ``error`` is at or above ``1 - 1/levels``, the chance of a blind guess.
+        If ``error`` is at or above ``1 - 1/listed``, the chance of a blind guess.
 
     Privacy
     -------
@@ -490,33 +661,49 @@ def keep_for_wrong_guess(
 
     Reference
     ---------
-    ``docs/explanation/theorems/bayes-floor.md``.
+    ``docs/explanation/theorems/bayes-floor.md``, Lemma 6.
     """
     function = "keep_for_wrong_guess"
-    _, levels, tv = _response(function, 0.5, levels, total_variation)
+    _, levels, listed, tv = _response(function, 0.5, levels, listed, total_variation)
+    answers = whole(function, "answers", answers, least=1, way_out="Count the answers about one value.")
     error = finite(
         function, "error", error, above=0.0, below=1.0, way_out="Ask for a chance between 0 and 1."
     )
-    ceiling = 1 - Fraction(1, levels) - Fraction(tv)
-    keep = 1 - Fraction(error) - Fraction(tv)
-    if Fraction(error) >= ceiling or round_down(keep) * levels < 1:
-        raise _beyond(function, error, float(ceiling), f"one of {levels} equally likely categories", column)
-    return round_down(keep)
+    ceiling = 1 - Fraction(1, listed) - tv
+    wanted = Fraction(error) + tv
+    if Fraction(error) < ceiling:
+        if answers == 1:
+            other = wanted * Fraction(listed, (listed - 1) * levels)
+        else:
+            # Several answers multiply their odds: each gets its part of the log odds.
+            odds = math.log((listed - 1) * (1 - wanted) / wanted) / answers
+            other = 1 / (Fraction(math.exp(odds) * (1.0 - 2.0**-40)) + levels - 1)
+        keep = round_down(1 - (levels - 1) * other)
+        if keep * levels >= 1:
+            return keep
+    raise _beyond(function, error, round_down(ceiling), f"one of {listed} equally likely values", column)
 
 
-def _response(function: str, keep: float, levels: int, total_variation: float) -> tuple[float, int, float]:
-    return (
-        finite(function, "keep", keep, least=0.0, most=1.0, way_out="Give a probability."),
-        whole(function, "levels", levels, least=2, way_out="Declare at least two categories."),
-        finite(
-            function,
-            "total_variation",
-            total_variation,
-            least=0.0,
-            most=1.0,
-            way_out="Pass on what the sampler states; 0 for an ideal one.",
-        ),
+def _response(
+    function: str, keep: float, levels: int, listed: int | None, total_variation: float
+) -> tuple[Fraction, int, int, Fraction]:
+    levels = whole(function, "levels", levels, least=2, way_out="Declare at least two categories.")
+    listed = levels if listed is None else listed
+    if not 1 <= whole(function, "listed", listed, least=1, way_out="Count the listed values.") <= levels:
+        raise ParameterError(
+            f"The parameter listed of {function} must be at most levels, {levels}, and was {listed}. "
+            "Every listed value is a level."
+        )
+    keep = finite(function, "keep", keep, least=0.0, most=1.0, way_out="Give a probability.")
+    tv = finite(
+        function,
+        "total_variation",
+        total_variation,
+        least=0.0,
+        most=1.0,
+        way_out="Pass on what the sampler states; 0 for an ideal one.",
     )
+    return Fraction(keep), levels, listed, Fraction(tv)
 
 
 def van_trees_floor(noise: Noise, prior: Prior, *, releases: int = 1) -> float:

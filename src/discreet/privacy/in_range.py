@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import brentq
 
-from discreet.errors import PromiseError
+from discreet.errors import ParameterError, PromiseError
 from discreet.noise.in_range import CELLS, INPUTS, LARGEST_KAPPA, InRange, end_slopes
 from discreet.privacy._numbers import finite
-from discreet.privacy.floors import UniformPrior
+from discreet.privacy.floors import UniformPrior, root_floor
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from collections.abc import Callable
+
+    from discreet._typing import Floats, Ints
     from discreet.privacy.floors import Prior
+
+_LEAST = np.int64(np.iinfo(np.int64).min)
 
 
 def ideal_in_range_epsilon(kappa: float) -> float:
@@ -116,6 +120,11 @@ def in_range_law(
         most=40.0,
         way_out="Above 40 publish the value itself; below a millionth publish nothing.",
     )
+    if not 1e-70 <= upper - lower <= 1e70:
+        raise ParameterError(
+            "The parameters lower and upper of in_range_law must be 1e-70 to 1e70 apart, and were "
+            f"{lower!r} and {upper!r}. Count the column in another unit."
+        )
     log_kappa = brentq(
         lambda log_kappa: ideal_in_range_epsilon(math.exp(log_kappa)) - epsilon,
         math.log(1e-5),
@@ -169,38 +178,52 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
     mass = joint.sum(axis=0)
     center = (mean @ joint) / mass
     between = float(np.sum(joint * (mean[:, np.newaxis] - center) ** 2))
-    return math.sqrt((between + inner) * (1.0 - 1e-12))
+    return root_floor((between + inner) * (1.0 - 1e-12), prior)
 
 
 def _groups(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
-    """Return probability and mean of the values moved to each input, and their mean variance."""
+    """Return probability and mean of the values moved to each input, and their mean variance.
+
+    Everything is counted from the lower bound: far from zero, the values themselves have few digits left.
+    """
     if isinstance(prior, UniformPrior):
-        spacing = (law.upper - law.lower) / (law.inputs - 1)
-        weight = np.full(law.inputs, 1.0 / (law.inputs - 1))
-        weight[[0, -1]] *= 0.5
-        mean = law.grid
-        mean[0] += 0.25 * spacing
-        mean[-1] -= 0.25 * spacing
-        variance = np.full(law.inputs, spacing**2 / 12)
-        variance[[0, -1]] *= 0.25
-        return weight, mean, float(weight @ variance)
-    first = _first_integers(law, int(prior.lower), int(prior.upper))
-    count = np.diff(first)
-    mean = 0.5 * (first[:-1] + first[1:] - 1.0)
+        # A value is stored as the nearest 64-bit number, and that is moved to an input.
+        first = _first_moved(law, int(_place(law.lower)), int(_place(law.upper)), _number)
+        ends = [_number(place) - law.lower for place in (first[1:] - 1, first[1:])]
+        width = law.upper - law.lower
+        edges = np.concatenate([[0.0], np.minimum(0.5 * (ends[0] + ends[1]), width), [width]])
+        length = np.diff(edges)
+        weight = length / width
+        return weight, edges[:-1] + 0.5 * length, float(weight @ length**2) / 12.0
+    first = _first_moved(law, int(prior.lower), int(prior.upper), lambda place: place.astype(np.float64))
+    start = np.append(first, int(prior.upper) + 1) - int(prior.lower)
+    count = np.diff(start).astype(np.float64)
     # The variance of n consecutive integers is (n**2 - 1) / 12.
     inner = float(np.sum(count * np.maximum(count**2 - 1.0, 0.0)) / 12.0 / count.sum())
-    return count / count.sum(), mean, inner
+    return count / count.sum(), 0.5 * (start[:-1] + start[1:] - 1.0), inner
 
 
-def _first_integers(law: InRange, lower: int, upper: int) -> Floats:
-    """Return the first integer that is moved to each input or a later one, and one past the last."""
+def _first_moved(law: InRange, lowest: int, highest: int, number: Callable[[Ints], Floats]) -> Ints:
+    """Return the first place whose number is moved to each input or a later one, by bisection.
+
+    Places count the numbers of a column in their order; one past the last where there is none.
+    """
     wanted = np.arange(law.inputs)
-    spacing = (law.upper - law.lower) / (law.inputs - 1)
-    first = np.clip(np.ceil(law.lower + (wanted - 0.5) * spacing), lower, upper + 1.0)
-    while True:
-        # A rounding error of the guess moves it by an integer or so.
-        early = (first > lower) & (law.quantize(first - 1.0) >= wanted)
-        late = (first <= upper) & (law.quantize(first) < wanted)
-        if not (early | late).any():
-            return np.append(first, upper + 1.0)
-        first += np.where(late, 1.0, np.where(early, -1.0, 0.0))
+    low, high = np.full(law.inputs, lowest), np.full(law.inputs, highest + 1)
+    while (low < high).any():
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        there = law.quantize(number(np.minimum(middle, highest))) >= wanted
+        high = np.where(there & (low < high), middle, high)
+        low = np.where(~there & (low < high), middle + 1, low)
+    return low
+
+
+def _place(x: float) -> Ints:
+    """Return where a 64-bit number stands among all of them in order, 0 at zero."""
+    bits = np.asarray(x, np.float64).view(np.int64)
+    return np.where(bits < 0, _LEAST - bits, bits)
+
+
+def _number(place: Ints) -> Floats:
+    """Return the 64-bit number that stands there."""
+    return np.where(place < 0, _LEAST - place, place).view(np.float64)

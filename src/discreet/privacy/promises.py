@@ -314,7 +314,7 @@ def promise_from_dict(values: Mapping[str, Any]) -> Promise:
     if kind is ErrorFloor:
         known = known - {"entries"} | {"columns"}
     _refuse_unknown(kind.__name__, rest, known)
-    for name in ("covers", "assumes"):
+    for name in ("covers", "assumes", "unpublished"):
         if isinstance(rest.get(name), list):
             rest[name] = tuple(rest[name])
     try:

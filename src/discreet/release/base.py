@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray, Bools, Floats, Ints
     from discreet.law import Law
     from discreet.privacy import ColumnFloor, Ledger, Promise
+    from discreet.privacy.floors import ListPrior, Prior
     from discreet.tables import Field, Table
 
     Encoded = Mapping[str, AnyArray]
@@ -57,12 +58,15 @@ class ColumnSummary:
         noise, whose columns have one promise together.
     floor : ColumnFloor or None
         The least error of any guess; None where none is proven.
+    prior : UniformPrior, IntegerPrior, ListPrior or None
+        What the floor averages over; None where cells do not follow from their own value alone.
     """
 
     column: str
     law: Law
     epsilon: float | None = None
     floor: ColumnFloor | None = None
+    prior: Prior | ListPrior | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

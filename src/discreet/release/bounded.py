@@ -16,7 +16,7 @@ from discreet.noise import BoundedDensity
 from discreet.noise.bounded import STEPS as CELLS
 from discreet.noise.in_range import INPUTS, TOTAL_BITS
 from discreet.noise.whiten import lattice_places, points_per_double, same_bits
-from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, NoPromise, Promise, PureDP, floors
+from discreet.privacy import ApproxDP, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
@@ -30,6 +30,7 @@ from discreet.release.table import (
     exactly_one,
     prior_of,
     root_of,
+    stored_step,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from discreet._typing import Bools, Floats
     from discreet.law import Law
     from discreet.noise import InRange, Stream
-    from discreet.privacy import Ledger
+    from discreet.privacy import ColumnFloor, Ledger
     from discreet.schema import Column, Schema
 
     Support = float | Sequence[float] | Mapping[str, float | tuple[float, float]]
@@ -226,8 +227,9 @@ class InRangeNumbers(NumberMechanism):
         if rows > 1:
             return None
         prior = prior_of(column)
-        error = in_range_floor(self.laws[self.place(column)], prior)
-        return ColumnFloor(error=error, measure=column.measure, prior=prior.name)
+        # What is stored is off by half the distance of 64-bit numbers; here the floor knows how it is used.
+        error = in_range_floor(self.laws[self.place(column)], prior) - 0.5 * prior.resolution
+        return floors.column_floor(error, prior, measure=column.measure)
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
         """Draw every cell from the row of its value."""
@@ -435,7 +437,7 @@ class BoundedRelease(TableRelease):
                 prior,
                 errors[c.name],
                 column=c.name,
-                lattice_step=2 * rough.density.step,
+                lattice_step=2 * rough.density.step + stored_step(c),
                 start=rough.density.upper,
             )
             densities.append(least.density)

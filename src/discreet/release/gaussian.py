@@ -28,6 +28,7 @@ from discreet.release.table import (
     exactly_one,
     prior_of,
     root_of,
+    stored_step,
 )
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ class GaussianRelease(TableRelease):
             column=column.name,
             releases=rows,
             total_variation=tv,
-            lattice_step=2 * rough.sd * _STEP,
+            lattice_step=2 * rough.sd * _STEP + stored_step(column),
             start=rough.sd,
         ).sd
 

@@ -12,6 +12,7 @@ from discreet.law import ResponseLaw
 from discreet.noise import Stream, randomized_response, response_threshold
 from discreet.privacy import ColumnFloor, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon, keep_probability, response_epsilon
+from discreet.privacy.floors import ListPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +34,19 @@ class Listed:
         return 2 if self.missing_flag else len(self.column.levels)
 
     @property
+    def prior(self) -> ListPrior:
+        """Over which a floor averages: the listed values, without "other" and "missing"."""
+        return ListPrior((0, 1)) if self.missing_flag else list_prior(self.column)
+
+    @property
     def largest_error(self) -> float:
-        """How often a blind guess is wrong."""
-        return 1 - 1 / self.levels
+        """How often a blind guess is wrong; where one value is listed, a blind guess among all levels."""
+        return self.prior.largest or 1 - 1 / self.levels
+
+
+def list_prior(column: Column) -> ListPrior:
+    """Return the uniform prior on the values that a category lists: they come first among its levels."""
+    return ListPrior(tuple(range(len(column.values or ()))))
 
 
 def listed_in(protected: Sequence[Column]) -> tuple[Listed, ...]:
@@ -66,11 +77,12 @@ class Response:
 
     @classmethod
     def for_error(cls, listed: Listed, error: float, rows: int) -> Response:
-        """Let a guess at one unit's level be wrong at least that often."""
-        keep = floors.keep_for_wrong_guess(error, listed.levels, column=listed.column.name)
-        if rows > 1:
-            # Several answers of one unit multiply their odds: each gets its part of the log odds.
-            keep = keep_probability(response_epsilon(keep, listed.levels) / rows, listed.levels)
+        """Let a guess at one unit's value be wrong at least that often."""
+        # Where one value is listed, no floor is proven, and what is asked for is a share of all levels.
+        among = len(listed.prior.codes) if listed.prior.largest else listed.levels
+        keep = floors.keep_for_wrong_guess(
+            error, listed.levels, listed=among, answers=rows, column=listed.column.name
+        )
         return cls(listed, keep)
 
     def scaled(self, factor: float) -> Response:
@@ -92,16 +104,11 @@ class Response:
         """The public law of an answer."""
         return ResponseLaw(levels=self.listed.levels, keep=self.keep)
 
-    def floor(self, rows: int) -> ColumnFloor:
-        """Return how often any guess is wrong, for a unit with up to ``rows`` rows."""
-        levels, keep = self.listed.levels, self.keep
-        if rows > 1:
-            keep = keep_probability(group_epsilon(self.epsilon, rows), levels)
-        return ColumnFloor(
-            error=floors.wrong_guess_floor(keep, levels),
-            statistic="probability of a wrong guess",
-            prior=f"uniform on the {levels} declared levels",
-        )
+    def floor(self, rows: int) -> ColumnFloor | None:
+        """Return how often any guess is wrong, for a unit with up to ``rows`` rows; None where never."""
+        prior = self.listed.prior
+        error = floors.wrong_guess_floor(self.keep, self.listed.levels, listed=len(prior.codes), answers=rows)
+        return floors.column_floor(error, prior)
 
     def draw(self, values: AnyArray, stream: Stream) -> AnyArray:
         """Return the randomized codes; of a number, whether it is missing."""

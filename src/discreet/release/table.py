@@ -72,6 +72,14 @@ def prior_of(column: Column) -> UniformPrior | IntegerPrior:
     return IntegerPrior(int(lower), int(upper))
 
 
+def stored_step(column: Column) -> float:
+    """Return the lattice step that 64-bit numbers cost a floor.
+
+    A value is off by half their distance when it is stored, and so is a guess at what is stored.
+    """
+    return 2 * prior_of(column).resolution
+
+
 def exactly_one(where: str, **given: object) -> None:
     """Refuse a method that is told how much noise to use in several ways, or in none."""
     names = [name for name, value in given.items() if value is not None]
@@ -94,19 +102,23 @@ def additive_floor(
     """Return the exact Bayes error under the uniform prior and the bounds beside it; None where it is 0."""
     prior = prior_of(column)
     error = floors.bayes_floor(
-        noise, prior, releases=releases, total_variation=total_variation, lattice_step=lattice_step
+        noise,
+        prior,
+        releases=releases,
+        total_variation=total_variation,
+        lattice_step=lattice_step + stored_step(column),
     )
-    if not error > 0:
-        return None
-    continuous = isinstance(prior, UniformPrior)
-    return ColumnFloor(
-        error=error,
-        measure=column.measure,
-        prior=prior.name,
-        van_trees=floors.van_trees_floor(noise, prior, releases=releases) if continuous else None,
-        cramer_rao=floors.cramer_rao_unbiased_only(noise, releases=releases),
-        fisher_information=noise.information * releases,
-    )
+    return floors.column_floor(error, prior, measure=column.measure, noise=noise, releases=releases)
+
+
+def floor_promise(
+    schema: Schema, proven: Mapping[str, ColumnFloor], assumes: tuple[str, ...]
+) -> list[ErrorFloor]:
+    """State the floors of a release that publishes each row by itself, and what it does not publish."""
+    if not proven:
+        return []
+    unpublished = tuple(c.name for c in schema.columns if not c.leaves)
+    return [ErrorFloor(proven, unit=schema.unit, assumes=assumes, unpublished=unpublished)]
 
 
 def root_of(positive: Floats, power: float) -> Floats:
@@ -421,8 +433,7 @@ class TableRelease(ReleaseMethod):
             promises.append(response_promise(responses, rows, common))
         summaries = tuple(self._summary(c, numbers, responses, rows) for c in schema.released)
         proven = {s.column: s.floor for s in summaries if s.floor is not None}
-        if proven:
-            promises.append(ErrorFloor(proven, unit=schema.unit, assumes=(*assumes, INDEPENDENT)))
+        promises += floor_promise(schema, proven, (*assumes, INDEPENDENT))
         return TablePlan(
             schema=schema,
             numbers=numbers,
@@ -474,6 +485,8 @@ class TableRelease(ReleaseMethod):
                 f"The noise of {type(self).__name__} proves nothing about some number, so nothing says how "
                 f"to randomize {listed[0].column.name!r}. Ask for more noise, or give privacy=."
             )
+        # Noise that hides the numbers altogether leaves no share by which a list could be hidden more.
+        share = min(share, 1 - 2.0**-30)
         return tuple(Response.for_error(item, share * item.largest_error, rows) for item in listed)
 
     def _for_errors(
@@ -491,6 +504,12 @@ class TableRelease(ReleaseMethod):
                 f"ErrorFloor names {unknown[0]!r}, which is not a protected column of the schema. "
                 f"It has {', '.join(largest)}."
             )
+        for item in listed:
+            if item.column.name in asked and item.column.is_category and not item.prior.largest:
+                raise PromiseError(
+                    f"ErrorFloor names {item.column.name!r}, which lists one value: a guess needs no file to "
+                    "be right. Leave it out of the ErrorFloor, or declare every value that it may have."
+                )
         share = max(error / largest[name] for name, error in asked.items())
         errors = {name: asked.get(name, share * most) for name, most in largest.items()}
         numbers = self.numbers_for_errors(columns, errors, rows) if columns else None
@@ -541,7 +560,11 @@ class TableRelease(ReleaseMethod):
         for r in responses:
             if r.name == column.name and not r.listed.missing_flag:
                 return ColumnSummary(
-                    column=column.name, law=r.law, epsilon=r.epsilon * rows, floor=r.floor(rows)
+                    column=column.name,
+                    law=r.law,
+                    epsilon=r.epsilon * rows,
+                    floor=r.floor(rows),
+                    prior=r.listed.prior,
                 )
         if numbers is None or not numbers.has(column):
             return ColumnSummary(column=column.name, law=Clear())
@@ -554,5 +577,9 @@ class TableRelease(ReleaseMethod):
             epsilon = None if epsilon is None else epsilon + flag.epsilon
         floor = numbers.floor(column, rows)
         return ColumnSummary(
-            column=column.name, law=law, epsilon=None if epsilon is None else epsilon * rows, floor=floor
+            column=column.name,
+            law=law,
+            epsilon=None if epsilon is None else epsilon * rows,
+            floor=floor,
+            prior=prior_of(column),
         )

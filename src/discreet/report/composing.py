@@ -135,10 +135,7 @@ def composed(
         )
     known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
     apart = _covered_by_some(charges_made)
-    floored = _floored_by_all(charges_made)
-    following = (
-        f"One more release like this one would bring the total to: {_in_words(after, apart, floored)}."
-    )
+    following = f"One more release like this one would bring the total to: {_in_words(after, apart)}."
     if limit is not None:
         following += f" The ledger refuses what would pass its limit: {limit}."
     elif counted:
@@ -150,7 +147,7 @@ def composed(
             " Some were answers after which more was asked, and the ledger has no limit, so this sum is no "
             "guarantee."
         )
-    return f"{charges}: {_in_words(total, apart, floored)}.{known}", following
+    return f"{charges}: {_in_words(total, apart)}.{known}", following
 
 
 _UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."
@@ -162,13 +159,7 @@ def _covered_by_some(charges: Sequence[Spending]) -> list[str]:
     return sorted(set().union(*covers) - covers[0].intersection(*covers)) if covers else []
 
 
-def _floored_by_all(charges: Sequence[Spending]) -> set[str]:
-    """Return the columns whose floor every charge states: any other may have given the column away."""
-    stated = [{column for column, _ in charge.columns} for charge in charges]
-    return stated[0].intersection(*stated)
-
-
-def _in_words(spending: Spending, apart: Sequence[str], floored: set[str]) -> str:
+def _in_words(spending: Spending, apart: Sequence[str]) -> str:
     epsilon, delta = _read(spending, USUAL_DELTA)
     if epsilon is None:
         parts = ["no epsilon is proven for all of it"]
@@ -180,8 +171,7 @@ def _in_words(spending: Spending, apart: Sequence[str], floored: set[str]) -> st
             parts.append(f"not every charge covers {listed}")
     # Bounds that add up over releases are lower than the floor of a single one, and the latter is in the
     # numbers.
-    floors = spending.floors() if spending.charges > 1 else {}
-    proven = sorted((column, floor) for column, floor in floors.items() if column in floored)
+    proven = sorted(spending.floors().items()) if spending.charges > 1 else []
     if proven:
         listed = ", ".join(f"{name(column)} {number(floor, rounding='down')}" for column, floor in proven)
         parts.append(f"error floors (van Trees) {listed}")

@@ -15,10 +15,9 @@ from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, Ledger, NoPromise, Receipt
 from discreet.privacy.receipt import product_version
 from discreet.release.published import published_fields
-from discreet.release.table import prior_of
 from discreet.report.composing import LARGEST_DELTA, draft_composition, total_cost
 from discreet.report.mechanics import DEPLOYMENT, LATTICES, SAMPLERS, THEOREMS, TIMING
-from discreet.report.sentences import column_sentence, floors_sentence, published_levels, total_sentence
+from discreet.report.sentences import column_sentence, floors_sentence, total_sentence
 from discreet.report.statement import (
     About,
     ColumnNumbers,
@@ -189,9 +188,7 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
     """Say what was done to one published column."""
     numeric = column.is_number
     as_days = column.type == "date" and field.type == "number"
-    without: float | None = None
-    if summary.floor is not None:
-        without = prior_of(column).largest if numeric else 1 - 1 / published_levels(column, summary.law)
+    without = None if summary.floor is None or summary.prior is None else summary.prior.largest
     return ColumnNumbers(
         column=column.name,
         role=column.role,

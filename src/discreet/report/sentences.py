@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from discreet.law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw, SampledLaw
+from discreet.law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
+from discreet.privacy.floors import ListPrior
 from discreet.report.wording import is_chance, name, number, percent, visible
 
 if TYPE_CHECKING:
-    from discreet.law import Law
     from discreet.privacy import ErrorFloor
+    from discreet.privacy.floors import Prior
     from discreet.release import ColumnSummary
     from discreet.schema import Column
 
@@ -56,20 +57,15 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
             f"{number(floor.error, rounding='down')}{unit_said}"
         )
     return (
-        f"If {whose}'s {called} could equally well be {_anything(column, law)}, {cannot}; anyone who knows "
-        f"more about the {visible(unit)}, including how {called} goes with the other columns, may do better."
+        f"If {whose}'s {called} could equally well be {_anything(column, summary.prior)}, {cannot}; anyone "
+        f"who knows more about the {visible(unit)}, including how {called} goes with the other columns, may "
+        "do better."
     )
 
 
-def published_levels(column: Column, law: Law) -> int:
-    """Return how many levels a true cell of a published list may have: "not published" is none of them."""
-    return len(column.levels) - isinstance(law, SampledLaw)
-
-
-def _anything(column: Column, law: Law) -> str:
-    if column.is_category:
-        which = "values that it is published with" if isinstance(law, SampledLaw) else "declared values"
-        return f"any of the {published_levels(column, law)} {which}"
+def _anything(column: Column, prior: Prior | ListPrior | None) -> str:
+    if isinstance(prior, ListPrior):
+        return f"any of the {len(prior.codes)} {prior.what}"
     if column.type == "date":
         return f"any day from {column.lower} to {column.upper}"
     lower, upper = (number(bound, digits=17) for bound in column.range)

@@ -10,13 +10,14 @@ import numpy as np
 
 from discreet.law import JointResponseLaw, Law, ResponseLaw, SampledLaw
 from discreet.noise import Stream, randomized_response, response_threshold
-from discreet.privacy import ColumnFloor
+from discreet.privacy import floors
 from discreet.privacy.calibrate import keep_probability, response_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._typing import AnyArray, Bools, Ints
+    from discreet.privacy import ColumnFloor
     from discreet.release.coarse.codings import Coding
 
 _DOWN = 1 - 2.0**-40
@@ -74,33 +75,24 @@ class Cell:
             return law
         return SampledLaw(law=law, picked=picked, among=among, unpublished=coding.unpublished)
 
-    def floor(self, coding: Coding, share: float, rows: int) -> ColumnFloor:
+    def floor(self, coding: Coding, share: float, rows: int) -> ColumnFloor | None:
         """Return how often any guess at one of its columns is wrong, for a unit with up to ``rows`` rows.
 
-        Each row shows the cell with probability ``share``, and ``j`` answers multiply the odds of the true
-        value by ``exp(j epsilon)`` at most. Of one answer for several columns, independent under the prior,
-        the odds of one of them grow by less.
+        Each row shows the cell with probability ``share``; None where a blind guess is always right.
 
         Reference
         ---------
         docs/explanation/theorems/coarse-response.md
         """
-        k = coding.levels
-        each = self.epsilon if rows > 1 else response_epsilon(self._keep_of(coding), k)
+        prior = coding.prior
         error = math.fsum(
-            math.comb(rows, j) * share**j * (1 - share) ** (rows - j) * _wrong(k, j * each)
+            math.comb(rows, j)
+            * share**j
+            * (1 - share) ** (rows - j)
+            * floors.wrong_guess_floor(self.keep, self.levels, listed=len(prior.codes), answers=j)
             for j in range(rows + 1)
         )
-        return ColumnFloor(
-            error=error * _DOWN,
-            statistic="probability of a wrong guess",
-            prior=f"uniform on the {k} values that it is published with",
-        )
-
-    def _keep_of(self, coding: Coding) -> float:
-        """Return how often one of the columns is published as it is."""
-        alike = self.levels // coding.levels - 1
-        return min(1.0, self.keep + alike * (1 - self.keep) / (self.levels - 1))
+        return floors.column_floor(error * _DOWN, prior)
 
     def draw(self, truth: Mapping[str, AnyArray], shown: Bools | None, stream: Stream) -> dict[str, AnyArray]:
         """Return the published codes of its columns; ``shown`` says which rows show it, None all."""
@@ -115,9 +107,3 @@ class Cell:
             codes = coding.to_published(own)
             out[coding.name] = codes if shown is None else np.where(shown, codes, coding.hidden())
         return out
-
-
-def _wrong(levels: int, epsilon: float) -> float:
-    """Return how often the best guess is wrong where the true level is at most ``exp(epsilon)`` as likely."""
-    others = (levels - 1) * math.exp(-epsilon)
-    return others / (1 + others)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.privacy.floors import ListPrior
 from discreet.schema import Column
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ class Coding:
     def levels(self) -> int:
         """How many values, a missing cell counted where there may be one."""
         return len(self.values) + (not self.column.required)
+
+    @property
+    def prior(self) -> ListPrior:
+        """Uniform on the values that hold something which was declared: no "other", no "missing"."""
+        codes = tuple(range(len(self.values)))
+        if self.places is not None:
+            codes = tuple(sorted(set(self.places[: len(self.column.values or ())].tolist())))
+        left_out = ", other and missing left out" * (len(codes) < self.levels)
+        return ListPrior(codes, f"values that it is published with{left_out}")
 
     @property
     def unpublished(self) -> str | int:

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import Clear
-from discreet.privacy import ErrorFloor, PureDP
+from discreet.privacy import PureDP
 from discreet.privacy.calibrate import group_epsilon
 from discreet.release.base import ColumnSummary, ReleaseMethod
 from discreet.release.coarse.cells import Cell
 from discreet.release.coarse.codings import Coding, check_names, coding_of
 from discreet.release.coarse.plan import CoarsePlan
-from discreet.release.table import AVERAGES_OUT, INDEPENDENT, KNOWS_MORE, LABEL_CLEAR, ROWS_KNOWN
+from discreet.release.table import (
+    AVERAGES_OUT,
+    INDEPENDENT,
+    KNOWS_MORE,
+    LABEL_CLEAR,
+    ROWS_KNOWN,
+    floor_promise,
+)
 
 if TYPE_CHECKING:
     from discreet.privacy import Ledger, Promise
@@ -250,6 +257,7 @@ class CoarseRelease(ReleaseMethod):
                 law=cell.law(coding, picked, among),
                 epsilon=group_epsilon(cell.epsilon, rows),
                 floor=cell.floor(coding, picked / among if cell.sampled else 1.0, rows),
+                prior=coding.prior,
             )
             for cell in cells
             for coding in cell.codings
@@ -265,10 +273,10 @@ class CoarseRelease(ReleaseMethod):
             promises=(
                 PureDP(
                     epsilon=group_epsilon(total, rows),
-                    covers=tuple(s.column for s in columns if s.floor is not None),
+                    covers=tuple(s.column for s in columns if s.column in found),
                     **common,
                 ),
-                ErrorFloor(floors, unit=schema.unit, assumes=(*assumes, INDEPENDENT, *together)),
+                *floor_promise(schema, floors, (*assumes, INDEPENDENT, *together)),
             ),
         )
 
