@@ -64,8 +64,8 @@ class Traces:
             for start in range(4):
                 whole = codes[start : start + (len(codes) - start) // 4 * 4]
                 sixteen.append(_mixed(np.ascontiguousarray(whole).view(np.uint64).reshape(-1, 2)))
-            for wide in (codes.astype(np.int64), codes.astype(np.float64)):
-                sixteen.append(_pairs(wide.view(np.uint64)))
+            wide = (codes.astype(np.int64), codes.astype(np.float64))
+            sixteen += [_pairs(values.view(np.uint64)) for values in wide]
         self._eight = _Words(np.concatenate(eight))
         self._sixteen = _Words(np.concatenate(sixteen))
         self._codes = {int(code) for c in encoded.values() if len(np.unique(c)) > 1000 for code in c}

@@ -49,7 +49,7 @@ class Killer:
 
     def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
         self.folder = folder
-        self._process = process
+        self.process = process
 
     def run(
         self,
@@ -82,11 +82,11 @@ class Killer:
         """
         order = {"argv": argv, "seconds": seconds, "after": after, "until": until, "twin": twin,
                  "limits": limits or {}, "signal": int(number)}  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return Ended(**json.loads(self._process.stdout.readline()))
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        return Ended(**json.loads(self.process.stdout.readline()))
 
 
 @contextlib.contextmanager
@@ -100,7 +100,7 @@ def killer(folder: Path) -> Iterator[Killer]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**environment, "PYTHONPATH": os.pathsep.join([*sys.path, os.getcwd()])},
+        env={**environment, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path.cwd())])},
     )
     with process:
         yield Killer(folder, process)
@@ -118,7 +118,8 @@ def main() -> None:
         child = os.fork()
         if not child:
             _command(order, folder)
-        print(json.dumps(_watched(child, order, folder / "cwd" / "output.txt")), flush=True)
+        sys.stdout.write(json.dumps(_watched(child, order, folder / "cwd" / "output.txt")) + "\n")
+        sys.stdout.flush()
 
 
 def _command(order: dict[str, Any], folder: Path) -> None:
