@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import resource
 import tracemalloc
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -452,20 +454,51 @@ def test_duckdb_cannot_leave_its_own_table_once_it_is_filled(tmp_path: Any) -> N
     engine.close()
 
 
-def test_a_large_table_goes_to_a_private_file_that_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_table_goes_to_a_file_that_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from discreet.query.engines import duckdb as module
 
     monkeypatch.setattr(module, "_IN_MEMORY", 1000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     engine = DuckDBEngine()
-    engine.register(people(3000), CURATION)
-    folder = engine._folder
-    assert folder is not None
-    assert folder.stat().st_mode & 0o777 == 0o700
-    wanted = curated(people(3000))
+    engine.register(people(300_000), CURATION)
+    assert files_without_a_name(tmp_path) > 0
+    assert list(tmp_path.iterdir()) == []
+    wanted = curated(people(300_000))
     assert engine.aggregate([exp.column("c1")]) == [int(wanted["c1"].sum())]
     assert engine.reduce(PASSES[0])[-1] == _last_sum(wanted)
+    assert list(tmp_path.iterdir()) == []
     engine.close()
-    assert not folder.exists()
+    assert files_without_a_name(tmp_path) == 0
+
+
+def files_without_a_name(folder: Path) -> int:
+    """Return how many bytes this process has in files of a folder that were removed."""
+    handles = list(Path("/proc/self/fd").iterdir())
+    ours = [h for h in handles if h.is_symlink() and h.readlink().is_relative_to(folder)]
+    return sum(handle.stat().st_size for handle in ours)
+
+
+@pytest.mark.parametrize("room", [None, 1000, 200_000])
+def test_no_room_for_a_large_table_is_a_sentence_and_leaves_nothing(
+    room: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from discreet.query.engines import duckdb as module
+
+    monkeypatch.setattr(module, "_IN_MEMORY", 1000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path if room else tmp_path / "nowhere"))
+    engine = DuckDBEngine()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room or soft, hard))
+    try:
+        with pytest.raises(SourceError, match="folder for temporary files has room"):
+            engine.register(people(300_000), CURATION)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        engine.close()
+    assert list(tmp_path.iterdir()) == []
+    assert files_without_a_name(tmp_path) == 0
 
 
 def _last_sum(wanted: dict[str, AnyArray]) -> int:

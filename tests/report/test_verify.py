@@ -10,6 +10,7 @@ from discreet import ApproxDP, Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
 from discreet.report.folder import CSV, DATA, PAGE, STATEMENT
 from discreet.report.verify import verify
+from discreet.report.verify.rows import first_difference
 from tests.contracts.cases import IN_LEVELS, OF_NOBODY, RELEASES, ROWS, SCHEMA
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, honest, publish, rewrite
 
@@ -70,6 +71,26 @@ def test_another_source_under_the_same_key_is_found_by_row_and_column_without_qu
     found = verify(public, key=KEY, source={**ROWS, "age": age})
     assert failed(found) == {"replay"}
     assert "column 'age'" in detail(found, "replay")
+
+
+@pytest.mark.parametrize("name", ["gaussian"])
+def test_replay_keeps_what_it_draws_in_a_file_without_a_name(
+    public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other rows under the same key have the same noise: the difference to the published file is theirs.
+    from discreet.report.verify import replay
+
+    seen, place = [], tmp_path / "temporary"
+    place.mkdir()
+
+    def compare(one: Path, other: Path, schema: Any) -> list[str]:
+        seen.append([*place.iterdir(), one.stat().st_size > 0, one.stat().st_nlink])
+        return first_difference(one, other, schema)
+
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setattr(replay, "first_difference", compare)
+    assert verify(public, key=KEY, source=dict(ROWS)).ok
+    assert seen == [[True, 0]]
 
 
 @pytest.mark.parametrize("name", ["gaussian"])

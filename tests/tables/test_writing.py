@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 
 from discreet.errors import DiscreetError, ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
-from discreet.tables import Field, open_table, write_table
+from discreet.tables import Field, check_target, open_table, write_table
+from discreet.tables.temporary import lock
 from tests.tables.people import ENCODED, SCHEMA, same, unprivileged
 
 if TYPE_CHECKING:
@@ -357,19 +359,29 @@ def test_a_long_table_is_written_in_order(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    target, gone = tmp_path / "out.parquet", 2**22 + 1  # above the largest process number
-    for name in (
-        f".out.parquet.{gone}-0.partial",
-        f".out.parquet.{os.getpid()}-99.partial",
-        ".out.parquet.mine",
-    ):
-        (tmp_path / name).write_text("left over")
-    (tmp_path / f".out.parquet.{gone}-0.sort").mkdir()
-    (tmp_path / f".out.parquet.{gone}-0.sort" / "rows").write_text("spilled")
-    words = np.array([2, 1], np.uint64)
-    write_table(target, [Field("x")], [{"x": np.array([1.0, 2.0]), "w": words}], order_by="w")
+    target = tmp_path / "out.parquet"
+    living = tmp_path / ".out.parquet.1-99.partial"
+    for path in (tmp_path / ".out.parquet.1-0.partial", living, tmp_path / ".out.parquet.mine"):
+        path.write_text("left over")
+    (tmp_path / ".out.parquet.1-1.partial").symlink_to(tmp_path / ".out.parquet.mine")
+    held = lock(living, folder=False)
+    assert held is not None
+    write_table(target, [Field("x")], [{"x": np.array([1.0, 2.0])}])
+    os.close(held)
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == [f".out.parquet.{os.getpid()}-99.partial", ".out.parquet.mine", "out.parquet"]
+    assert left == [".out.parquet.1-1.partial", living.name, ".out.parquet.mine", "out.parquet"]
+    write_table(target, [Field("x")], [{"x": np.array([1.0, 2.0])}], replace=True)
+    assert not living.exists()
+
+
+def test_an_open_file_without_a_name_can_be_written_to(tmp_path: Path) -> None:
+    rows = {"x": np.arange(3.0), "w": np.array([2, 3, 1], np.uint64)}
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        path = Path(f"/dev/fd/{file.fileno()}")
+        check_target(path, replace=False)
+        assert write_table(path, [Field("x")], [rows], order_by="w") == 3
+        assert duckdb.sql(f"SELECT x FROM read_parquet('{path}')").fetchall() == [(2.0,), (0.0,), (1.0,)]
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_can_be_put_in_the_order_of_words_that_are_not_written(target: str) -> None:

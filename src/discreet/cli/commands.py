@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -41,6 +42,8 @@ app.command()(demo.demo)
 
 def main() -> None:
     """Run the command line; errors of ours become a sentence and an exit code."""
+    # The memory image of a crash would hold rows and keys.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGTERM, _terminated)
     warnings.showwarning = _show_warning
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discreet.errors import SourceError
+from discreet.tables.temporary import lock, lock_leftover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def building(target: Path, *, replace: bool) -> Iterator[Path]:
     with explained(target):
         check_place(target, replace=replace)
         _sweep(target)
-        room, lock = _room_beside(target)
+        room, held = _room_beside(target)
     try:
         with explained(target):
             yield room
@@ -83,7 +83,7 @@ def building(target: Path, *, replace: bool) -> Iterator[Path]:
             _move_in(room, target, replace=replace)
     finally:
         shutil.rmtree(room, ignore_errors=True)
-        os.close(lock)
+        os.close(held)
 
 
 @contextlib.contextmanager
@@ -111,41 +111,20 @@ def _room_beside(target: Path) -> tuple[Path, int]:
         serial += 1
         with contextlib.suppress(FileExistsError):
             room.mkdir()
-            lock = _locked(room)
+            held = lock(room, folder=True)
             # Another run may have taken it for a leftover before it was locked.
-            if lock is not None:
+            if held is not None:
                 (room / PUBLIC).mkdir()
                 (room / INTERNAL).mkdir(mode=0o700)
-                return room, lock
-
-
-def _locked(folder: Path) -> int | None:
-    """Lock a folder; None if somebody holds it, or if it was removed or renamed meanwhile."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), folder.stat()):
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(handle)
-        raise
-    os.close(handle)
-    return None
+                return room, held
 
 
 def _sweep(target: Path) -> None:
     """Remove what killed runs to the same place left, and put back what one of them had set aside."""
     ours = re.compile(rf"\.{re.escape(target.name)}\.\d+-\d+\.(partial|old)")
     for leftover in sorted(target.parent.iterdir()):
-        if not ours.fullmatch(leftover.name) or not leftover.is_dir() or leftover.is_symlink():
-            continue
-        lock = _locked(leftover)
-        if lock is None:
+        held = lock_leftover(leftover, folder=True) if ours.fullmatch(leftover.name) else None
+        if held is None:
             continue
         try:
             if leftover.name.endswith(".old") and not target.exists():
@@ -153,15 +132,15 @@ def _sweep(target: Path) -> None:
             else:
                 shutil.rmtree(leftover, ignore_errors=True)
         finally:
-            os.close(lock)
+            os.close(held)
 
 
 def _move_in(room: Path, target: Path, *, replace: bool) -> None:
     """Give the finished folder its name; what had it is set aside first and removed afterwards."""
     check_place(target, replace=replace)
-    aside, lock = room.with_suffix(".old"), None
+    aside, held = room.with_suffix(".old"), None
     if target.exists() and any(target.iterdir()):
-        lock = _locked(target)
+        held = lock(target, folder=True)
         target.rename(aside)
     try:
         room.rename(target)
@@ -170,8 +149,8 @@ def _move_in(room: Path, target: Path, *, replace: bool) -> None:
             aside.rename(target)
         raise
     finally:
-        if lock is not None:
-            os.close(lock)
+        if held is not None:
+            os.close(held)
     shutil.rmtree(aside, ignore_errors=True)
     _to_disk(target.parent)
 

@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import socket
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra, ParameterError
@@ -22,6 +21,7 @@ from discreet.server.app import CONFIG, PARENT, make_app, settle
 from discreet.server.office import Office
 from discreet.server.preflight import check
 from discreet.server.telling import LOGGING, SHARED, log
+from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +73,8 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None])
         return
     office.close()
     os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
-    with tempfile.TemporaryDirectory(prefix="discreet-") as counts:
-        os.environ[SHARED] = counts
+    with temporary_folder() as counts:
+        os.environ[SHARED] = str(counts)
         uvicorn.run("discreet.server.app:worker", factory=True, fd=listening.fileno(), **_options(config))
 
 

@@ -1,11 +1,13 @@
 """Rows in the order of random words: in memory where they fit, in buckets on disk where they do not.
 
 A word's first byte is its bucket. Buckets are sorted a few at a time, so that the rows come out as if all had
-been sorted at once.
+been sorted at once. Their files have no name, because rows stand there in the order of their source: they
+end with the process.
 """
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +26,15 @@ _CHUNK = 1 << 22  # bytes that are sorted at once: what a processor keeps at han
 _BUCKETS = 256
 
 
-def in_word_order(batches: Iterator[list[AnyArray]], folder: Path) -> Iterator[list[AnyArray]]:
+def in_word_order(batches: Iterator[list[AnyArray]], folder: Path | None) -> Iterator[list[AnyArray]]:
     """Yield the rows of all batches in the order of their last column, and leave that column out.
 
     Parameters
     ----------
     batches : iterator of lists of arrays
         The last of each is 64-bit words; equal words keep their order.
-    folder : Path
-        An empty folder for the rows that do not fit into memory. Whoever made it removes it.
+    folder : Path or None
+        The folder whose disk takes the rows that do not fit into memory; None for the system's temporary one.
 
     Yields
     ------
@@ -46,9 +48,9 @@ def in_word_order(batches: Iterator[list[AnyArray]], folder: Path) -> Iterator[l
 
 
 class _Buckets:
-    """Records by the first byte of their word: held, or in one file for each bucket."""
+    """Records by the first byte of their word: held, or in one file without a name for each bucket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._held: list[tuple[AnyArray, Ints]] = []
         self._size = 0
@@ -76,8 +78,9 @@ class _Buckets:
 
     def _spill(self) -> None:
         if not self._files:
-            paths = [self._folder / str(bucket) for bucket in range(_BUCKETS)]
-            self._files = [self._open.enter_context(path.open("w+b")) for path in paths]
+            for _ in range(_BUCKETS):
+                file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
+                self._files.append(self._open.enter_context(file))
         for rows, ends in self._held:
             for file, start, end in zip(self._files, [0, *ends[:-1]], ends, strict=True):
                 if end > start:

@@ -6,8 +6,7 @@ import contextlib
 import datetime
 import itertools
 import os
-import shutil
-import tempfile
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from discreet.tables.files import attach
 from discreet.tables.postgres import SCHEMES, write_postgres
 from discreet.tables.sorting import in_word_order
 from discreet.tables.table import duckdb_address
+from discreet.tables.temporary import lock, lock_leftover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,7 @@ _FORMATS = {
     ".csv.gz": "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION gzip",
 }
 _DATABASES = (".duckdb", ".db")
+_OPEN_FILES = Path("/dev/fd")
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
 ROW_GROUP = 122_880
@@ -170,7 +171,8 @@ def write_table(
     ----------
     target : path or URL
         A file that ends in ``.parquet``, ``.csv`` or ``.csv.gz``;
-        ``duckdb://path/file.duckdb?table=name``; ``postgresql://host/database?table=schema.name``.
+        ``duckdb://path/file.duckdb?table=name``; ``postgresql://host/database?table=schema.name``;
+        ``/dev/fd/N``, an open file, which becomes Parquet and need not have a name.
     layout : Schema or sequence of Field or Column
         The columns, in order. A schema stands for its columns that leave.
     batches : iterable of mappings of str to array
@@ -180,8 +182,7 @@ def write_table(
         Whether to put the new table in the place of one that exists.
     order_by : str, optional
         A further column of 64-bit words in each batch: rows are sorted by it, and it is not written.
-        Rows that do not fit into memory are sorted on disk beside the target, so it is for rows that may
-        be seen.
+        Rows that do not fit into memory are sorted in files without a name on the target's disk.
 
     Returns
     -------
@@ -210,10 +211,11 @@ def write_table(
     path, table = duckdb_address(text)
     if path.suffix.lower() in _DATABASES:
         return _write_duckdb(path, table, writer, replace=replace)
+    if path.parent == _OPEN_FILES:
+        return writer.copy(str(path), _FORMATS[".parquet"])
     (form,) = (form for end, form in _FORMATS.items() if path.name.lower().endswith(end))
     with _beside(path) as draft:
-        # The room stands beside the draft and under its name, so that what a killed process left is found.
-        return writer.copy(str(draft), form, draft.with_suffix(".sort"))
+        return writer.copy(str(draft), form, draft.absolute().parent)
 
 
 def check_target(target: str | os.PathLike[str], *, replace: bool) -> None:
@@ -222,6 +224,8 @@ def check_target(target: str | os.PathLike[str], *, replace: bool) -> None:
     if text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
         return
     path, table = duckdb_address(text)
+    if path.parent == _OPEN_FILES:
+        return
     folder = path.absolute().parent
     if not folder.is_dir():
         raise SourceError(
@@ -275,8 +279,9 @@ class _Writer:
         cells = [f"{field.expression(f'f{i}')} AS {identifier(field.name)}" for i, field in enumerate(fields)]
         self.select = f"SELECT {', '.join(cells)} FROM batches"  # noqa: S608 - quoted
 
-    def _arrays(self, room: Path | None) -> Iterator[list[AnyArray]]:
-        return _even(self._checked() if room is None else in_word_order(self._checked(), room))
+    def _arrays(self, folder: Path | None) -> Iterator[list[AnyArray]]:
+        checked = self._checked()
+        return _even(checked if self._order_by is None else in_word_order(checked, folder))
 
     def _checked(self) -> Iterator[list[AnyArray]]:
         names = {field.name for field in self._fields}
@@ -298,10 +303,12 @@ class _Writer:
             if len(columns[0]):
                 yield columns
 
-    def run(self, connection: duckdb.DuckDBPyConnection, command: str, label: str, room: Path | None) -> int:
+    def run(
+        self, connection: duckdb.DuckDBPyConnection, command: str, label: str, folder: Path | None
+    ) -> int:
         """Run a command that selects from ``batches``; return the number of rows."""
         dtypes = {f"f{i}": field.dtype for i, field in enumerate(self._fields)}
-        stream = ArrayStream(dtypes, lambda: self._arrays(room))
+        stream = ArrayStream(dtypes, lambda: self._arrays(folder))
         try:
             (written,) = run_over(connection, command, "batches", stream)
             return int(written)
@@ -315,26 +322,11 @@ class _Writer:
             else f"{label} cannot be written: the engine stopped with {kind}. Check the folder."
         )
 
-    @contextlib.contextmanager
-    def room(self, folder: Path | None) -> Iterator[Path | None]:
-        """Yield a folder to sort in, gone afterwards; one of the system's if None, and none for order."""
-        if self._order_by is None:
-            yield None
-            return
-        if folder is None:
-            folder = Path(tempfile.mkdtemp(prefix="discreet-"))
-        else:
-            folder.mkdir(mode=0o700)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
     def copy(self, file: str, options: str, folder: Path | None = None) -> int:
-        """Write to a file; `folder` is where rows may be sorted."""
-        with contextlib.closing(connect()) as connection, self.room(folder) as room:
+        """Write to a file; rows are sorted on the disk of `folder`, or of the system's temporary one."""
+        with contextlib.closing(connect()) as connection:
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
-            return self.run(connection, command, f"The file {file!r}", room)
+            return self.run(connection, command, f"The file {file!r}", folder)
 
     def copy_csv(self, file: str) -> int:
         """Write text without a header, for PostgreSQL."""
@@ -365,10 +357,9 @@ def _even(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """Yield a name beside `path`, and rename that file to it if all goes well."""
-    draft = _draft_of(path)
     with _explained(path):
         _sweep(path)
-        draft.open("wb").close()
+        draft, locked = _draft_of(path)
     try:
         yield draft
         with _explained(path):
@@ -377,34 +368,30 @@ def _beside(path: Path) -> Iterator[Path]:
             _to_disk(path.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
+        os.close(locked)
 
 
-def _draft_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}.partial")
+def _draft_of(path: Path) -> tuple[Path, int]:
+    """Make an empty draft of a target; return it with the handle that holds its lock."""
+    while True:
+        draft = path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}.partial")
+        with contextlib.suppress(FileExistsError):
+            draft.open("xb").close()
+            # Another writer may have taken it for a leftover before it was locked.
+            locked = lock(draft, folder=False)
+            if locked is not None:
+                return draft, locked
 
 
 def _sweep(path: Path) -> None:
     """Remove what writers of the same target left when they were killed."""
-    start = f".{path.name}."
+    drafts = re.compile(rf"\.{re.escape(path.name)}\.\d+-\d+\.partial")
     for leftover in path.absolute().parent.iterdir():
-        pid, _, rest = leftover.name.removeprefix(start).partition("-")
-        ours = leftover.name.startswith(start) and rest.endswith((".partial", ".sort"))
-        if not ours or not pid.isdigit() or _lives(int(pid)):
-            continue
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # somebody else's process, and alive
-    return True
+        if drafts.fullmatch(leftover.name):
+            locked = lock_leftover(leftover, folder=False)
+            if locked is not None:
+                leftover.unlink(missing_ok=True)
+                os.close(locked)
 
 
 @contextlib.contextmanager
@@ -453,9 +440,7 @@ def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bo
             if found and not replace:
                 raise SourceError(f"{label} exists already. Drop it, or pass replace=True.")
             command = f"CREATE OR REPLACE TABLE {full_name} AS {writer.select}"
-            _sweep(path)
-            with writer.room(_draft_of(path).with_suffix(".sort")) as room:
-                written = writer.run(connection, command, label, room)
+            written = writer.run(connection, command, label, path.absolute().parent)
             connection.execute("DETACH attached")
             return written
     except BaseException:

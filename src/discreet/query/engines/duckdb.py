@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import duckdb
@@ -19,6 +16,7 @@ from discreet.query.engines.text import SqlText
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
 from discreet.tables.engine import connect, literal, run_over, session
+from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +38,9 @@ _OPTIMIZERS = {
 class DuckDBEngine(Engine):
     """A curated table in a DuckDB instance of our own.
 
-    A table of up to 128 MB of curated integers stays in memory. A larger one goes to a file in a folder of
-    mode 0700 that is removed at :meth:`close`. Once it is filled the instance can reach no file, network or
-    extension any more, and its configuration is locked.
+    A table of up to 128 MB of curated integers stays in memory. A larger one goes to a file without a name,
+    which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
+    or extension any more, and its configuration is locked.
 
     Privacy
     -------
@@ -62,7 +60,6 @@ class DuckDBEngine(Engine):
         self._connection = connect()
         # Opened now, because the progress bar cannot be put out once the configuration is locked.
         self._reader = session(self._connection)
-        self._folder: Path | None = None
 
     def _build(self, source: Any, curation: Curation) -> Version:
         tally = Tally(curation)
@@ -99,11 +96,18 @@ class DuckDBEngine(Engine):
         return tally.version
 
     def _to_file(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="discreet-"))
-        file = literal(str(self._folder / "curated.duckdb"))
-        for connection in (self._connection, self._reader):
-            connection.execute(f"ATTACH IF NOT EXISTS {file} AS large")
-            connection.execute("USE large")
+        """Let the table be made in a file that has no name any more when the first row comes."""
+        try:
+            with temporary_folder() as folder:
+                file = literal(str(folder / "curated.duckdb"))
+                # A log would be opened by name later; what is not kept needs none.
+                self._connection.execute(f"ATTACH {file} AS large (RECOVERY_MODE no_wal_writes)")
+            for connection in (self._connection, self._reader):
+                connection.execute("USE large")
+            return
+        except (duckdb.Error, OSError) as problem:
+            kind = type(problem).__name__
+        raise _no_room(kind)
 
     def _fill(self, stream: ArrayStream, curation: Curation) -> None:
         names = curation.identifiers()
@@ -117,10 +121,7 @@ class DuckDBEngine(Engine):
             return
         except duckdb.Error as problem:
             kind = type(problem).__name__
-        raise SourceError(
-            f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
-            "temporary files has room."
-        )
+        raise _no_room(kind)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._reader.execute(self.sql.of(query)).fetchall()
@@ -138,5 +139,10 @@ class DuckDBEngine(Engine):
         """Forget the curated table."""
         self._reader.close()
         self._connection.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _no_room(kind: str) -> SourceError:
+    return SourceError(
+        f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
+        "temporary files has room."
+    )

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray
     from discreet.query.engines.base import Kernel
 
+# Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
+# a key that only lives in its processes.
+_ENCRYPTED = {"spark.io.encryption.enabled": "true", "spark.io.encryption.keySizeBits": "256"}
 _serial = itertools.count()
 
 
@@ -36,7 +39,8 @@ class SparkEngine(Engine):
     Give :class:`~discreet.query.database.Database` a Spark data frame, or a URL:
     ``spark://host:port?table=name`` names a cluster and a table of its catalog, or the path of a Parquet or
     CSV file that all workers see; ``spark://local?table=name`` uses the session that is active, or one on
-    this machine.
+    this machine. A session that is started for a URL encrypts what its workers write to their disks; in one of
+    your own, set ``spark.io.encryption.enabled``.
 
     Privacy
     -------
@@ -183,6 +187,8 @@ def _frame(source: Any) -> Any:
                 "text. Use spark://local?table=name for a session on this machine."
             )
         builder = SparkSession.builder
+        if SparkSession.getActiveSession() is None:
+            builder = builder.config(map=_ENCRYPTED)
         if parts.netloc not in ("", "local"):
             builder = builder.master(f"spark://{parts.netloc}")
         session = builder.getOrCreate()

@@ -25,16 +25,16 @@ def check_replay(
 
     Privacy
     -------
-    The replayed file is the published one or a failed attempt at it, and is removed. Messages name rows and
-    columns, never a cell.
+    Other rows under the same key have the same noise, which the published file would take off again. So the
+    replayed file has no name, and ends with the process. Messages name rows and columns, never a cell.
     """
     with checks.guarded("key"):
         if Stream(key).commitment != statement.implementation.key_commitment:
             checks.add("key", "failed", "The key is not the one that the statement commits to.")
             return
         checks.add("key", "passed", "The key is the one that the statement commits to.")
-    with checks.guarded("replay"), tempfile.TemporaryDirectory(prefix="discreet-") as room:
-        again = Path(room) / DATA
+    with checks.guarded("replay"), tempfile.TemporaryFile() as file:
+        again = Path(f"/dev/fd/{file.fileno()}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DiscreetWarning)  # the curator has seen them
             publication = method.publish(
