@@ -170,7 +170,7 @@ def test_a_stream_carried_over_a_fork(careless: bool) -> None:
         if not (child := os.fork()):
             try:
                 if careless:
-                    shared._pid = os.getpid()
+                    shared._process = process_mark()
                 mine = -value + rounded_gaussian(1000.0, N, shared)
             except NoiseError:
                 mine = np.zeros(0, np.int64)
