@@ -27,6 +27,7 @@ from discreet.audit import (
 from discreet.errors import NoiseError
 from discreet.noise import Pool, Stream, Whitening, discrete_laplace, lattice, rounded_gaussian
 from discreet.noise.lattice import BLOCK, LOG2_BUCKETS, normal_table
+from discreet.noise.stream import process_mark
 from discreet.privacy.promises import ApproxDP, GaussianDP, PureDP
 from tests.statistical import ALPHA, LONG, SHORT, checks
 from tests.statistical.laws import rounded_gaussian_law
