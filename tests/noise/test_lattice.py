@@ -272,7 +272,7 @@ def test_both_loops_agree_at_every_edge_and_with_rational_arithmetic(
         outs = [np.empty(n, np.int64), np.empty(n, np.int64)]
         kernels.NumpyKernels(n).shift_floor(bucket, offset, bits, half, outs[0])
         compiled(n).shift_floor(bucket, offset, bits, half, outs[1])
-        assert np.array_equal(*outs)
+        assert np.array_equal(outs[0], outs[1])
         expected = [
             (((int(b) << 64) + int(o)) * 2**bits * 2 + (2**64 if half else 0)) >> 65
             for b, o in zip(bucket[::5], offset[::5], strict=True)
@@ -306,7 +306,7 @@ def test_both_loops_give_the_same_draws_at_the_borders_of_blocks(
     pytest.importorskip("numba", reason="the [fast] extra is not installed")
     # Wide scales that are no power of two are decided one by one, so few of them.
     for s in (0.3, 1.1 * 2**40, 2.0**50) if n > 2 else EDGE_SCALES:
-        drawn = []
+        drawn: list[np.ndarray] = []
         for least in (10**9, 0):
             monkeypatch.setattr(kernels, "WORTH_COMPILING", least)
             stream = Stream.from_seed(8)

@@ -8,6 +8,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -32,6 +33,9 @@ from discreet.noise import (
     subsample,
     uniform_integers,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BOUNDED = BoundedDensity(lower=-2, upper=3, regularization=0.5)
 IN_RANGE = InRange(lower=0, upper=1, regularization=50, inputs=17, cells=64)
@@ -278,8 +282,9 @@ def test_the_norm_of_spherical_noise_has_its_law_at_extreme_rates(rate: float, d
 
 
 def test_a_rate_in_single_precision_gives_the_same_draws() -> None:
-    drawn = [spherical_laplace(rate, 3, 9, Stream.from_seed(1)) for rate in (2.5, np.float32(2.5))]
-    assert np.array_equal(*drawn)
+    rates: list[Any] = [2.5, np.float32(2.5)]
+    double, single = (spherical_laplace(rate, 3, 9, Stream.from_seed(1)) for rate in rates)
+    assert np.array_equal(double, single)
 
 
 @pytest.mark.parametrize("rate", ["2", None, True, 1e-300, 1e300, math.inf, 2**2000])
@@ -293,7 +298,7 @@ def test_a_dimension_that_no_machine_can_draw_is_refused() -> None:
         spherical_laplace(1.0, 2**70, 1)
 
 
-LAWS = {
+LAWS: dict[str, Callable[[Stream], np.ndarray]] = {
     "gaussian": lambda stream: rounded_gaussian(777.7, 3_000, stream),
     "laplace": lambda stream: discrete_laplace(777.7, 3_000, stream),
     "spherical": lambda stream: spherical_laplace(1.0, 3, 1_000, stream),

@@ -23,7 +23,7 @@ from discreet.tables.table import ROWS as BATCH
 from tests.contracts.cases import RELEASES, ROWS, SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from discreet._typing import AnyArray, Floats
@@ -198,14 +198,14 @@ def test_only_the_batches_that_changed_are_drawn_anew_and_then_independently(
         assert same[2 * BATCH :].all()
         assert not same[middle].all()
     noise = [values["x"][middle] - table["x"][middle] for values, table in ((first, rows), (second, other))]
-    assert runs_of_equal_noise(*(noise[0], noise[1], np.zeros(BATCH), np.zeros(BATCH))) < 1e-3
-    assert abs(np.corrcoef(*noise)[0, 1]) * np.sqrt(BATCH) < Z
+    assert runs_of_equal_noise(noise[0], noise[1], np.zeros(BATCH), np.zeros(BATCH)) < 1e-3
+    assert abs(np.corrcoef(noise[0], noise[1])[0, 1]) * np.sqrt(BATCH) < Z
     # Signs and sizes too: a stream that is shifted or mirrored would show here.
-    assert abs(np.corrcoef(*np.abs(noise))[0, 1]) * np.sqrt(BATCH) < Z
+    assert abs(np.corrcoef(np.abs(noise[0]), np.abs(noise[1]))[0, 1]) * np.sqrt(BATCH) < Z
     assert abs(np.corrcoef(noise[0][1:], noise[1][:-1])[0, 1]) * np.sqrt(BATCH) < Z
     true = rows["sex"][middle] == "m"
     flipped = [np.asarray(values["sex"][middle] != true, float) for values in (first, second)]
-    assert abs(np.corrcoef(*flipped)[0, 1]) * np.sqrt(BATCH) < Z
+    assert abs(np.corrcoef(flipped[0], flipped[1])[0, 1]) * np.sqrt(BATCH) < Z
 
 
 def test_the_same_rows_in_another_batch_meet_other_noise(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ NUMBERS = Schema(columns=[Column("x", lower=-1, upper=3)])
 @pytest.mark.parametrize("name", ["gaussian", "invariant", "masked"])
 def test_a_spent_key_is_known_however_it_comes_back(name: str, way: str, tmp_path: Path) -> None:
     stream = Stream.from_seed(8) if way == "seeded object" else Stream()
-    streams = {
+    streams: Callable[[], Stream] = {
         "object": lambda: stream,
         "key": lambda: Stream(stream._key),
         "derived": lambda: stream.derive("a release"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
@@ -77,9 +77,9 @@ class SphericalLaplace:
     dimension: int
 
     def __post_init__(self) -> None:
-        number = isinstance(self.rate, int | float | np.number) and not isinstance(self.rate, bool)
-        rate = self.rate.item() if isinstance(self.rate, np.number) else self.rate
-        if not (number and 1e-250 < rate < 1e250):
+        given: Any = self.rate
+        rate = given.item() if isinstance(given, np.number) else given
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1e-250 < rate < 1e250:
             raise ParameterError(
                 f"rate of SphericalLaplace must be between 1e-250 and 1e250, was {self.rate!r}. Ask for "
                 "noise that 64-bit numbers can hold."
