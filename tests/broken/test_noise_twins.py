@@ -27,6 +27,7 @@ from discreet.audit import (
 from discreet.errors import NoiseError
 from discreet.noise import Pool, Stream, Whitening, discrete_laplace, lattice, rounded_gaussian
 from discreet.noise.lattice import BLOCK, LOG2_BUCKETS, normal_table
+from discreet.noise.stream import process_mark
 from discreet.privacy.promises import ApproxDP, GaussianDP, PureDP
 from tests.statistical import ALPHA, LONG, SHORT, checks
 from tests.statistical.laws import rounded_gaussian_law
@@ -170,7 +171,7 @@ def test_a_stream_carried_over_a_fork(careless: bool) -> None:
         if not (child := os.fork()):
             try:
                 if careless:
-                    shared._pid = os.getpid()
+                    shared._process = process_mark()
                 mine = -value + rounded_gaussian(1000.0, N, shared)
             except NoiseError:
                 mine = np.zeros(0, np.int64)

@@ -98,10 +98,10 @@ def test_the_key_replays_a_release_cell_for_cell_and_another_key_does_not(name: 
     method = CASES[name]
     assert method.schema is not None
     rows, key = rows_of(method.schema), bytes(range(32))
-    done = method.publish(rows, tmp_path / "a.parquet", stream=Stream(key))
+    done = method.publish(rows, tmp_path / "a.parquet", stream=Stream.for_replay(key))
     again = method_from_dict(written(method), schema=method.schema)
-    again.publish(rows, tmp_path / "b.parquet", stream=Stream(key))
-    again.publish(rows, tmp_path / "c.parquet", stream=Stream(key[::-1]))
+    again.publish(rows, tmp_path / "b.parquet", stream=Stream.for_replay(key))
+    again.publish(rows, tmp_path / "c.parquet", stream=Stream.for_replay(key[::-1]))
     first, replayed, other = (read(tmp_path / f"{f}.parquet", done.schema) for f in "abc")
     assert done.commitment == Stream(key).commitment
     for column in first:

@@ -223,3 +223,104 @@ def test_a_floor_that_64_digits_do_not_decide_draws_more() -> None:
     low = (Fraction(3 * 2**64 + 12345, 2**64) * 2**70) // 1
     assert all(low <= value < low + 64 for value in found)
     assert len(found) > 20
+
+
+EDGE_SCALES = [5e-324, 1e-320, 2.0**-1022, 1e-300, 1e-17, 2.0**-53, 0.01, 1 - 2.0**-53, 1.0, 1 + 2.0**-52,
+               63.9, 2.0**30, 3.3e9, 2.0**49 + 1, 2.0**50 - 0.125, 2.0**50]  # fmt: skip
+
+
+def _edge_positions(half_table: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return buckets at the ends of the table and around zero, each with offsets next to every boundary."""
+    ends = [-half_table, -half_table + 1, -2, -1, 0, 1, 2, count - 2, count - 1]
+    near = [0, 1, 2, 1 << 10, (1 << 11) - 1, 1 << 11, (1 << 53) - 1, 1 << 53, (1 << 53) + 1]
+    near += [(1 << 63) + j for j in (-1, 0, 1)] + [
+        (1 << 64) - j for j in (1, 2, 3, 1 << 10, 1 << 11, 3 << 10)
+    ]
+    near += [(1 << k) + j for k in range(12, 63) for j in (-1, 0, 1)]
+    pairs = [(bucket, offset) for bucket in ends for offset in near]
+    buckets, offsets = zip(*pairs, strict=True)
+    return np.array(buckets, np.int16), np.array(offsets, np.uint64)
+
+
+@pytest.mark.parametrize("half", [True, False])
+@pytest.mark.parametrize("table", [lattice.normal_table, lattice.exponential_table])
+def test_both_loops_agree_at_every_edge_and_with_rational_arithmetic(
+    table: Callable[[], lattice.BucketTable], half: bool
+) -> None:
+    """The least and the largest scale, the ends of the tables, offsets next to every power of two."""
+    pytest.importorskip("numba", reason="the [fast] extra is not installed")
+    compiled = kernels.numba_kernels()
+    assert compiled is not None
+    bucket, offset = _edge_positions(table().half, len(table().thresholds) + 1 - table().half)
+    n = bucket.size
+    for scale in EDGE_SCALES:
+        per_bucket = np.array(scale * 2.0**-6)
+        outs, found = [], []
+        for make in (kernels.NumpyKernels, compiled):
+            for scales in (per_bucket, np.full(n, per_bucket)):
+                out = np.empty(n, np.int64)
+                found.append(make(n).scale_floor(bucket, offset, scales, half, out).tolist())
+                outs.append(out)
+        assert all(f == found[0] for f in found)
+        assert all(np.array_equal(out, outs[0]) for out in outs)
+        undecided = set(found[0])
+        exact = Fraction(scale) / 64
+        for i in range(0, n, 7):
+            low = ((int(bucket[i]) + Fraction(int(offset[i]), 2**64)) * exact + Fraction(half, 2)) // 1
+            assert i in undecided or outs[0][i] == low
+    for bits in range(45):
+        outs = [np.empty(n, np.int64), np.empty(n, np.int64)]
+        kernels.NumpyKernels(n).shift_floor(bucket, offset, bits, half, outs[0])
+        compiled(n).shift_floor(bucket, offset, bits, half, outs[1])
+        assert np.array_equal(outs[0], outs[1])
+        expected = [
+            (((int(b) << 64) + int(o)) * 2**bits * 2 + (2**64 if half else 0)) >> 65
+            for b, o in zip(bucket[::5], offset[::5], strict=True)
+        ]
+        assert outs[0][::5].tolist() == expected
+
+
+@pytest.mark.parametrize("table", [lattice.normal_table, lattice.exponential_table])
+def test_both_loops_propose_the_same_for_every_slot_and_edge(
+    table: Callable[[], lattice.BucketTable],
+) -> None:
+    pytest.importorskip("numba", reason="the [fast] extra is not installed")
+    compiled = kernels.numba_kernels()
+    assert compiled is not None
+    slots = table().slots
+    slot = np.repeat(np.arange(1 << 16, dtype=np.uint16), 4)
+    least = (slots & 0xFFFF)[slot]
+    lot = np.clip(least + np.tile([-1, 0, 1, 1 << 16], 1 << 16), 0, (1 << 16) - 1).astype(np.uint16)
+    outcomes = []
+    for make in (kernels.NumpyKernels, compiled):
+        bucket = np.empty(slot.size, np.int16)
+        outcomes.append((make(slot.size).propose(slots, slot, lot, bucket), bucket))
+    for plain, fast in zip(*outcomes, strict=True):
+        assert np.array_equal(plain, fast)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, lattice.BLOCK - 1, lattice.BLOCK, lattice.BLOCK + 1])
+def test_both_loops_give_the_same_draws_at_the_borders_of_blocks(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba", reason="the [fast] extra is not installed")
+    # Wide scales that are no power of two are decided one by one, so few of them.
+    for s in (0.3, 1.1 * 2**40, 2.0**50) if n > 2 else EDGE_SCALES:
+        drawn: list[np.ndarray] = []
+        for least in (10**9, 0):
+            monkeypatch.setattr(kernels, "WORTH_COMPILING", least)
+            stream = Stream.from_seed(8)
+            drawn.append(rounded_gaussian(s, n, stream))
+            drawn.append(discrete_laplace(s, n, stream))
+            drawn.append(stream.words(1))  # both have used up the same words
+        assert all(np.array_equal(plain, fast) for plain, fast in zip(drawn[:3], drawn[3:], strict=True))
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-320, 1e-308, 1e-100, 1e-17])
+def test_the_least_scales_give_zeros_and_come_to_an_end(scale: float) -> None:
+    for half in (True, False):
+        table = lattice.normal_table() if half else lattice.exponential_table()
+        sampler = lattice.Sampler(table, 50, Stream.from_seed(1))
+        out = np.full(50, 7)
+        sampler.floor(sampler.draw(50), scale, half, out)
+        assert not out.any()

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from scipy import special
 
 from discreet.errors import ParameterError
+from discreet.learn.perturbed.vector import FineSphericalLaplace
 from discreet.noise import (
+    BoundedDensity,
+    InRange,
     Pool,
     SphericalLaplace,
     Stream,
@@ -22,10 +29,16 @@ from discreet.noise import (
     response_threshold,
     rounded_gaussian,
     spherical_laplace,
+    standard_normal,
     subsample,
     uniform_integers,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BOUNDED = BoundedDensity(lower=-2, upper=3, regularization=0.5)
+IN_RANGE = InRange(lower=0, upper=1, regularization=50, inputs=17, cells=64)
 BAD_SCALES = [0, -1.0, math.nan, math.inf, 2.0**51, "wide", None]
 
 
@@ -187,6 +200,36 @@ def test_a_pool_is_emptied_by_a_fork() -> None:
     assert not set(theirs.tolist()) & set(ours.tolist())
 
 
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_pool_that_is_in_use_at_a_fork_serves_the_child_too() -> None:
+    """The thread that holds the lock is not there on the other side to let go of it."""
+    pool = Pool(block=64)
+    ours = pool.gaussian(2.0**30, 20)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pool._stock.lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        signal.alarm(20)  # ends a child that waits for ever
+        os.write(write, pool.gaussian(2.0**30, 20).tobytes())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    os.close(write)
+    theirs = np.frombuffer(os.read(read, 1000), np.int64)
+    os.close(read)
+    assert status == 0
+    assert not set(theirs.tolist()) & set(ours.tolist())
+
+
 @pytest.mark.parametrize(("keep", "levels"), [(0.2, 4), (1.1, 4), (0.9, 1), (-0.1, 2)])
 def test_a_keep_probability_outside_its_domain_is_refused(keep: float, levels: int) -> None:
     with pytest.raises(ParameterError, match="response_threshold must lie between 1/levels and 1"):
@@ -205,3 +248,95 @@ def test_equal_words_are_drawn_again_before_a_permutation_is_made(monkeypatch: p
     drawn = iter([np.array([5, 5, 1], np.uint64), np.array([9, 2, 4], np.uint64)])
     monkeypatch.setattr(Stream, "words", lambda *_: next(drawn))
     assert permutation(3).tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 50, 10_000])
+@pytest.mark.parametrize("law", [SphericalLaplace, FineSphericalLaplace])
+def test_spherical_noise_scales_exactly_from_the_least_rate_to_the_largest(
+    law: type[SphericalLaplace], dimension: int
+) -> None:
+    """A rate 2**k times as large gives the same draws 2**-k times as long, to the last bit."""
+    n = 200 if dimension < 100 else 2
+    usual = law(rate=1.37, dimension=dimension)
+    expected = usual.integers(n, Stream.from_seed(2))
+    assert np.abs(expected).max() < 2**53  # every integer is a float
+    for k in (-825, -300, -1, 1, 300, 825):
+        other = law(rate=math.ldexp(1.37, k), dimension=dimension)
+        assert other.step == math.ldexp(usual.step, -k)
+        assert np.array_equal(other.integers(n, Stream.from_seed(2)), expected)
+        drawn = np.multiply(expected, other.step, dtype=np.float64)
+        assert np.isfinite(drawn).all()
+        assert np.array_equal(np.rint(drawn / other.step), expected)
+        assert other.log_density_error == usual.log_density_error
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7, 10_000])
+@pytest.mark.parametrize("rate", [1.0000001e-250, 3e-100, 7e99, 9.99e249])
+def test_the_norm_of_spherical_noise_has_its_law_at_extreme_rates(rate: float, dimension: int) -> None:
+    """A gamma variable of shape ``dimension``: mean and mean logarithm of the scaled norm."""
+    n = 40 if dimension > 1_000 else 20_000
+    norms = np.linalg.norm(spherical_laplace(rate, dimension, n, Stream.from_seed(6)) * rate, axis=1)
+    assert abs(norms.mean() - dimension) < 6.5 * math.sqrt(dimension / n)
+    logs = np.log(norms)
+    assert abs(logs.mean() - special.digamma(dimension)) < 8 * math.sqrt(special.polygamma(1, dimension) / n)
+
+
+def test_a_rate_in_single_precision_gives_the_same_draws() -> None:
+    rates: list[Any] = [2.5, np.float32(2.5)]
+    double, single = (spherical_laplace(rate, 3, 9, Stream.from_seed(1)) for rate in rates)
+    assert np.array_equal(double, single)
+
+
+@pytest.mark.parametrize("rate", ["2", None, True, 1e-300, 1e300, math.inf, 2**2000])
+def test_a_rate_that_no_float_can_serve_is_refused(rate: float) -> None:
+    with pytest.raises(ParameterError, match=r"rate of SphericalLaplace must be between 1e-250 and 1e250"):
+        spherical_laplace(rate, 2, 1)
+
+
+def test_a_dimension_that_no_machine_can_draw_is_refused() -> None:
+    with pytest.raises(ParameterError, match="dimension of SphericalLaplace must be from 1 to 1000000"):
+        spherical_laplace(1.0, 2**70, 1)
+
+
+LAWS: dict[str, Callable[[Stream], np.ndarray]] = {
+    "gaussian": lambda stream: rounded_gaussian(777.7, 3_000, stream),
+    "laplace": lambda stream: discrete_laplace(777.7, 3_000, stream),
+    "spherical": lambda stream: spherical_laplace(1.0, 3, 1_000, stream),
+    "response": lambda stream: randomized_response(np.zeros(3_000, int), 7, 1 << 63, stream),
+    "permutation": lambda stream: permutation(3_000, stream),
+    "bounded": lambda stream: BOUNDED.integers(3_000, stream),
+    "in range": lambda stream: IN_RANGE.draw(np.linspace(0, 1, 3_000), stream),
+    "normal": lambda stream: standard_normal(3_000, stream),
+}
+
+
+@pytest.mark.parametrize("name", sorted(LAWS))
+def test_threads_with_streams_of_their_own_do_not_disturb_each_other(name: str) -> None:
+    """Laws and tables are shared between threads; what they keep in memory must not be."""
+    draw = LAWS[name]
+    expected = [draw(Stream.from_seed(i)) for i in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(3):
+            drawn = list(threads.map(lambda i: draw(Stream.from_seed(i)), range(8)))
+            assert all(np.array_equal(a, b) for a, b in zip(drawn, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(LAWS))
+def test_threads_that_share_a_stream_use_every_word_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All words that were handed out are those of one keystream: none twice, none lost."""
+    taken: list[bytes] = []
+    fill = Stream.fill
+
+    def watched(self: Stream, out: np.ndarray) -> None:
+        fill(self, out)
+        if self is stream:
+            taken.append(out.tobytes())
+
+    stream = Stream.from_seed(3)
+    monkeypatch.setattr(Stream, "fill", watched)
+    with ThreadPoolExecutor(8) as threads:
+        drawn = list(threads.map(lambda _: LAWS[name](stream), range(16)))
+    monkeypatch.undo()
+    assert len({values.tobytes() for values in drawn}) == 16
+    words = np.concatenate([np.frombuffer(piece, np.uint64) for piece in taken])
+    assert np.array_equal(np.sort(words), np.sort(Stream.from_seed(3).words(words.size)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import os
 import pickle
 import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from discreet.errors import NoiseError, ParameterError
 from discreet.noise import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_words_are_the_aes_256_counter_mode_keystream_of_the_key() -> None:
@@ -51,13 +56,22 @@ def test_a_stream_cannot_be_duplicated(duplicate: object) -> None:
         duplicate(Stream())  # type: ignore[operator]
 
 
-@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_stream_is_not_usable_on_the_other_side_of_a_fork() -> None:
-    stream = Stream()
+USES: dict[str, Callable[[Stream], object]] = {
+    "words": lambda stream: stream.words(1),
+    "fill": lambda stream: stream.fill(np.empty(1, np.uint64)),
+    "integer": lambda stream: stream.integer(64),
+    "generator": lambda stream: stream.generator(),
+    "derive": lambda stream: stream.derive("noise"),
+    "spawn": lambda stream: stream.spawn(),
+    "spend": lambda stream: stream.spend("a test"),
+}
+
+
+def _outcome_in_child(use: Callable[[Stream], object], stream: Stream) -> bytes:
     read, write = os.pipe()
     if not (child := os.fork()):
         try:
-            stream.words(1)
+            use(stream)
             os.write(write, b"drew")
         except NoiseError:
             os.write(write, b"refused")
@@ -65,9 +79,65 @@ def test_a_stream_is_not_usable_on_the_other_side_of_a_fork() -> None:
             os._exit(0)
     os.waitpid(child, 0)
     os.close(write)
-    assert os.read(read, 10) == b"refused"
+    outcome = os.read(read, 10)
     os.close(read)
-    stream.words(1)
+    return outcome
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("use", sorted(USES))
+def test_a_stream_is_not_usable_on_the_other_side_of_a_fork(use: str) -> None:
+    stream = Stream()
+    assert _outcome_in_child(USES[use], stream) == b"refused"
+    USES[use](stream)
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_child_with_its_parents_process_number_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a PID namespace of its own: there the first process has the number 1 on both sides."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert _outcome_in_child(USES["derive"], Stream()) == b"refused"
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_pool_of_forked_workers_cannot_share_a_stream() -> None:
+    global _shared
+    _shared = Stream()
+    with multiprocessing.get_context("fork").Pool(2) as workers:
+        assert workers.map(_try_to_draw, range(4)) == ["refused"] * 4
+
+
+_shared: Stream | None = None
+
+
+def _try_to_draw(_: int) -> str:
+    assert _shared is not None
+    try:
+        _shared.derive("noise").words(1)
+    except NoiseError:
+        return "refused"
+    return "drew"
+
+
+def test_a_key_is_spent_once_and_a_replay_says_so() -> None:
+    stream = Stream()
+    stream.spend("the first")
+    for again in (stream, Stream(stream._key)):
+        with pytest.raises(
+            NoiseError, match="stream of the second must have a key that no release was drawn"
+        ):
+            again.spend("the second")
+    for _ in range(2):
+        Stream.for_replay(stream._key).spend("a replay")
+    assert np.array_equal(Stream.for_replay(stream._key).words(3), Stream(stream._key).words(3))
+    Stream().spend("another key")
+
+
+def test_a_replay_that_comes_first_spends_the_key_too() -> None:
+    key = Stream().words(4).tobytes()
+    Stream.for_replay(key).spend("a replay")
+    with pytest.raises(NoiseError, match="spent"):
+        Stream(key).spend("a release")
 
 
 def test_threads_that_share_a_stream_never_see_the_same_words() -> None:

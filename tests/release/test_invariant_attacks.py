@@ -64,7 +64,7 @@ def test_support_vectors_are_computed_from_the_other_rows() -> None:
         others = total - c[i] * X[i]
         rebuilt = (a - others) / c[i]
         # Cells go up to 4254, so this is thirteen digits.
-        assert np.abs(rebuilt - X[i]).max() < 2e-9
+        assert np.abs(rebuilt - X[i]).max() < 4e-9
 
 
 def test_knowing_how_the_columns_go_together_beats_the_bound_eightfold() -> None:

@@ -61,7 +61,7 @@ def by_nullspace(C: Floats, F: Floats, G: Floats) -> Floats:
 def test_the_two_projections_are_the_projection_on_the_null_space(C: Floats, F: Floats) -> None:
     noise = InvariantNoise(C, F, 1.0)
     G = np.empty((len(C), len(F)))
-    NormalSampler(G.size, Stream.from_seed(7).derive("rows from 0")).fill(G)
+    NormalSampler(G.size, Stream.from_seed(7).spawn().derive("rows from 0")).fill(G)
     W = noise.draw(Stream.from_seed(7))
     assert np.abs(W - by_nullspace(C, F, G)).max() < 1e-14
     q, p = G.shape

@@ -359,7 +359,7 @@ def test_the_released_weights_are_drawn_by_the_audited_mechanism() -> None:
     rows = {**{f"x{j + 1}": X[:, j] for j in range(3)}, "y": (Y > 0).astype(np.int64)}
     key = Stream.from_seed(3)
     weights = plan.train(rows, key)
-    noise = plan.training.noise.draw(Stream.from_seed(3).derive("model"))  # type: ignore[attr-defined]
+    noise = plan.training.noise.draw(Stream.from_seed(3).spawn())  # type: ignore[attr-defined]
     exact = PrivateLogisticRegression(
         privacy=NoPromise("a test"), norm_bound=1.0, regularization=0.05, fit_intercept=False
     ).fit(X, Y)

@@ -52,7 +52,7 @@ def publish(
 ) -> Statement:
     """Publish a table into an empty folder; `written_by` is the method that really draws, if another."""
     folder.mkdir(parents=True, exist_ok=True)
-    publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream(key))
+    publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream.for_replay(key))
     add_csv(folder, publication.n_rows, wanted=csv)
     statement = make_statement(
         publication,

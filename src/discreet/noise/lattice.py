@@ -253,11 +253,12 @@ class Sampler:
         if bits is not None:
             self._kernels.shift_floor(deviates.bucket, deviates.offset, bits, half, out)
             return
+        scales = np.broadcast_to(np.asarray(scale, np.float64), out.shape)
         per_bucket = np.asarray(scale, np.float64) * 2.0**-LOG2_BUCKETS
-        undecided = self._kernels.scale_floor(deviates.bucket, deviates.offset, per_bucket, half, out)
-        scales = np.broadcast_to(per_bucket, out.shape)
-        for i in undecided:
-            out[i] = _floor_exactly(deviates, int(i), Fraction(float(scales[i])), half, self._ties)
+        for i in self._kernels.scale_floor(deviates.bucket, deviates.offset, per_bucket, half, out):
+            # Not from `per_bucket`, which is 0 where a scale is next to the least number of all.
+            exact = Fraction(float(scales[i])) / (1 << LOG2_BUCKETS)
+            out[i] = _floor_exactly(deviates, int(i), exact, half, self._ties)
 
 
 def _settle(

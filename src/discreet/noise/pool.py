@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from discreet.noise.lattice import (
     exponential_table,
     normal_table,
 )
-from discreet.noise.stream import Stream
+from discreet.noise.stream import Stream, process_mark
 
 if TYPE_CHECKING:
     from discreet._typing import Ints
@@ -50,29 +49,45 @@ class Pool:
         if block < 1:
             raise ParameterError(f"block of Pool must be at least 1, was {block}.")
         self._block = block
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._shelves: dict[str, _Shelf] = {}
+        self._stock = _Stock()
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
         """Return ``n`` rounded Gaussians of standard deviation ``s``."""
         s = check_scale(s, "s", "Pool.gaussian")
-        with self._lock:
-            return self._shelf("normal", normal_table()).take(s, n, half=True)
+        stock = self._of_this_process()
+        with stock.lock:
+            return stock.shelf("normal", normal_table(), self._block).take(s, n, half=True)
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
         """Return ``n`` discrete Laplace draws."""
         scale = check_scale(scale, "scale", "Pool.laplace")
-        with self._lock:
-            geometric = self._shelf("exponential", exponential_table()).take(scale, 2 * n, half=False)
+        stock = self._of_this_process()
+        with stock.lock:
+            shelf = stock.shelf("exponential", exponential_table(), self._block)
+            geometric = shelf.take(scale, 2 * n, half=False)
         return geometric[:n] - geometric[n:]
 
-    def _shelf(self, name: str, table: BucketTable) -> _Shelf:
-        if os.getpid() != self._pid:
-            self._shelves.clear()
-            self._pid = os.getpid()
+    def _of_this_process(self) -> _Stock:
+        # Looked at before the lock is taken: another thread may have held it when this process was forked,
+        # and then nobody on this side would ever let go of it.
+        stock = self._stock
+        if stock.process != process_mark():
+            stock = self._stock = _Stock()
+        return stock
+
+
+class _Stock:
+    """The shelves of one process, and the lock on them."""
+
+    def __init__(self) -> None:
+        self.process = process_mark()
+        self.lock = threading.Lock()
+        self._shelves: dict[str, _Shelf] = {}
+
+    def shelf(self, name: str, table: BucketTable, block: int) -> _Shelf:
+        """Return the shelf of one density, filled at its first use."""
         if name not in self._shelves:
-            self._shelves[name] = _Shelf(table, self._block)
+            self._shelves[name] = _Shelf(table, block)
         return self._shelves[name]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
@@ -24,6 +24,8 @@ _LOG2_LEAST_SCALE = 17
 TAIL = 2.0**-64
 """Probability of the event outside which the density error below holds."""
 _UNIT = 2.0**-53
+LARGEST_DIMENSION = 10**6
+"""Beyond it the computed radius costs more than about 1e-4 of epsilon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class SphericalLaplace:
     rate : float
         Above 0; the norm of a draw has mean ``dimension / rate``.
     dimension : int
-        At least 1.
+        From 1 to a million.
 
     Attributes
     ----------
@@ -75,15 +77,21 @@ class SphericalLaplace:
     dimension: int
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rate) and 1e-250 < self.rate < 1e250):
+        given: Any = self.rate
+        rate = given.item() if isinstance(given, np.number) else given
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1e-250 < rate < 1e250:
             raise ParameterError(
                 f"rate of SphericalLaplace must be between 1e-250 and 1e250, was {self.rate!r}. Ask for "
                 "noise that 64-bit numbers can hold."
             )
         if isinstance(self.dimension, bool) or not isinstance(self.dimension, int | np.integer):
             raise ParameterError("dimension of SphericalLaplace must be an integer.")
-        if self.dimension < 1:
-            raise ParameterError(f"dimension of SphericalLaplace must be at least 1, was {self.dimension}.")
+        if not 1 <= self.dimension <= LARGEST_DIMENSION:
+            raise ParameterError(
+                f"dimension of SphericalLaplace must be from 1 to {LARGEST_DIMENSION}, was {self.dimension}."
+            )
+        # In single precision the constants below would be wrong from the eighth digit on.
+        object.__setattr__(self, "rate", float(rate))
 
     @cached_property
     def least_radius(self) -> float:

@@ -24,6 +24,25 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 _ZEROS = np.zeros(1 << 16, np.uint8)
 
+_forks = 0
+_spent_keys: set[str] = set()
+"""Commitments of the keys that releases of this process were drawn under."""
+_spending = threading.Lock()
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+# A child in a PID namespace of its own may have its parent's number, hence the count beside it.
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def process_mark() -> tuple[int, int]:
+    """Return a value that differs on the two sides of every fork: process number and forks so far."""
+    return os.getpid(), _forks
+
 
 class Stream:
     """An endless supply of uniform 64-bit words under one secret key.
@@ -48,7 +67,11 @@ class Stream:
     With ideal words every law in :mod:`discreet.noise` holds up to the total variation that its module
     states. AES-256 in counter mode makes that computational: ``N`` blocks of 16 bytes differ from
     uniform by at most ``N**2 / 2**129`` plus the advantage of the best attack on AES-256 itself.
-    A stream never repeats a word: it cannot be copied, pickled, or used on both sides of a fork.
+    A stream never repeats a word: it cannot be copied, pickled, or used on both sides of a fork, and
+    threads that share it share its words out. Two objects made from one key do repeat each other. A release
+    therefore spends the key, and binds its noise to the rows and the plan as well:
+    :class:`~discreet.release.keystream.BatchStreams`. Derived streams are independent if HMAC-SHA256 is a
+    pseudorandom function.
 
     Reference
     ---------
@@ -61,7 +84,7 @@ class Stream:
     dtype('uint64')
     """
 
-    __slots__ = ("_cipher", "_key", "_lock", "_pid", "seeded")
+    __slots__ = ("_cipher", "_key", "_lock", "_process", "_replays", "_spent", "seeded")
 
     def __init__(self, key: bytes | None = None) -> None:
         if key is None:
@@ -73,7 +96,9 @@ class Stream:
         self._key = key
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._process = process_mark()
+        self._replays = False
+        self._spent = False
         self.seeded = False
 
     @classmethod
@@ -85,6 +110,44 @@ class Stream:
         stream.seeded = True
         return stream
 
+    @classmethod
+    def for_replay(cls, key: bytes) -> Stream:
+        """Return the stream of a release whose key was spent, to draw that same release again.
+
+        For a curator who resumes a release that was interrupted, and for an auditor who was given the key.
+        The same rows and plan give the same bits; any other rows or plan give independent noise.
+        """
+        stream = cls(key)
+        stream._replays = True
+        return stream
+
+    def spend(self, where: str) -> None:
+        """Claim the key for one release, before anything is charged or drawn.
+
+        Parameters
+        ----------
+        where : str
+            The call that claims it, for the message.
+
+        Raises
+        ------
+        NoiseError
+            If a release of this process has claimed the key before, through this object or another one. A
+            stream from a seed, whose noise is public anyway, remembers its own claims alone.
+        """
+        self._check_process()
+        with _spending:
+            if not self._replays and (self._spent or self.commitment in _spent_keys):
+                raise NoiseError(
+                    f"stream of {where} must have a key that no release was drawn under, and this one was "
+                    "spent: whoever compares two releases under one key sees where their rows are the same. "
+                    "Make a fresh one with Stream(). To draw the same release again, use "
+                    "Stream.for_replay(key)."
+                )
+            self._spent = True
+            if not self.seeded:
+                _spent_keys.add(self.commitment)
+
     @property
     def commitment(self) -> str:
         """SHA-256 of the key, in hexadecimal."""
@@ -92,23 +155,22 @@ class Stream:
 
     def derive(self, label: str) -> Stream:
         """Return the independent stream for one purpose: always the same for one key and label."""
-        child = Stream(hmac.new(self._key, label.encode(), hashlib.sha256).digest())
-        child.seeded = self.seeded
-        return child
+        self._check_process()
+        return self._child(hmac.digest(self._key, label.encode(), "sha256"))
 
     def spawn(self) -> Stream:
         """Return an independent stream whose key is drawn from this one: another at every call."""
-        child = Stream(self.words(KEY_BYTES // 8).tobytes())
+        return self._child(self.words(KEY_BYTES // 8).tobytes())
+
+    def _child(self, key: bytes) -> Stream:
+        child = Stream(key)
         child.seeded = self.seeded
+        child._replays = self._replays
         return child
 
     def fill(self, out: AnyArray) -> None:
         """Overwrite every byte of the contiguous array ``out`` with fresh random bytes."""
-        if os.getpid() != self._pid:
-            raise NoiseError(
-                "A Stream was carried over a fork, so two processes would draw the same noise. "
-                "Make one with Stream() in each process, or derive(label) before the fork."
-            )
+        self._check_process()
         raw = out.reshape(-1).view(np.uint8)
         with self._lock:
             for start in range(0, raw.size, _ZEROS.size):
@@ -128,6 +190,13 @@ class Stream:
     def generator(self) -> np.random.Generator:
         """Return a numpy generator for simulations that protect nobody: attacks, figures, tests."""
         return np.random.Generator(np.random.Philox(key=self.integer(128)))
+
+    def _check_process(self) -> None:
+        if process_mark() != self._process:
+            raise NoiseError(
+                "A Stream was carried over a fork, so two processes would draw the same noise. "
+                "Make one with Stream() in each process."
+            )
 
     def _refuse(self, *_: object) -> NoReturn:
         raise NoiseError(

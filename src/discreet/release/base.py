@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,18 +12,22 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.law import NoiseLaw
-from discreet.noise import Stream, keep_per_unit, permutation
+from discreet.noise import Stream, keep_per_unit
 from discreet.privacy import Receipt, promise_from_dict
+from discreet.privacy.receipt import canonical
+from discreet.release.keystream import BatchStreams
 from discreet.release.parameters import parameter_names, parameters_of
 from discreet.release.published import published_fields
 from discreet.schema import Column, Schema
 from discreet.tables import ahead, check_target, open_table, write_table
+from discreet.tables.sorting import word_order
+from discreet.tables.table import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Bools, Floats, Ints
+    from discreet._typing import AnyArray, Bools, Floats, Ints, Words
     from discreet.law import Law
     from discreet.privacy import ColumnFloor, Ledger, Promise
     from discreet.privacy.floors import ListPrior, Prior
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     Encoded = Mapping[str, AnyArray]
     Watch = Callable[[Encoded, Encoded], None]
 
-_ORDER = "\0order"  # no column of a table can have this name
+ORDER = "\0order"  # no column of a table can have this name
 
 ALWAYS_OPEN = (
     "the number of rows, the names of the columns, and the declared bounds and lists",
@@ -183,10 +188,12 @@ class Plan(ABC):
     columns: tuple[ColumnSummary, ...]
     of_people: ClassVar[bool] = True
     """Whether every published row comes from one true row, so that there is a row to attack or compare."""
+    by_rows: ClassVar[bool] = True
+    """Whether rows are noised each by itself, so that a table can be drawn a batch at a time."""
 
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Return the published columns of some rows."""
+        """Return the published columns of some rows; a stream that was drawn from gives other noise."""
 
     def truth(self, rows: Encoded) -> Encoded:
         """Return declared rows in the values of the published table, without noise: what there is to guess.
@@ -296,6 +303,19 @@ class ReleaseMethod(ABC):
         """
         return parameters_of(self)
 
+    def plan_digest(self, n_rows: int) -> str:
+        """Return the SHA-256, in hexadecimal, of what fixes the noise beside the schema.
+
+        Taken from what was asked for, not from what was computed: processors differ in the last digits of a
+        calibrated scale, and a replay shall meet the same bits on each.
+        """
+        facts = {"name": self.name, "parameters": self._noise_parameters(), "rows": n_rows}
+        return hashlib.sha256(canonical(facts).encode()).hexdigest()
+
+    def _noise_parameters(self) -> dict[str, Any]:
+        """Return the parameters that the noise depends on, as plain JSON values."""
+        return self.parameters()
+
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
         """Make the method that :meth:`parameters` wrote down; ``common`` are schema, ledger and the like."""
@@ -346,17 +366,18 @@ class ReleaseMethod(ABC):
         """
         schema, rows, ids = self._read(X, y)
         check_publishable(schema, type(self).__name__)
-        n_rows = len(next(iter(rows.values())))
+        n_rows = _length(rows)
         stream = self._stream()
         plan = self.plan(schema, n_rows)
         receipt = self._charge(plan.promises, schema, stream.seeded)
+        kept: Bools | None = None
         if ids is not None:
             assert schema.max_rows_per_unit is not None
             kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
-            rows = {name: values[kept] for name, values in rows.items()}
-        columns = plan.draw(rows, stream.derive("noise"))
+        streams = self._streams(stream, schema, n_rows)
+        columns, words = _draw_in_memory(plan, rows, kept, streams)
         if shuffle if shuffle is not None else not _is_matrix(X):
-            order = permutation(len(next(iter(columns.values()))), stream.derive("order"))
+            order = word_order(words)
             columns = {name: values[order] for name, values in columns.items()}
         return Release(
             columns=columns,
@@ -390,8 +411,9 @@ class ReleaseMethod(ABC):
         replace : bool
             Whether ``target`` may exist.
         stream : Stream, optional
-            Where randomness comes from, for a curator who keeps the key or an auditor who replays it. A key
-            must never serve two releases. By default a fresh one, forgotten when the release is done.
+            Where randomness comes from, for a curator who keeps the key. A key that a release was drawn under
+            is spent, and refused before anything is charged; ``Stream.for_replay(key)`` draws the same
+            release again. By default a fresh one, forgotten when the release is done.
         watch : callable, optional
             Shown the true rows of every batch, in the values of the published table, and the published ones,
             row by row in the same order, in a thread of its own. What it sees is for the curator alone. Not
@@ -410,14 +432,16 @@ class ReleaseMethod(ABC):
             if not n_rows:
                 raise DataError(f"{type(self).__name__}.publish needs at least one row, the table has none.")
             plan = self.plan(schema, n_rows)
+            stream.spend(f"{type(self).__name__}.publish")
             receipt = self._charge(plan.promises, schema, stream.seeded)
-            batches = self._drawn(plan, table, schema, stream, ordered=not shuffle, watch=watch)
+            streams = self._streams(stream, schema, n_rows)
+            batches = self._drawn(plan, table, schema, stream, streams, shuffle=shuffle, watch=watch)
             written = write_table(
                 target,
                 published_fields(plan.schema),
                 ahead(batches),
                 replace=replace,
-                order_by=_ORDER if shuffle else None,
+                order_by=ORDER if shuffle else None,
             )
         return Publication(
             n_rows=written,
@@ -435,35 +459,28 @@ class ReleaseMethod(ABC):
         table: Table,
         schema: Schema,
         stream: Stream,
+        streams: BatchStreams,
         *,
-        ordered: bool,
+        shuffle: bool,
         watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
-        """Yield the published batches, with a random word for each row unless order stays."""
-        order = stream.derive("order")
-        for columns in self._batches(plan, table, schema, stream, watch):
-            if not ordered:
-                columns[_ORDER] = order.words(len(next(iter(columns.values()))))
-            yield columns
-
-    def _batches(
-        self, plan: Plan, table: Table, schema: Schema, stream: Stream, watch: Watch | None
-    ) -> Generator[dict[str, AnyArray], None, None]:
-        """Draw the rows of one batch after the other."""
+        """Yield the published batches one after the other, with a random word for each row to sort by."""
         kept: Bools | None = None
         if schema.id_column is not None:
             assert schema.max_rows_per_unit is not None
             ids = np.concatenate([b.ids for b in table.batches(schema, ids=True) if b.ids is not None])
             kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
-        noise = stream.derive("noise")
-        for batch in table.batches(schema):
+        for number, batch in enumerate(table.batches(schema)):
             rows: Encoded = batch
             if kept is not None:
                 mask = kept[batch.start : batch.start + batch.n_rows]
                 rows = {name: values[mask] for name, values in batch.items()}
+            noise, order = streams.batch(rows, part=0, batch=number)
             columns = plan.draw(rows, noise)
             if watch is not None:
                 watch(plan.truth(rows), columns)
+            if shuffle:
+                columns[ORDER] = order.words(_length(columns))
             yield columns
 
     def _declared(self) -> Schema:
@@ -487,6 +504,9 @@ class ReleaseMethod(ABC):
     def charged_as(self, schema: Schema) -> str:
         """Return the words for a release in its ledger and on its receipt."""
         return f"{self.name} release of {schema.dataset or 'a table'}"
+
+    def _streams(self, stream: Stream, schema: Schema, n_rows: int) -> BatchStreams:
+        return BatchStreams(stream.derive("parts"), plan=self.plan_digest(n_rows), schema=schema.digest)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
         what = self.charged_as(schema)
@@ -513,6 +533,31 @@ class ReleaseMethod(ABC):
         rows = {c.name: np.concatenate([b[c.name] for b in batches]) for c in self.schema.released}
         ids = np.concatenate([b.ids for b in batches if b.ids is not None]) if with_ids else None
         return self.schema, rows, ids
+
+
+def _draw_in_memory(
+    plan: Plan, rows: Encoded, kept: Bools | None, streams: BatchStreams
+) -> tuple[dict[str, AnyArray], Words]:
+    """Draw the columns that ``publish`` draws from the same rows, and a word for each row to sort by."""
+    if not plan.by_rows:
+        rows = rows if kept is None else {name: values[kept] for name, values in rows.items()}
+        noise, order = streams.whole(rows)
+        columns = plan.draw(rows, noise)
+        return columns, order.words(_length(columns))
+    parts, words = [], []
+    for number, start in enumerate(range(0, _length(rows), ROWS)):
+        place: slice | Ints = slice(start, start + ROWS)
+        if kept is not None:
+            place = start + np.flatnonzero(kept[place])
+        batch = {name: values[place] for name, values in rows.items()}
+        noise, order = streams.batch(batch, part=0, batch=number)
+        parts.append(plan.draw(batch, noise))
+        words.append(order.words(_length(parts[-1])))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, np.concatenate(words)
+
+
+def _length(columns: Encoded) -> int:
+    return len(next(iter(columns.values())))
 
 
 def _is_matrix(X: Any) -> bool:

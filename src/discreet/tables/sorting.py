@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from discreet._typing import AnyArray, Ints
+    from discreet._typing import AnyArray, Ints, Words
 
 MEMORY = 1 << 29
 """Bytes of rows that are sorted without a disk."""
@@ -125,13 +125,15 @@ def _as_rows(columns: list[AnyArray]) -> AnyArray:
     return rows
 
 
-def _sorted(rows: AnyArray) -> list[AnyArray]:
-    words = np.ascontiguousarray(rows["word"])
+def word_order(words: Words) -> Ints:
+    """Return the order of the words; equal ones stay as they came, so that every machine finds the same."""
     order = np.argsort(words)
-    words = words.take(order)
-    if (words[1:] == words[:-1]).any():
-        # Rare, and every machine must come to the same order.
-        order = np.argsort(rows["word"], kind="stable")
-    rows = rows.take(order)
+    ordered = words.take(order)
+    # Equal words are rare, and the sort that keeps their order takes longer.
+    return np.argsort(words, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
+
+
+def _sorted(rows: AnyArray) -> list[AnyArray]:
+    rows = rows.take(word_order(np.ascontiguousarray(rows["word"])))
     assert rows.dtype.names is not None
     return [np.ascontiguousarray(rows[name]) for name in rows.dtype.names[:-1]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.noise import keep_per_unit, permutation
+from discreet.noise import keep_per_unit
 from discreet.release.base import Publication, ReleaseMethod, check_publishable
 from discreet.release.invariant.encoding import encoded_rows, encoded_schema, origin
 from discreet.release.invariant.learners import InvariantLearner, RidgeLearner, SVMLearner
@@ -20,6 +20,7 @@ from discreet.release.parameters import parameters_of
 from discreet.release.published import published_fields
 from discreet.schema import Column
 from discreet.tables import check_target, write_table
+from discreet.tables.sorting import word_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,16 +220,18 @@ class InvariantRelease(ReleaseMethod):
         stream = self._stream(stream)
         n_read = _length(rows)
         plan = self.plan(schema, n_read)
+        stream.spend(f"{type(self).__name__}.publish")
         receipt = self._charge(plan.promises, schema, stream.seeded)
         if ids is not None:
             assert schema.max_rows_per_unit is not None
             kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
             rows = {name: values[kept] for name, values in rows.items()}
+        noise, words = self._streams(stream, schema, n_read).whole(rows)
         order = np.arange(_length(rows))
         if shuffle:
-            order = permutation(len(order), stream.derive("order"))
+            order = word_order(words.words(len(order)))
             rows = {name: values[order] for name, values in rows.items()}
-        batches = _watched(rows, plan.batches(rows, stream.derive("noise")), watch)
+        batches = _watched(rows, plan.batches(rows, noise), watch)
         written = write_table(target, published_fields(plan.schema), batches, replace=replace)
         if self.exposure_ is not None:
             self.exposure_ = self.exposure_.in_order(order)
@@ -245,6 +248,11 @@ class InvariantRelease(ReleaseMethod):
     def parameters(self) -> dict[str, Any]:
         """Return everything but the table, the ledger and the key; the learner by name."""
         return parameters_of(self, learner=_by_name(self.learner))
+
+    def _noise_parameters(self) -> dict[str, Any]:
+        # A learner of the caller's own cannot be written down for others, and is named here all the same.
+        named = self.learner if isinstance(self.learner, str) else _in_words(self._model)
+        return parameters_of(self, learner=named)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> InvariantRelease:

@@ -128,7 +128,8 @@ class InvariantNoise:
         return np.asarray(bound + np.abs(self._outward) * self._along / 3)
 
     def draw(self, stream: Stream) -> Floats:
-        """Return ``W``, whole."""
+        """Return ``W``, whole; another one at every call."""
+        stream = stream.spawn()
         out = np.empty((self.n_rows, self.n_columns))
         gradient = np.zeros((self._left.shape[1], self.n_columns))
         for rows, block in self._raw(stream, out):
@@ -140,6 +141,7 @@ class InvariantNoise:
 
     def add(self, batches: Iterable[Floats], stream: Stream) -> Iterator[Floats]:
         """Add the same noise to a table that comes in batches, holding one block of noise at a time."""
+        stream = stream.spawn()
         gradient = np.zeros((self._left.shape[1], self.n_columns))
         for rows, block in self._raw(stream, only_held=True):
             gradient += self._pull(rows, block)

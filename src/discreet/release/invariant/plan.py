@@ -146,6 +146,8 @@ class InvariantPlan(Plan):
         Told the :class:`Exposure` of the rows once it is known.
     """
 
+    by_rows = False
+
     def __init__(
         self,
         *,

@@ -14,11 +14,12 @@ from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
 from discreet.learn.logistic.plan import Facts
 from discreet.noise import keep_per_unit
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.release.base import ALWAYS_OPEN, ReleaseMethod
+from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod
 from discreet.release.masked.encoding import Encoding
 from discreet.release.masked.labels import NoisyCounts
 from discreet.release.masked.plan import Fixed, MaskedPlan
 from discreet.release.masked.reading import plain_label, read_bare, read_given
+from discreet.release.parameters import parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.privacy import Ledger
     from discreet.release.base import Encoded, Plan, Publication, Watch
+    from discreet.release.keystream import BatchStreams
     from discreet.release.masked.construct import Construction, Infeasible, Mask
     from discreet.release.masked.plan import Labels
     from discreet.schema import Column, Schema
@@ -418,6 +420,10 @@ class MaskedRelease(ReleaseMethod):
             fixed.append("the given initial records, which are published as they are")
         return (*ALWAYS_OPEN, *fixed, _CARRIES, _CARRIES_NO_MORE)
 
+    def _noise_parameters(self) -> dict[str, Any]:
+        # Given records are public, get no noise, and may come as a frame.
+        return parameters_of(self, initial=None)
+
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
         """Make the method that :meth:`parameters` wrote down."""
@@ -457,8 +463,16 @@ class MaskedRelease(ReleaseMethod):
             )
         return super().publish(source, target, shuffle=shuffle, replace=replace, stream=stream, watch=watch)
 
-    def _batches(
-        self, plan: Plan, table: Table, schema: Schema, stream: Stream, watch: Watch | None
+    def _drawn(
+        self,
+        plan: Plan,
+        table: Table,
+        schema: Schema,
+        stream: Stream,
+        streams: BatchStreams,
+        *,
+        shuffle: bool,
+        watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
         parts = list(table.batches(schema, ids=schema.id_column is not None))
         rows = {c.name: np.concatenate([part[c.name] for part in parts]) for c in schema.released}
@@ -467,8 +481,11 @@ class MaskedRelease(ReleaseMethod):
             ids = np.concatenate([part.ids for part in parts if part.ids is not None])
             kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
             rows = {name: values[kept] for name, values in rows.items()}
-        columns = plan.draw(rows, stream.derive("noise"))
+        noise, order = streams.whole(rows)
+        columns = plan.draw(rows, noise)
         n = len(next(iter(columns.values())))
+        if shuffle:
+            columns[ORDER] = order.words(n)
         for start in range(0, n, ROWS_PER_BATCH):
             yield {name: values[start : start + ROWS_PER_BATCH] for name, values in columns.items()}
 

@@ -92,6 +92,7 @@ class MaskedPlan(Plan):
     """
 
     of_people = False
+    by_rows = False
 
     def __init__(
         self,
@@ -207,12 +208,11 @@ class MaskedPlan(Plan):
         # The public number, also where rows of one unit were left out: the mean is over that many.
         if not sample:
             problem.n_rows = max(self.n_rows, len(codes))
-        return _in_short_numbers(
-            problem.weights(self.training.train(problem, lambda: stream.derive("model")))
-        )
+        return _in_short_numbers(problem.weights(self.training.train(problem, stream.spawn)))
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Train, hide and mask; return the whole published table, whose rows are nobody's."""
+        stream = stream.spawn()  # what is derived below differs at every call
         codes = self._codes(rows)
         weights = self.train(rows, stream)
         fixed, fixed_codes = self.fixed.rows, self.fixed.codes

@@ -1,0 +1,99 @@
+"""Where the noise of a table comes from: for each batch a stream of its own, by key, plan, place and content.
+
+A key that served two tables, or one table at two scales, would let the noise be subtracted. So the keystream
+of a batch follows from everything that its noise is for: the same rows at the same place under the same plan
+meet the same bits, whatever process draws them, and anything else meets independent ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.privacy.receipt import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._typing import AnyArray
+    from discreet.noise import Stream
+
+
+class BatchStreams:
+    """The streams of one release of one table.
+
+    Parameters
+    ----------
+    parts : Stream
+        ``derive("parts")`` of the release's stream: all that whoever draws a part has to know.
+    plan : str
+        Digest of what is done to the rows, in hexadecimal.
+    schema : str
+        Digest of what was declared about them.
+
+    Privacy
+    -------
+    Given a key, distinct rows, places, plans or schemas have independent noise if HMAC-SHA256 is a
+    pseudorandom function and SHA-256 collision resistant; the law of each batch stays that of its plan.
+    Equal ones have the same noise, which tells nothing that one of them does not tell.
+
+    Notes
+    -----
+    ``K_parts = HMAC(key, "parts")``, ``K_batch = HMAC(K_parts, canonical([plan, schema, part, batch,
+    SHA-256(rows)]))``; noise and order are ``Stream(K_batch).derive("noise")`` and ``.derive("order")``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/keystreams.md
+    """
+
+    def __init__(self, parts: Stream, *, plan: str, schema: str) -> None:
+        self._parts = parts
+        self._plan = plan
+        self._schema = schema
+
+    def batch(self, rows: Mapping[str, AnyArray], *, part: int, batch: int) -> tuple[Stream, Stream]:
+        """Return the streams for the noise and for the order of one batch.
+
+        Parameters
+        ----------
+        rows : mapping of str to array
+            The encoded rows that noise is drawn for, without those that were left out.
+        part : int
+            Number of the part of the source, from 0; a source read by one process is one part.
+        batch : int
+            Number of the batch in its part, from 0.
+        """
+        return self._for(rows, part, batch)
+
+    def whole(self, rows: Mapping[str, AnyArray]) -> tuple[Stream, Stream]:
+        """Return the two streams of a method that needs all rows at once."""
+        return self._for(rows, None, None)
+
+    def _for(
+        self, rows: Mapping[str, AnyArray], part: int | None, batch: int | None
+    ) -> tuple[Stream, Stream]:
+        facts = [self._plan, self._schema, part, batch, rows_digest(rows)]
+        stream = self._parts.derive(canonical(facts))
+        return stream.derive("noise"), stream.derive("order")
+
+
+def rows_digest(rows: Mapping[str, AnyArray]) -> str:
+    """Return the SHA-256, in hexadecimal, of encoded rows; it is private, as they are.
+
+    Notes
+    -----
+    Over the columns in the order of their names: name, type and bytes, each with its length before it as a
+    64-bit number, so that no two tables are written alike.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(rows):
+        values = np.ascontiguousarray(rows[name])
+        for piece in (name.encode(), values.dtype.str.encode()):
+            digest.update(len(piece).to_bytes(8, "little"))
+            digest.update(piece)
+        digest.update(values.nbytes.to_bytes(8, "little"))
+        digest.update(values.data)
+    return digest.hexdigest()
