@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,22 @@ from tests.servers import MARK, no_spark, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+STATE = "DISCREET_STATE"
+
+
+def pytest_configure() -> None:
+    """Keep the list of known tables of whoever runs the tests out of them, and tests out of the list."""
+    os.environ[STATE] = tempfile.mkdtemp(prefix="discreet-state-")
+
+
+@pytest.fixture(autouse=True)
+def known_tables(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty list of known tables for each test, in the folder that is returned."""
+    folder = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv(STATE, str(folder))
+    return folder
 
 # The same cases on every machine, and none of them timed: what fails here fails everywhere.
 settings.register_profile("discreet", deadline=None, derandomize=True)

@@ -15,6 +15,7 @@
     ├── BudgetExceeded      (RuntimeError)  the ledger's limit would be passed; nothing was charged
     ├── LedgerError         (RuntimeError)  the ledger cannot be used
     │   ├── NotALedger                      the file or database is something else
+    │   ├── OtherLedger                     the table was charged to another ledger before
     │   ├── LedgerUnavailable               disk full, folder read-only, file locked, server gone
     │   └── LedgerTampered                  the record does not agree with itself
     ├── SelfAttackFailed    (RuntimeError)  our own attack beat our own promise; nothing is published
@@ -186,6 +187,20 @@ class LedgerError(DiscreetError, RuntimeError):
 
 class NotALedger(LedgerError):
     """The file or database exists and is something else."""
+
+
+class OtherLedger(LedgerError):
+    """The table was charged to another ledger before. Nothing was charged, and no ledger was made.
+
+    Attributes
+    ----------
+    ledgers : tuple of str
+        Where the ledgers that know the table are.
+    """
+
+    def __init__(self, message: str, *, ledgers: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.ledgers = ledgers
 
 
 class LedgerUnavailable(LedgerError):

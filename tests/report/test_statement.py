@@ -212,8 +212,8 @@ def test_a_second_release_of_the_same_data_set_lists_the_first_and_adds_it_up(tm
     assert first.composition.counted
     assert [charge.what for charge in second.composition.earlier] == ["gaussian release of ages"]
     assert second.composition.earlier[0].promises == first.numbers.promises
-    assert first.composition.total.startswith("This release alone: epsilon 1 at delta")
-    assert second.composition.total.startswith("2 charges, this one included: epsilon 1.4")
+    assert first.composition.total.startswith("Alone in this ledger: epsilon 1 at delta")
+    assert second.composition.total.startswith("2 charges in this ledger, this one included: epsilon 1.4")
     assert len(third_party.composition.earlier) == 2
     assert "epsilon = 10, delta = 1e-05" in str(second.composition.limit)
     assert "would bring the total to: epsilon 1.8" in second.composition.next

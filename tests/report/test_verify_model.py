@@ -159,7 +159,7 @@ def _open(content: dict[str, Any]) -> None:
 
 
 def _total(content: dict[str, Any]) -> None:
-    content["composition"]["total"] = "This release alone: epsilon 0.1."
+    content["composition"]["total"] = "Alone in this ledger: epsilon 0.1."
 
 
 def _uncounted(content: dict[str, Any]) -> None:

@@ -55,6 +55,7 @@ def learn(
     ] = None,
     ledger: words.LedgerPlace = None,
     no_ledger: words.NoLedger = False,
+    new_ledger: words.NewLedger = False,
     sign: Annotated[
         Path | None,
         typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
@@ -95,6 +96,7 @@ def learn(
             out=out,
             schema=declared,
             ledger=words.ledger_place(ledger, no_ledger),
+            new_ledger=new_ledger,
             about={
                 "curator": curator,
                 "purpose": purpose,

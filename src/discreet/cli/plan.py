@@ -46,6 +46,7 @@ def plan(
         ),
     ] = 0.25,
     ledger: words.LedgerPlace = None,
+    new_ledger: words.NewLedger = False,
     json: words.Json = False,
 ) -> None:
     """Show how noise, floors, epsilon and accuracy go together; reads no cell and charges nothing."""
@@ -61,6 +62,7 @@ def plan(
             on_private_rows=on_private_rows,
             explained=explained,
             ledger=ledger,
+            new_ledger=new_ledger,
             progress=console.progress,
             **asked.request,
         )

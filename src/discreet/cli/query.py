@@ -47,6 +47,7 @@ def query(
     ] = None,
     ledger: words.LedgerPlace = None,
     no_ledger: words.NoLedger = False,
+    new_ledger: words.NewLedger = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Say what it would cost and how noisy it would be; read no cell."),
@@ -70,7 +71,14 @@ def query(
             return
         place = words.ledger_place(ledger, no_ledger)
         reply = ask(
-            table, question, schema=declared, ledger=place, privacy=privacy, sd=sd, refines=refine or ()
+            table,
+            question,
+            schema=declared,
+            ledger=place,
+            new_ledger=new_ledger,
+            privacy=privacy,
+            sd=sd,
+            refines=refine or (),
         )
         _show(console, reply, delta or _DELTA)
 

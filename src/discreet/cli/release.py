@@ -29,6 +29,7 @@ def release(
     attack_records: words.AttackRecords = 20_000,
     ledger: words.LedgerPlace = None,
     no_ledger: words.NoLedger = False,
+    new_ledger: words.NewLedger = False,
     keep_key: Annotated[
         Path | None,
         typer.Option(
@@ -73,6 +74,7 @@ def release(
             table,
             out=out,
             ledger=place,
+            new_ledger=new_ledger,
             about={
                 "curator": curator,
                 "purpose": purpose,

@@ -69,6 +69,13 @@ LedgerPlace = Annotated[
     ),
 ]
 NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Count nothing; what is published says so.")]
+NewLedger = Annotated[
+    bool,
+    typer.Option(
+        "--new-ledger",
+        help="Charge a table that is known to another ledger to this one; what is published says so.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from discreet.errors import DataError, ParameterError
 from discreet.job.axes import write_edge
 from discreet.job.behind import PAIR, asks_of, numbers_of
-from discreet.job.declared import LedgerPlace, label_of, ledger_of, schema_of, table_of
+from discreet.job.declared import LedgerPlace, label_of, schema_of, table_of
+from discreet.job.registry import charged_ledger
 from discreet.job.reply import Cell, Reply, width
 from discreet.job.sentence import Sentence, read_sentence
 from discreet.query import Database
@@ -40,6 +41,7 @@ def ask(
     *,
     schema: Schema | str | os.PathLike[str] | None = None,
     ledger: LedgerPlace = None,
+    new_ledger: bool = False,
     privacy: Promise | None = None,
     sd: float | None = None,
     refines: Sequence[str] = (),
@@ -56,6 +58,8 @@ def ask(
         What is declared; by default the file beside the table.
     ledger : Ledger, path, URL, False or None
         Where it is charged; by default beside the table, as a release is. False: nobody counts.
+    new_ledger : bool
+        Whether a table that is known to another ledger may be charged to this one all the same.
     privacy, sd, refines
         As for :func:`answered`.
 
@@ -65,6 +69,8 @@ def ask(
         The question is not in the language; nothing was charged.
     BudgetExceeded
         The ledger's limit does not allow it; nothing was charged.
+    OtherLedger
+        The table was charged to another ledger before; nothing was charged.
 
     Privacy
     -------
@@ -79,7 +85,8 @@ def ask(
     asked = read_sentence(question, declared)
     # Whatever is refused is refused before a ledger is made.
     priced(declared, None, asked, privacy=privacy, sd=sd)
-    table, book = _opened(source, declared), ledger_of(source, declared, ledger)
+    table = _opened(source, declared)
+    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
     try:
         with Database(table, schema=declared, ledger=book) as db:
             if db.n_rows == 0:

@@ -21,7 +21,7 @@ LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
 
 def table_of(source: Any) -> Any:
     """Return what :func:`~discreet.tables.open_table` reads; a bundled table by its path."""
-    return datasets.load(source).path if _is_demo(source) else source
+    return datasets.load(source).path if is_bundled(source) else source
 
 
 def label_of(source: Any) -> str:
@@ -44,7 +44,7 @@ def schema_of(source: Any, schema: Schema | str | os.PathLike[str] | None) -> Sc
         return schema
     if schema is not None:
         return Schema.load(schema)
-    if _is_demo(source):
+    if is_bundled(source):
         return datasets.load(source).schema
     place = schema_place(source)
     if place.exists():
@@ -86,8 +86,8 @@ def unfilled_lines(text: str) -> tuple[int, ...]:
     return tuple(number for number, line in lines if UNFILLED in line.partition("#")[0])
 
 
-def ledger_of(source: Any, schema: Schema, ledger: LedgerPlace) -> Ledger | None:
-    """Open the ledger that a release of a table is charged to; None if nobody shall count it.
+def ledger_place(source: Any, schema: Schema, place: str | os.PathLike[str] | None) -> str:
+    """Return where the ledger of a table is.
 
     Parameters
     ----------
@@ -95,23 +95,30 @@ def ledger_of(source: Any, schema: Schema, ledger: LedgerPlace) -> Ledger | None
         The table.
     schema : Schema
         Whose ``dataset`` names the ledger when no place is given.
-    ledger : Ledger, path, URL, False or None
-        None: a file beside the table, or in the working folder for frames, URLs and bundled tables. False:
-        no ledger.
+    place : path, URL or None
+        None: a file beside the table, or in the working folder for frames, URLs and bundled tables.
     """
-    if ledger is False:
-        return None
-    if isinstance(ledger, Ledger):
-        return ledger
-    if ledger is not None:
-        return Ledger.open(ledger)
+    if place is not None:
+        return os.fspath(place)
     if schema.dataset is None:
         raise SchemaError(
             "Schema: privacy.dataset must be given, and was left out: every release of the same table is "
             "added up under that name, because noise averages out. Write privacy: {dataset: <name>-<year>}, "
             "or say where to count with --ledger."
         )
-    return Ledger.open(_folder_of(source) / f"{_file_name(schema.dataset)}.ledger")
+    return str(_folder_of(source) / f"{_file_name(schema.dataset)}.ledger")
+
+
+def path_of(source: Any) -> str | None:
+    """Return the absolute path or the address of a table, without a password; None for rows in memory."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    text = os.fspath(source)
+    if "://" in text and not text.startswith("duckdb://"):
+        parts = urlsplit(text)
+        return f"{parts.scheme}://{parts.hostname or ''}{parts.path}?table={_stem_of(text)}"
+    path, table = duckdb_address(text)
+    return str(path.resolve()) + (f"?table={table}" if table else "")
 
 
 def log_place(ledger: Ledger | None) -> Path | None:
@@ -123,13 +130,14 @@ def log_place(ledger: Ledger | None) -> Path | None:
     return Path(ledger.url).with_suffix(".audit.jsonl")
 
 
-def _is_demo(source: Any) -> bool:
+def is_bundled(source: Any) -> bool:
+    """Say whether a table is one of those that come with the package, which are public."""
     return isinstance(source, str) and source.startswith(datasets.PREFIX)
 
 
 def _folder_of(source: Any) -> Path:
     """Return the folder of a file; the working folder for anything else."""
-    if _is_demo(source) or not isinstance(source, str | os.PathLike):
+    if is_bundled(source) or not isinstance(source, str | os.PathLike):
         return Path.cwd()
     if isinstance(source, str) and "://" in source and not source.startswith("duckdb://"):
         return Path.cwd()
@@ -138,7 +146,7 @@ def _folder_of(source: Any) -> Path:
 
 
 def _stem_of(source: Any) -> str:
-    if _is_demo(source):
+    if is_bundled(source):
         return datasets.load(source).name
     if not isinstance(source, str | os.PathLike):
         return "table"

@@ -10,12 +10,13 @@ from discreet.audit import Exposed, Guess, attack_file
 from discreet.errors import DiscreetError, ParameterError
 from discreet.job import steps
 from discreet.job.aware import AwareRows
-from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
+from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
 from discreet.job.keeping import Keeper
 from discreet.job.log import FILE as LOG
 from discreet.job.log import TUNED, Log
 from discreet.job.options import DEFAULT, floors_asked, method_for, promise_for
+from discreet.job.registry import charged_ledger
 from discreet.job.result import Published, notes_of, rows_of, sentences_of
 from discreet.job.sample import Pairs
 from discreet.job.stages import Stages
@@ -59,6 +60,7 @@ def publish(
     privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
     ledger: LedgerPlace = None,
+    new_ledger: bool = False,
     about: About | Mapping[str, str | None] | None = None,
     keep_key: str | os.PathLike[str] | None = None,
     passphrase: str | None = None,
@@ -96,6 +98,9 @@ def publish(
     ledger : Ledger, path, URL, False or None
         Where it is charged: by default a file beside the table, named by the schema's ``dataset``. False:
         nobody counts, and the statement says so.
+    new_ledger : bool
+        Whether a table that is known to another ledger may be charged to this one all the same; ledger and
+        statement then say so.
     about : About or mapping, optional
         ``curator``, ``purpose``, ``contact``, ``license``, ``supersedes``: published as they stand.
     keep_key : path, optional
@@ -133,6 +138,8 @@ def publish(
         An attack on made-up records beat what was promised. Nothing was charged, drawn or published.
     BudgetExceeded
         The ledger's limit would be passed. Nothing was charged, drawn or published.
+    OtherLedger
+        The table was charged to another ledger before. Nothing was charged, drawn or published.
 
     Privacy
     -------
@@ -169,7 +176,7 @@ def publish(
     who = about_of(about)
     asked = floors_asked(declared, protect)
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
-    book = ledger_of(source, declared, ledger)
+    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, ledger=book, **options)
     log = Log(log_place(book))
     stages = Stages(log, say=say, progress=progress)

@@ -13,11 +13,12 @@ from sklearn.preprocessing import FunctionTransformer
 from discreet.errors import SourceError
 from discreet.job import steps
 from discreet.job.checking import READABLE, look_at_cells
-from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
+from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
 from discreet.job.log import FILE as LOG
 from discreet.job.log import TUNED, Log
 from discreet.job.main import about_of, closing, recorded
+from discreet.job.registry import charged_ledger
 from discreet.job.stages import Stages
 from discreet.job.training import make_learner, on_sums, train
 from discreet.learn import METHODS
@@ -88,6 +89,7 @@ def publish_model(
     schema: Schema | str | os.PathLike[str] | None = None,
     target: str | None = None,
     ledger: LedgerPlace = None,
+    new_ledger: bool = False,
     about: About | Mapping[str, str | None] | None = None,
     sign_with: str | os.PathLike[str] | None = None,
     sign_password: str | None = None,
@@ -118,6 +120,9 @@ def publish_model(
     ledger : Ledger, path, URL, False or None
         Where it is charged: by default a file beside the table, named by the schema's ``dataset``. False:
         nobody counts, and the statement says so.
+    new_ledger : bool
+        Whether a table that is known to another ledger may be charged to this one all the same; ledger and
+        statement then say so.
     about : About or mapping, optional
         ``curator``, ``purpose``, ``contact``, ``license``, ``supersedes``: published as they stand.
     sign_with : path, optional
@@ -145,6 +150,8 @@ def publish_model(
         What was declared is incomplete or wrong.
     BudgetExceeded
         The ledger's limit would be passed. Nothing was published.
+    OtherLedger
+        The table was charged to another ledger before. Nothing was charged or published.
 
     Privacy
     -------
@@ -177,7 +184,7 @@ def publish_model(
     # Whatever is refused is refused before a ledger is made.
     if not on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
         check_publishable(declared, f"the model {model}")
-    book = ledger_of(source, declared, ledger)
+    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=book, **parameters)
     log = Log(log_place(book))
     stages = Stages(log, say=say, progress=progress)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.job.declared import LedgerPlace, label_of, ledger_of, log_place, schema_of, table_of
+from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.learning import meter_for
 from discreet.job.log import TUNED, Log
 from discreet.job.made_up import RULE
 from discreet.job.options import DEFAULT, method_for, promise_for
 from discreet.job.prospects import EXPLAINED, advise
+from discreet.job.registry import charged_ledger
 from discreet.job.sample import Pairs
 from discreet.job.steps import usual_delta
 from discreet.job.what_if import plan_table, what_if
@@ -64,6 +65,7 @@ def plan_for(
     on_private_rows: bool = False,
     explained: float = EXPLAINED,
     ledger: LedgerPlace = None,
+    new_ledger: bool = False,
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
 ) -> Planned:
@@ -81,7 +83,7 @@ def plan_for(
         Measure it on the table itself: internal, logged beside the `ledger`, and held against later releases.
     explained : float
         Which part of the target's variance the true columns are taken to explain, for advice on rows.
-    ledger : Ledger, path, URL, False or None
+    ledger, new_ledger
         As of :func:`discreet.publish`; nothing is charged.
     progress : callable, optional
         Told how much is done.
@@ -111,7 +113,7 @@ def plan_for(
             RULE if public_sample is None else f"measured on the public table {label_of(public_sample)}."
         )
         return Planned(positions=positions, measured_on=measured, schema=shown, advice=advice)
-    book = ledger_of(source, declared, ledger)
+    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     Log(log_place(book)).write(
         TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
     )

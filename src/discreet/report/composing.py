@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from discreet.errors import PromiseError
 from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
 from discreet.report.statement import Composition, EarlierCharge, LedgerPosition
+from discreet.report.wording import counted as counted_words
 from discreet.report.wording import name, number
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | Non
         guarantee = ledger.guarantee()
         limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
     past = [list(charge.promises) for charge in earlier]
+    others = ledger.others() if isinstance(ledger, Ledger) else []
     total, following = composed(
         past,
         list(receipt.promises),
         counted=receipt.recorded,
         limit=limit,
+        others=len(others),
         steered=answered_questions([charge.what for charge in earlier]),
     )
     return Composition(
@@ -69,6 +72,7 @@ def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | Non
         total=total,
         limit=limit,
         next=following,
+        others=others,
     )
 
 
@@ -114,10 +118,11 @@ def composed(
     counted: bool,
     limit: str | None,
     steered: bool = False,
+    others: int = 0,
 ) -> tuple[str, str]:
-    """Say in words what all charges come to, and what a further release like this one would do.
+    """Say in words what all charges in a ledger come to, and what a further release like this one would do.
 
-    Where earlier answers may have ``steered`` what was charged later, their sum is no guarantee
+    What the same table was charged in ``others`` is not in this ledger, and the words say so. Where earlier answers may have ``steered`` what was charged later, their sum is no guarantee
     (``docs/explanation/theorems/composition.md``): the ledger's limit is.
     """
     charges_made = [Spending.of(promises) for promises in (*earlier, current)]
@@ -126,11 +131,18 @@ def composed(
         after = total + charges_made[-1]
     except PromiseError as problem:
         return f"The charges cannot be added up: {problem}", _UNKNOWN
-    charges = "This release alone" if total.charges == 1 else f"{total.charges} charges, this one included"
+    charges = f"{total.charges} charges in this ledger, this one included"
+    if total.charges == 1:
+        charges = "Alone in this ledger" if counted else "This release by itself"
+    elsewhere = (
+        f" The same table was charged to {counted_words(others, 'other ledger')} too, which is not added here."
+        if others
+        else ""
+    )
     if steered and limit is not None:
         return (
             f"{charges}, some of them answers after which more was asked: guaranteed is the limit of the "
-            f"ledger, {limit}.",
+            f"ledger, {limit}.{elsewhere}",
             f"One more release like this one is made only if it stays within the same limit: {limit}.",
         )
     known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
@@ -147,7 +159,7 @@ def composed(
             " Some were answers after which more was asked, and the ledger has no limit, so this sum is no "
             "guarantee."
         )
-    return f"{charges}: {_in_words(total, apart)}.{known}", following
+    return f"{charges}: {_in_words(total, apart)}.{known}{elsewhere}", following
 
 
 _UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."

@@ -188,6 +188,7 @@ class Composition(Record):
     total: str
     limit: str | None = None
     next: str
+    others: list[str] = []
 
 
 class Tuning(Record):

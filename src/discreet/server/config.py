@@ -110,6 +110,8 @@ class Config(_Part):
         What the whole ledger, and each analyst who has no limit of their own, may come to.
     gaussian_share : float
         Part of epsilon that limits of ``{epsilon, delta}`` keep for Gaussian noise.
+    new_ledger : bool
+        Whether a table that is known to another ledger may be charged to this one all the same.
     access : path
         Tokens, sessions, stop switch.
     audit_log : path
@@ -146,6 +148,7 @@ class Config(_Part):
     limit: Limit
     analyst_limit: Limit | None = None
     gaussian_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    new_ledger: bool = False
     access: Path
     audit_log: Path
     listen: str = "127.0.0.1:8000"

@@ -16,6 +16,7 @@ from discreet.errors import BudgetExceeded, DiscreetError, ParameterError, Sourc
 from discreet.job.asking import answering, is_free, priced
 from discreet.job.costs import prices
 from discreet.job.declared import schema_of, table_of
+from discreet.job.registry import Recognition
 from discreet.job.sentence import read_sentence, sentence_of
 from discreet.privacy import Ledger
 from discreet.query import Database, Sums
@@ -94,7 +95,9 @@ class Office:
         with ExitStack() as opened:
             self.access = opened.enter_context(closing(AccessBook(config.access)))
             self.trail = Trail(config.audit_log)
+            known = known_table(config, declared)
             self.ledger = opened.enter_context(closing(open_ledger(config, declared)))
+            known.note(self.ledger)
             self.trail.confirm(self.ledger)
             self.database = opened.enter_context(closing(self._registered(declared)))
             if self.database.n_rows == 0:
@@ -499,6 +502,13 @@ def declared_in(config: Config) -> Schema:
             f"{config.dataset!r}. Correct one of them: the ledger goes by it."
         )
     return declared
+
+
+def known_table(config: Config, declared: Schema) -> Recognition:
+    """Return what is known about the table of a service; refuses one that another ledger knows."""
+    found = Recognition(config.table, declared, Ledger.identity_at(config.ledger))
+    found.require(new_ledger=config.new_ledger)
+    return found
 
 
 def open_ledger(config: Config, declared: Schema) -> Ledger:

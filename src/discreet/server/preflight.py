@@ -13,7 +13,7 @@ from discreet.job.declared import table_of
 from discreet.privacy import Ledger
 from discreet.query.curation import Curation
 from discreet.server.config import Config
-from discreet.server.office import declared_in
+from discreet.server.office import declared_in, known_table
 from discreet.server.trail import Trail
 from discreet.tables import open_table
 
@@ -123,6 +123,7 @@ def _check_ledger(config: Config, declared: Schema) -> None:
                 "place with `discreet ledger restore`; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             )
+        known_table(config, declared)
         return
     analysts = config.analyst_limit
     try:
@@ -141,3 +142,4 @@ def _check_ledger(config: Config, declared: Schema) -> None:
         ) from None
     with closing(ledger):
         trail.compare(ledger)
+    known_table(config, declared)

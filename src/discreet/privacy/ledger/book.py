@@ -22,7 +22,7 @@ from discreet.privacy.ledger.entries import (
     receipt_of,
 )
 from discreet.privacy.ledger.opening import Opening, fixed, opened, store_at
-from discreet.privacy.ledger.proof import DATASET_MARK, check, write_caps
+from discreet.privacy.ledger.proof import DATASET_MARK, check, other_ledgers, other_mark, write_caps
 from discreet.privacy.ledger.store import Store, owner_scope, result_of
 from discreet.privacy.ledger.totals import Totals, scope_name
 from discreet.privacy.promises import NoPromise, Promise
@@ -110,6 +110,24 @@ class Ledger:
         store = store_at(path_or_url, timeout)
         caps, owner_caps = fixed(limit, gaussian_share), fixed(owner_limit, gaussian_share)
         return cls(store, opened(store, caps, owner_caps, when=now()))
+
+    @staticmethod
+    def identity_at(path_or_url: str | os.PathLike[str], *, timeout: float = 30.0) -> str | None:
+        """Return the identity of the ledger at a place; None where there is none. Makes nothing.
+
+        Parameters
+        ----------
+        path_or_url, timeout
+            As for :meth:`open`.
+        """
+        store = store_at(path_or_url, timeout)
+        try:
+            if not store.exists():
+                return None
+            with store.read() as session:
+                return session.head()[0]
+        finally:
+            store.close()
 
     @property
     def url(self) -> str:
@@ -348,6 +366,30 @@ class Ledger:
                 f"dataset of Ledger.bind must be the one that the ledger {self.shown} is about, "
                 f"{found!r}, got {dataset!r}. Keep a ledger for each data set."
             )
+
+    def note_others(self, ledgers: Iterable[str]) -> None:
+        """Record that the same table was charged to other ledgers, which this one does not count.
+
+        Parameters
+        ----------
+        ledgers : iterable of str
+            Their identities; those that are in the record already are left out.
+        """
+        given, when = list(ledgers), now()
+
+        def append(session: Session) -> None:
+            new = [ledger for ledger in given if session.mark(other_mark(ledger)) is None]
+            if new:
+                row = session.append(when, canonical({"type": "others", "ledgers": new}))
+                for ledger in new:
+                    session.put_mark(other_mark(ledger), row.seq)
+
+        self._write(append, marks=True)
+
+    def others(self) -> list[str]:
+        """Return the identities of other ledgers that the same table was charged to, as far as recorded."""
+        with self._store.read() as session:
+            return other_ledgers(session)
 
     def history(self, owner: str | None = None, *, after: int = 0, first: int | None = None) -> list[Receipt]:
         """Return the receipts of all charges, oldest first.

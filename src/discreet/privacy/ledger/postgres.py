@@ -56,6 +56,9 @@ CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON re
 FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 """
 
+_LEAST_SILENCE = 5000
+"""Milliseconds for which a client that writes may be silent, however short others are ready to wait."""
+
 _TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
 
 _KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL)"
@@ -207,8 +210,13 @@ class PostgresSchema(Store):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Session]:
-        # All writers lock the one row of the book first: one order, so no deadlock.
-        with self._transaction("SELECT seq FROM book FOR UPDATE") as connection:
+        # All writers lock the one row of the book first: one order, so no deadlock. A client that vanishes
+        # with the lock is ended by the server before those who wait for it give up.
+        silence = max(int(self._timeout * 500), _LEAST_SILENCE)
+        begin = (
+            f"SELECT set_config('idle_in_transaction_session_timeout', '{silence}', true) FROM book FOR UPDATE"
+        )
+        with self._transaction(begin) as connection:
             session = _PostgresSession(connection)
             yield session
             session.flush()
@@ -243,12 +251,22 @@ class PostgresSchema(Store):
             try:
                 connection = self._begin(begin)
                 yield connection
-                connection.commit()
+                self._commit(connection)
             except BaseException as error:
                 if connection is not None:
                     self._undo(connection, error)
                 raise
             self._pool.keep(connection)
+
+    def _commit(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            connection.commit()
+        except self._psycopg.OperationalError as error:
+            raise LedgerUnavailable(
+                f"the ledger {self.shown} must confirm what was written, and its connection ended before that "
+                f"({_first_line(error)}). Nothing is released, and a charge may stand: ask the same again, "
+                "under the same key if it had one, and it is not charged twice."
+            ) from None
 
     def _undo(self, connection: psycopg.Connection[Any], error: BaseException) -> None:
         if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered
@@ -63,6 +64,9 @@ class Replay:
                     self._request(row, content)
                 case "bind":
                     self._bind(row, content)
+                case "others":
+                    for ledger in content["ledgers"]:
+                        self._mark(other_mark(ledger), row.seq)
                 case other:
                     raise ValueError(f"unknown type {other!r}")
         except (ValueError, KeyError, TypeError, BudgetExceeded) as error:
@@ -196,6 +200,22 @@ DATASET_MARK = canonical(["dataset"])
 """Under which the row that binds the ledger to a data set is found."""
 
 
+def other_mark(ledger: str) -> str:
+    """Return under which the row is found that names another ledger of the same table."""
+    return canonical(["other ledger", ledger])
+
+
+def other_ledgers(session: Session) -> list[str]:
+    """Return the identities of all other ledgers of the same table, in the order of their rows."""
+    if "marks" not in session.tables():
+        return []
+    start = canonical(["other ledger"])[:-1]
+    found = session.execute(
+        f"SELECT key FROM marks WHERE substr(key, 1, {len(start)}) = ? ORDER BY seq, key", start
+    )
+    return [json.loads(key)[1] for (key,) in found]
+
+
 def request_mark(owner: str | None, request: str) -> str:
     """Return under which the row of an owner's request is found."""
     return canonical(["request", owner, request])
@@ -211,4 +231,4 @@ def write_caps(caps: Caps | None) -> str | None:
     return None if caps is None else canonical(caps.to_dict())
 
 
-__all__ = ["DATASET_MARK", "Replay", "check", "read_caps", "request_mark", "scopes_of", "write_caps"]
+__all__ = ["DATASET_MARK", "Replay", "check", "other_ledgers", "other_mark", "read_caps", "request_mark", "scopes_of", "write_caps"]

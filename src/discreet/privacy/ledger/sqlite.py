@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
+from discreet.privacy.ledger.journal import close_mark, format_of, journal_of, lacks_journal, require_open
 from discreet.privacy.ledger.line import done_in
 from discreet.privacy.ledger.pool import Pool
 from discreet.privacy.ledger.session import Session
@@ -91,6 +92,16 @@ class _Open:
     def close(self) -> None:
         self.connection.close()
 
+    def retire(self) -> None:
+        """Close what may be the last connection to the file, which is then whole without its journal."""
+        # What fails here leaves mark and journal as they are, and the ledger opens with them.
+        with contextlib.suppress(sqlite3.Error):
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            close_mark(self.connection)
+        # Closing undoes what was not committed, also where a rollback itself would fail.
+        self.connection.close()
+
 
 class SqliteFile(Store):
     """A ledger in a file: WAL with full synchronization, one writer at a time, mode 0600.
@@ -110,41 +121,48 @@ class SqliteFile(Store):
         self.url = self.shown = str(self._path)
         self._timeout = timeout
         self._pool: Pool[_Open] = Pool()
-        weakref.finalize(self, self._pool.close)
+        self._mark: int | None = None  # that this process has seen in the main file
+        weakref.finalize(self, _retire_all, self._pool)
 
     def exists(self) -> bool:
-        """Look at the file's header alone: no lock, no journal, nothing written.
-
-        SQLite reads it for us although the bytes are simple: closing a file that we opened ourselves
-        would drop the locks that this process holds on it through other connections.
-        """
+        """Look at the file's header alone: no lock, no journal, nothing written."""
         try:
             if not self._path.exists():
                 return False
             if not self._path.is_file():
                 raise self._stranger("no file")
+        except OSError as error:
+            raise self._unavailable(error) from error
+        application, mark = self._header()
+        if application != APPLICATION:
+            raise self._stranger("a database of another program")
+        if format_of(mark) != FORMAT:
+            raise self._stranger(f"a ledger of format {format_of(mark)}, while this version knows {FORMAT}")
+        return True
+
+    def _header(self) -> tuple[int, int]:
+        """Read ``application_id`` and ``user_version`` from the main file.
+
+        SQLite reads them for us although the bytes are simple: closing a file that we opened ourselves
+        would drop the locks that this process holds on it through other connections.
+        """
+        try:
             look = sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
             with contextlib.closing(look):
                 # While the journal is written into the file, or where a kill stopped that, the header may
                 # name pages that are only in the journal. With this, SQLite reads the header all the same.
                 look.execute("PRAGMA writable_schema = ON")
                 ((application,),) = look.execute("PRAGMA application_id").fetchall()
-                ((version,),) = look.execute("PRAGMA user_version").fetchall()
+                ((mark,),) = look.execute("PRAGMA user_version").fetchall()
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
                 raise self._stranger("another kind of file") from error
             raise self._unavailable(error) from error
-        except OSError as error:
-            raise self._unavailable(error) from error
-        if application != APPLICATION:
-            raise self._stranger("a database of another program")
-        if version != FORMAT:
-            raise self._stranger(f"a ledger of format {version}, while this version knows {FORMAT}")
-        return True
+        return int(application), int(mark)
 
     def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
         """Make the file under another name and link it into place: it is whole or absent."""
-        log = self._path.with_name(f"{self._path.name}-wal")
+        log = journal_of(self._path)
         if log.exists() and not self._path.exists():
             raise self._stranger(f"missing, while its journal {log.name} was left behind")
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.{time.monotonic_ns()}.new")
@@ -183,23 +201,30 @@ class SqliteFile(Store):
             raise self._unavailable(error) from error
 
     def _writing(self) -> contextlib.AbstractContextManager[Session]:
-        return self._transaction("BEGIN IMMEDIATE")
+        return self._transaction(self._begin_writing)
+
+    def _begin_writing(self, connection: sqlite3.Connection) -> None:
+        """Take the write lock, with a mark in the main file that says that it needs its journal."""
+        connection.execute("BEGIN IMMEDIATE")
+        while (mark := require_open(connection, self._mark)) is not None:
+            self._mark = mark
+            connection.execute("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
         """Look at one consistent state."""
         try:
-            with self._pool.reading(self._timeout), self._transaction("BEGIN") as session:
+            with self._pool.reading(self._timeout), self._transaction(_begin_reading) as session:
                 yield session
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[Session]:
+    def _transaction(self, begin: Callable[[sqlite3.Connection], object]) -> Iterator[Session]:
         used = None
         try:
             used = self._pool.take() or self._connect()
-            used.connection.execute(begin)
+            begin(used.connection)
             self._check_same_file(used)
             session = _SqliteSession(used.connection)
             yield session
@@ -220,12 +245,18 @@ class SqliteFile(Store):
                 used.connection.execute("ROLLBACK")
                 self._pool.keep(used)
                 return
-        # Closing undoes what was not committed, also where a rollback itself would fail.
-        used.close()
+        used.retire()
 
     def _connect(self) -> _Open:
         if not self.exists():
             raise self._unavailable(FileNotFoundError("the file is gone"))
+        if lacks_journal(self._path, lambda: self._header()[1]):
+            raise LedgerTampered(
+                f"the ledger {self.shown} must come with its journal {journal_of(self._path).name}, which may "
+                "hold its last charges, and is alone: it was copied or moved while it was in use. Bring the "
+                "journal too, or put a backup in its place with `discreet ledger restore`. To copy a ledger "
+                "that is in use, run `discreet ledger backup`."
+            )
         # mode=rw: never make a file that somebody just removed.
         connection = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw",
@@ -296,7 +327,7 @@ class SqliteFile(Store):
 
     def close(self) -> None:
         """Give back what the database holds open; the next use opens it again."""
-        self._pool.close()
+        _retire_all(self._pool)
 
     def _stranger(self, what: str) -> NotALedger:
         return NotALedger(
@@ -391,6 +422,15 @@ class Memory(Store):
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+def _retire_all(pool: Pool[_Open]) -> None:
+    while (idle := pool.take()) is not None:
+        idle.retire()
+
+
+def _begin_reading(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN")
 
 
 def _fill(connection: sqlite3.Connection, fill: Callable[[Session], None]) -> None:

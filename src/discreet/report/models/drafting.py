@@ -278,12 +278,14 @@ def _composition(
     if ledger is not None and counted:
         guarantee = ledger.guarantee()
         limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
+    others = ledger.others() if ledger is not None and counted else []
     total, following = composed(
         [list(past.promises) for past in earlier],
         list(promises),
         counted=counted,
         limit=limit,
         steered=answered_questions([past.what for past in earlier]),
+        others=len(others),
     )
     return ModelComposition(
         counted=counted,
@@ -295,4 +297,5 @@ def _composition(
         total=total,
         limit=limit,
         next=following,
+        others=others,
     )

@@ -114,6 +114,7 @@ class ModelComposition(Record):
     total: str
     limit: str | None = None
     next: str
+    others: list[str] = []
 
 
 class ModelImplementation(Record):

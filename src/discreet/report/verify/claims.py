@@ -191,7 +191,12 @@ def _composition(statement: Statement, what: str) -> list[str]:
     past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
     steered = answered_questions([charge.what for charge in stated.earlier])
     total, following = composed(
-        past, receipt.promises, counted=stated.counted, limit=stated.limit, steered=steered
+        past,
+        receipt.promises,
+        counted=stated.counted,
+        limit=stated.limit,
+        steered=steered,
+        others=len(stated.others),
     )
     for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
         if said != true:
