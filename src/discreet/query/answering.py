@@ -57,8 +57,8 @@ class EngineSums(Pricing):
         With its table registered.
     curation : Curation
         The layout.
-    ledger : Ledger, optional
-        What is charged; one in memory, without a limit, if left out.
+    ledger : Ledger
+        What is charged.
     random_state : int, optional
         A seed, which makes the noise public: for tests, and marked on every receipt.
     version : str, optional
@@ -84,7 +84,7 @@ class EngineSums(Pricing):
         engine: Engine,
         curation: Curation,
         *,
-        ledger: Ledger | None = None,
+        ledger: Ledger,
         random_state: int | None = None,
         version: str | None = None,
         slots: float | Mapping[str, float] | None = None,
@@ -94,7 +94,7 @@ class EngineSums(Pricing):
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         super().__init__(schema, engine.count() if public else None, curation=curation)
         self._slots = Slots(slots)
-        self.ledger = Ledger.open(":memory:") if ledger is None else ledger
+        self.ledger = ledger
         self._engine = engine
         self._seeded = random_state is not None
         self._draws: Draws = Pool() if random_state is None else SeededDraws(Stream.from_seed(random_state))
