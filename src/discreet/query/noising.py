@@ -22,7 +22,7 @@ from discreet.privacy._numbers import round_up, sqrt_up
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
 from discreet.privacy.promises import promise_from_dict
-from discreet.privacy.reading import root_down, sampling_delta
+from discreet.privacy.reading import check_neighbors, root_down, sampling_delta
 from discreet.query.paper import PosteriorOdds
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Noise:
                 f"{'both' if privacy is not None else 'neither'}. Give for instance "
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
-        _check_kind(privacy)
+        _check_kind(privacy, schema.neighbors)
         rows = schema.max_rows_per_unit or 1
         law: Law = "laplace" if _is_pure(privacy) else "gaussian"
         # Several rows of one person may all move the same way.
@@ -231,7 +231,7 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
     )
 
 
-def _check_kind(privacy: Asked | None) -> None:
+def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
     if privacy is None or isinstance(privacy, PosteriorOdds):
         return
     if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP):
@@ -244,6 +244,7 @@ def _check_kind(privacy: Asked | None) -> None:
             f"privacy of a question must be about whole rows, and covers {', '.join(privacy.covers)} alone. "
             "Leave covers out."
         )
+    check_neighbors(privacy, neighbors, "a question")
 
 
 def _root_of_variance(variance: float, bound: Bound) -> float:
