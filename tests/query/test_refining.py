@@ -349,9 +349,9 @@ def test_merging_wants_different_draws_of_one_question() -> None:
     for wrong in ((count, count), (count, same)):
         with pytest.raises(ParameterError, match="one draw is in two"):
             Answer.merged(*wrong)
-    for wrong in (table, *others):
+    for another in (table, *others):
         with pytest.raises(ParameterError, match="same question about the same rows"):
-            Answer.merged(count, wrong)
+            Answer.merged(count, another)
     assert Answer.from_dict(count.to_dict()).about == count.about
     with pytest.raises(ParameterError, match="at least one"):
         Answer.merged()

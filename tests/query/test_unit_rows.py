@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import discreet.learn
-from discreet import ApproxDP, Column, Database, GaussianRelease, Ledger, PureDP, Schema
+from discreet import ApproxDP, Column, Database, GaussianDP, GaussianRelease, Ledger, PureDP, Schema
 from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
 from discreet.query import LocalSums
@@ -312,6 +312,17 @@ def test_noise_grows_with_the_rows_of_a_person() -> None:
         bound = Sums("cost").bind(Curation.of(schema), "replace-one")
         sds.append(Noise.fit(bound, schema, privacy=PRIVACY).sd(bound)[0])
     assert sds[1] == pytest.approx(3 * sds[0], rel=1e-9)
+
+
+def test_a_promise_says_how_many_rows_of_a_person_it_covers() -> None:
+    rng = Stream.from_seed(3).generator()
+    for most, neighbors in ((1, "replace-one"), (2, "replace-one"), (2, "add-remove")):
+        schema = visits_schema(most, neighbors)  # type: ignore[arg-type]
+        with Database(visits(rng, [1, 1, 2]), schema=schema) as db:
+            (cost,) = db.count("days > 1", privacy=GaussianDP(mu=1, neighbors=schema.neighbors)).cost
+        used = f"at most {most} row{'s' * (most > 1)} of each person {'are' if most > 1 else 'is'} used"
+        assert cost.assumes[0] == used
+        assert ("how many rows each unit has is public" in cost.assumes) == (neighbors == "replace-one")
 
 
 def test_keeping_other_rows_of_others_is_caught() -> None:
