@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
-from discreet import Column, Schema, datasets
+from discreet import Column, Ledger, Schema, datasets
 from discreet.learn.centered import Centered
 from discreet.learn.layout import Layout
 from discreet.noise import Stream
@@ -91,7 +91,7 @@ class Registered:
 
     def sums(self, seed: int) -> EngineSums:
         """Return them with a ledger of their own, so that no answer is repeated, and a seed's noise."""
-        return EngineSums(self._engine, self._curation, random_state=seed)
+        return EngineSums(self._engine, self._curation, ledger=Ledger.open(":memory:"), random_state=seed)
 
     def close(self) -> None:
         """Let go of the engine."""

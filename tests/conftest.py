@@ -31,6 +31,7 @@ def known_tables(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv(STATE, str(folder))
     return folder
 
+
 # The same cases on every machine, and none of them timed: what fails here fails everywhere.
 settings.register_profile("discreet", deadline=None, derandomize=True)
 settings.load_profile("discreet")

@@ -108,8 +108,8 @@ def test_all_kinds_of_questions_and_cells_are_attacked() -> None:
         ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=8, delta=1e-6, neighbors=neighbors))
         db = Database(people(400), schema=people_schema(neighbors), ledger=ledger, random_state=2)
         for question in questions:
-            db.ask(question, privacy=GaussianDP(mu=0.3))
-            db.ask(question, privacy=PureDP(epsilon=0.3))
+            db.ask(question, privacy=GaussianDP(mu=0.3, neighbors=neighbors))
+            db.ask(question, privacy=PureDP(epsilon=0.3, neighbors=neighbors))
         found = attacked(db, people=150)
         assert (found.used, found.unused, found.alarms) == (10, {}, ())
         named = {column.guess.column: column for column in found.columns}

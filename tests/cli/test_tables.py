@@ -131,6 +131,9 @@ def test_ids_never_leave_and_several_rows_of_a_person_are_counted(tmp_path: Path
     accepted(tmp_path, "--protect", "x=1")
     statement = json.loads((tmp_path / "release" / "public" / "statement.json").read_text())
     assert (statement["what"]["rows_read"], statement["what"]["rows_published"]) == (60, 40)
+    assert "at most 2 rows of each person are used" in (
+        tmp_path / "release" / "public" / "statement.html"
+    ).read_text(encoding="utf-8")
     for path in (tmp_path / "release" / "public").iterdir():
         assert b"p19" not in path.read_bytes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
-from discreet.errors import BudgetExceeded, ParameterError
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.job.asking import answered, priced
 from discreet.job.reply import Reply, rounded
 from discreet.job.sentence import read_sentence
@@ -265,10 +266,14 @@ def test_numbers_are_written_as_far_as_their_margins_leave_them(
 def test_a_private_number_of_rows_makes_every_mean_a_ratio() -> None:
     schema = Schema(columns=SCHEMA.columns, neighbors="add-remove", row_count="private")
     sentence = read_sentence("mean(age)", schema)
+    promise = dataclasses.replace(MU, neighbors="add-remove")
     with Database(ROWS, schema=schema, random_state=2) as db:
-        value, sd = only(answered(db, sentence, privacy=MU))
+        value, sd = only(answered(db, sentence, privacy=promise))
+        for other in ("mean(age)", "mean(age) by sex", "count"):
+            with pytest.raises(PromiseError, match="must be about the neighbors of the table, add-remove"):
+                answered(db, read_sentence(other, schema), privacy=MU)
     assert abs(value - sum(AGES) / N) < 5 * sd
-    assert priced(schema, None, sentence, privacy=MU).cells == ()
+    assert priced(schema, None, sentence, privacy=promise).cells == ()
 
 
 LIGHT = """

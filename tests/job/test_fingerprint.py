@@ -50,9 +50,9 @@ def write(rows: dict[str, Any], path: Path) -> Path:
     import pandas as pd
 
     frame = pd.DataFrame(rows)  # noqa: F841 - read by the statement
-    duckdb.connect().sql("SELECT * FROM frame").write_csv(str(path)) if path.suffix == ".csv" else frame.assign(
-        born=frame["born"].dt.date
-    ).to_parquet(path)
+    duckdb.connect().sql("SELECT * FROM frame").write_csv(
+        str(path)
+    ) if path.suffix == ".csv" else frame.assign(born=frame["born"].dt.date).to_parquet(path)
     return path
 
 
@@ -93,12 +93,16 @@ def test_other_people_are_another_table(n: int, seed: int) -> None:
         fingerprint(people(n, seed), SCHEMA, KEY), fingerprint(people(n, seed + 100), SCHEMA, KEY)
     )
     # Few columns: nearly every row of one table occurs in the other.
-    few = Schema(columns=[Column("age", type="integer", lower=17, upper=90), Column("sex", values=("f", "m"))])
+    few = Schema(
+        columns=[Column("age", type="integer", lower=17, upper=90), Column("sex", values=("f", "m"))]
+    )
     assert not is_same(fingerprint(people(n, seed), few, KEY), fingerprint(people(n, seed + 100), few, KEY))
 
 
 def test_without_counts_other_people_would_be_taken_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = Schema(columns=[Column("age", type="integer", lower=17, upper=90), Column("sex", values=("f", "m"))])
+    few = Schema(
+        columns=[Column("age", type="integer", lower=17, upper=90), Column("sex", values=("f", "m"))]
+    )
     unique = np.unique
 
     def uncounted(values: Any, **how: Any) -> Any:

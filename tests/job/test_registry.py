@@ -78,7 +78,9 @@ def test_a_renamed_data_set_stops_every_job_before_a_ledger_is_made(
     table: Path, job: Callable[..., Any]
 ) -> None:
     before = sorted(table.parent.iterdir())
-    with pytest.raises(OtherLedger, match="known by its path.*--ledger .*people-2024.ledger.*--new-ledger") as stop:
+    with pytest.raises(
+        OtherLedger, match="known by its path.*--ledger .*people-2024.ledger.*--new-ledger"
+    ) as stop:
         job(table, declared("renamed"))
     assert stop.value.ledgers == (str(table.with_name("people-2024.ledger")),)
     assert sorted(table.parent.iterdir()) == before
@@ -118,7 +120,10 @@ def _in_memory(table: Path, folder: Path) -> tuple[Any, Schema]:
 
 @pytest.mark.parametrize("move", [_moved, _copied, _converted, _renamed_columns, _grown, _in_memory])
 def test_a_table_is_known_after_every_move(
-    table: Path, tmp_path: Path, move: Callable[[Path, Path], tuple[Any, Schema]], monkeypatch: pytest.MonkeyPatch
+    table: Path,
+    tmp_path: Path,
+    move: Callable[[Path, Path], tuple[Any, Schema]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source, schema = move(table, tmp_path)
@@ -200,7 +205,9 @@ def test_an_opened_ledger_was_chosen_knowingly_and_is_noted(table: Path, tmp_pat
         count(moved, declared("third"))
 
 
-def test_rows_are_read_once_for_as_long_as_the_file_stays(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_read_once_for_as_long_as_the_file_stays(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[Any] = []
     fingerprint = registry.fingerprint
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,14 +85,19 @@ class Listening(LocalSums):
         return answer
 
 
+def about_the_table(model: Any, schema: Schema) -> Any:
+    """Let a learner promise something about the neighbors of a schema."""
+    return model.set_params(privacy=dataclasses.replace(model.privacy, neighbors=schema.neighbors))
+
+
 def fitted_on_answers_alone(model: Any, again: Any, schema: Schema) -> tuple[Any, Any]:
     """Fit a model, then another like it to the same answers in front of a table with other rows."""
     with Listening(townsfolk(3000), schema=schema, random_state=5) as first:
-        model.fit_database(first)
+        about_the_table(model, schema).fit_database(first)
         heard = first.__dict__["heard"]
     with LocalSums(townsfolk(6000).iloc[3000:], schema=schema) as other:
         replay = Replay(other, [answer for _, answer in heard], [question for question, _ in heard])
-        again.fit_database(replay)
+        about_the_table(again, schema).fit_database(replay)
     return model, again
 
 
@@ -99,9 +105,9 @@ def fitted_in_memory_and_in_an_engine(make: Any, schema: Schema) -> tuple[Any, A
     """Fit a model to rows in memory and to the same rows in a database, with the same keystream."""
     rows = townsfolk(3000)
     with LocalSums(rows, schema=schema, random_state=9) as local:
-        first = make().fit_database(local)
+        first = about_the_table(make(), schema).fit_database(local)
     with Database(rows, schema=schema, random_state=9) as database:
-        second = make().fit_database(database)
+        second = about_the_table(make(), schema).fit_database(database)
     return first, second
 
 

@@ -197,7 +197,8 @@ def test_how_many_cells_follows_from_rows_and_noise_alone() -> None:
     schema = townsfolk_schema("add-remove")
     with LocalSums(rows, schema=schema, random_state=1) as sums:
         assert sums.n_rows is None
-        model = PrivateGradientLogistic(privacy=GaussianDP(mu=50.0), n_bins="auto").fit_database(sums)
+        promise = GaussianDP(mu=50.0, neighbors="add-remove")
+        model = PrivateGradientLogistic(privacy=promise, n_bins="auto").fit_database(sums)
     assert model.cells_ is not None
     assert model.cells_.sizes["share"] == FEWEST_BINS
 

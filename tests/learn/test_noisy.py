@@ -15,6 +15,7 @@ from discreet.privacy import GaussianDP, Ledger, NoPromise
 from discreet.query import LocalSums
 from discreet.schema import Column, Schema
 from tests.learn.asked import (
+    about_the_table,
     fitted_in_memory_and_in_an_engine,
     fitted_on_answers_alone,
     spent,
@@ -157,6 +158,13 @@ def test_what_a_database_would_not_heed_is_refused(name: str, tmp_path: Path) ->
             MAKES[name]().fit_database(db, columns=["agee"])
         with pytest.raises(ParameterError, match="each once"):
             MAKES[name]().fit_database(db, columns=["age", "age"])
+        other, paid = dataclasses.replace(MU, neighbors="add-remove"), db.ledger.spent().charges
+        with pytest.raises(PromiseError, match="must be about the neighbors of the table, replace-one"):
+            MAKES[name]().set_params(privacy=other).fit_database(db)
+        rows = townsfolk(100)
+        with pytest.raises(PromiseError, match="must be about the neighbors of the table, replace-one"):
+            MAKES[name](schema=schema).set_params(privacy=other).fit(rows, rows["owner"])
+        assert db.ledger.spent().charges == paid
         with pytest.raises(PromiseError, match="was NoPromise"):
             MAKES[name]().set_params(privacy=NoPromise("no")).fit_database(db)
         assert len(MAKES[name]().fit_database(db, columns=["share", "age"]).layout_.names) == 2
@@ -224,6 +232,6 @@ def test_a_layout_counts_like_the_questions_do() -> None:
 def test_a_table_without_rows_is_answered_with_noise_alone() -> None:
     for name, make in MAKES.items():
         with LocalSums(townsfolk(0), schema=townsfolk_schema("add-remove"), random_state=1) as db:
-            model = make().fit_database(db)
+            model = about_the_table(make(), db.schema).fit_database(db)
         for key in WHAT[name]:
             assert np.isfinite(np.asarray(getattr(model, key), float)).all() or key == "radii_"

@@ -23,7 +23,6 @@ from discreet.noise import (
     SphericalLaplace,
     Stream,
     discrete_laplace,
-    keep_per_unit,
     permutation,
     randomized_response,
     response_threshold,
@@ -161,17 +160,6 @@ def test_a_subsample_has_the_asked_size_and_no_repeats() -> None:
     assert subsample(5, 0).size == 0
     with pytest.raises(ParameterError, match="size of subsample"):
         subsample(5, 6)
-
-
-def test_at_most_the_asked_number_of_rows_stays_per_unit() -> None:
-    units = np.array(["ann", "bo", "ann", "ann", "cy", "bo", "ann"])
-    for most in (1, 2, 3, 10):
-        kept = keep_per_unit(units, most)
-        for name in set(units.tolist()):
-            assert kept[units == name].sum() == min(most, (units == name).sum())
-    assert keep_per_unit(np.array([]), 2).size == 0
-    with pytest.raises(ParameterError, match="most of keep_per_unit"):
-        keep_per_unit(units, 0)
 
 
 def test_a_pool_hands_out_any_scale_and_any_number() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlglot import exp
 
+from discreet.privacy import Promise
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def people_schema(neighbors: Neighbors = "replace-one", **more: Any) -> Schema:
         neighbors=neighbors,
         **more,
     )
+
+
+def under(privacy: Any, neighbors: Neighbors) -> Any:
+    """Return a promise about some neighbors; the paper's own says nothing about them."""
+    return replace(privacy, neighbors=neighbors) if isinstance(privacy, Promise) else privacy
 
 
 def people(n: int) -> dict[str, AnyArray]:

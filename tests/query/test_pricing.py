@@ -11,7 +11,7 @@ from discreet.errors import ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.promises import promise_from_dict
 from discreet.query import Gram, Histogram, LocalSums, PosteriorOdds, Pricing, Sums
-from tests.query.people import people, people_schema
+from tests.query.people import people, people_schema, under
 
 if TYPE_CHECKING:
     from discreet.query import Question
@@ -31,7 +31,7 @@ PROMISES = [
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("privacy", PROMISES, ids=str)
 def test_what_is_priced_without_rows_is_charged_with_them(privacy: Any, neighbors: Neighbors) -> None:
-    schema = people_schema(neighbors)
+    schema, privacy = people_schema(neighbors), under(privacy, neighbors)
     pricing = Pricing(schema, 50)
     assert (pricing.n_rows, pricing.neighbors, pricing.schema) == (50, neighbors, schema)
     with LocalSums(people(50), schema=schema) as sums:
@@ -39,7 +39,7 @@ def test_what_is_priced_without_rows_is_charged_with_them(privacy: Any, neighbor
             answer = sums.ask(question, privacy=privacy)
             assert pricing.cost(question, privacy=privacy) == answer.cost
             assert np.array_equal(pricing.expected_sd(question, privacy=privacy), answer.sd)
-            assert answer.cost != pricing.cost(question, privacy=GaussianDP(mu=0.123))
+            assert answer.cost != pricing.cost(question, privacy=GaussianDP(mu=0.123, neighbors=neighbors))
 
 
 def test_a_variance_is_priced_too_and_what_costs_nothing_is_free() -> None:
@@ -56,7 +56,11 @@ def test_a_price_that_is_remembered_is_the_price_of_that_promise_alone() -> None
     # The same amounts for another unit, other neighbors or another size are other promises.
     one, two = Pricing(people_schema(unit="household")), Pricing(people_schema("add-remove"))
     question = Histogram("job")
-    costs = [pricing.cost(question, privacy=GaussianDP(mu=0.5))[0] for pricing in (one, two, one)]
+    asked = [GaussianDP(mu=0.5, neighbors=pricing.neighbors) for pricing in (one, two, one)]
+    costs = [
+        pricing.cost(question, privacy=privacy)[0]
+        for pricing, privacy in zip((one, two, one), asked, strict=True)
+    ]
     assert [cost.unit for cost in costs] == ["household", "person", "household"]
     assert costs[0] == costs[2]
     assert costs[0].neighbors == "replace-one"

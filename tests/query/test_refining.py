@@ -15,7 +15,7 @@ from discreet.errors import BudgetExceeded, EngineFailed, ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PureDP
 from discreet.query import Answer, Database, Gram, Histogram, LocalSums, Moments, PosteriorOdds, Sums
 from discreet.schema import Column, Schema
-from tests.query.people import people, people_schema
+from tests.query.people import people, people_schema, under
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -333,11 +333,26 @@ def test_merging_wants_different_draws_of_one_question() -> None:
         same = db.count("age > 40", privacy=MU, owner="bob")
         table = db.histogram("job", privacy=MU)
         other = db.count("age > 40", privacy=LESS)
+        # Of the same kind and shape, and still about something else: cells, rows or neighbors.
+        others = [
+            db.count("age > 41", privacy=LESS),
+            db.sum("income", privacy=LESS),
+            db.mean("age > 40", privacy=LESS),
+        ]
+    added = people_schema("add-remove")
+    with (
+        Database(people(90), schema=SCHEMA, ledger=db.ledger) as fewer,
+        Database(people(100), schema=added) as uncounted,
+    ):
+        others.append(fewer.count("age > 40", privacy=LESS))
+        others.append(uncounted.count("age > 40", privacy=under(LESS, "add-remove")))
     for wrong in ((count, count), (count, same)):
         with pytest.raises(ParameterError, match="one draw is in two"):
             Answer.merged(*wrong)
-    with pytest.raises(ParameterError, match="same question"):
-        Answer.merged(count, table)
+    for another in (table, *others):
+        with pytest.raises(ParameterError, match="same question about the same rows"):
+            Answer.merged(count, another)
+    assert Answer.from_dict(count.to_dict()).about == count.about
     with pytest.raises(ParameterError, match="at least one"):
         Answer.merged()
     merged = Answer.merged(count, other)

@@ -258,16 +258,17 @@ def test_changed_ids_are_another_version_of_the_rows() -> None:
 CORNERS, EVERYBODY = corners()
 WITH_IDS = schema_of(*CORNERS.columns)
 CURATION = Curation.of(WITH_IDS, ids=True)
-CASES: list[tuple[SignSketches, bool, bool]] = [
-    (SignSketches("x", 5, "k"), True, True),
-    (SignSketches(("x", "a"), 3, "k"), True, True),
-    (SignSketches(("x", "a", "job"), 4, "k"), True, True),
-    (SignSketches(("job", "y"), 2, "k", center=(0, 0, 0, 0)), True, True),
-    (SignSketches(("x", "job"), 70, "k", center=(0.2, 0.3, 0.7)), True, True),
-    (SignSketches(("x", "a"), 3, "k", center=(0.9, 0.1)), True, True),
-    (SignSketches(("x", "a"), 3, "k", radius=0.5), True, True),
-    (SignSketches(("x", "a", "job"), 3, "k", center=(0.1, 0.2, 0, 0), radius=0.6), False, False),
-    (SignSketches(("x", "a"), 3, "k", radius=0.0001), False, False),
+CASES: list[tuple[SignSketches, bool]] = [
+    (SignSketches("x", 1, "k"), True),
+    (SignSketches("x", 5, "k"), True),
+    (SignSketches(("x", "a"), 2, "k"), True),
+    (SignSketches(("x", "a", "job"), 4, "k"), True),
+    (SignSketches(("job", "y"), 2, "k", center=(0, 0, 0, 0)), True),
+    (SignSketches(("x", "job"), 70, "k", center=(0.2, 0.3, 0.7)), True),
+    (SignSketches(("x", "a"), 3, "k", center=(0.9, 0.1)), True),
+    (SignSketches(("x", "a"), 3, "k", radius=0.5), True),
+    (SignSketches(("x", "a", "job"), 3, "k", center=(0.1, 0.2, 0, 0), radius=0.6), False),
+    (SignSketches(("x", "a"), 3, "k", radius=0.0001), False),
 ]
 
 
@@ -310,37 +311,42 @@ def _square(change: Sequence[int]) -> int:
     return sum(value * value for value in change)
 
 
-@pytest.mark.parametrize(("question", "tight", "tight_alone"), CASES, ids=str)
+@pytest.mark.parametrize(("question", "tight"), CASES, ids=str)
 def test_no_neighbor_moves_the_sketches_further_than_the_charge_says(
-    question: SignSketches, tight: bool, tight_alone: bool
+    question: SignSketches, tight: bool
 ) -> None:
+    """Somebody is replaced by somebody else, with every row of the domain, under the same id or another."""
     replaced = question.bind(CURATION, "replace-one")
     alone = question.bind(CURATION, "add-remove")
-    vectors, others = _alone(question, (7, 8))
-    changes = [[a - b for a, b in zip(u, v, strict=True)] for u, v in itertools.combinations(vectors, 2)]
+    found = _alone(question, range(12))
+    pairs = [(u, v) for mine, theirs in itertools.product(found, repeat=2) for u in mine for v in theirs]
+    changes = [[a - b for a, b in zip(u, v, strict=True)] for u, v in pairs]
     farthest = max(map(_square, changes))
     assert farthest <= replaced.squared
     assert max(sum(map(abs, change)) for change in changes) <= replaced.absolute
-    longest = max(map(_square, (*vectors, *others)))
+    vectors = [vector for own in found for vector in own]
+    longest = max(map(_square, vectors))
     assert longest <= alone.squared
     assert max(sum(map(abs, vector)) for vector in vectors) <= alone.absolute
-    assert (farthest == replaced.squared) == tight
-    assert (longest == alone.squared) == tight_alone
-    # The wrong twin charges one sketch for all of them.
-    if tight:
-        assert farthest > replaced.squared // question.sketches
+    assert (longest == alone.squared) == tight
+    # Attained where two of these ids have opposite signs in all sketches, as they have in a few.
+    if tight and question.sketches <= 2:
+        assert farthest == replaced.squared
+        # The wrong twins charge one sketch for all of them, or as if the id stayed.
+        assert farthest > replaced.squared // 2
 
 
-def test_whoever_is_there_may_change_too_about_the_middle_and_not_elsewhere() -> None:
-    for center, covered in (((0.5, 0.5), True), ((0.9, 0.1), False)):
-        question = SignSketches(("x", "a"), 1, "k", center=center)
-        people = range(8)
-        # Somebody with one sign leaves, and somebody with the other comes.
-        found = _alone(question, people)
-        longest = [max(found[i], key=lambda v: v[0])[0] for i in people]
-        here, there = found[int(np.argmax(longest))], found[int(np.argmin(longest))]
-        moved = [[a - b for a, b in zip(u, v, strict=True)] for u, v in itertools.product(here, there)]
-        assert (max(map(_square, moved)) <= question.bind(CURATION, "replace-one").squared) == covered
+def test_a_charge_for_rows_that_keep_their_id_is_caught() -> None:
+    question = SignSketches(("x", "a"), 1, "k", center=(0.9, 0.1))
+    found = _alone(question, range(12))
+    kept = max(_square([a - b for a, b in zip(u, v, strict=True)]) for own in found for u in own for v in own)
+    moved = max(
+        _square([a - b for a, b in zip(u, v, strict=True)])
+        for mine, theirs in itertools.product(found, repeat=2)
+        for u in mine
+        for v in theirs
+    )
+    assert kept < moved == question.bind(CURATION, "replace-one").squared
 
 
 # What estimates are worth.
@@ -503,7 +509,7 @@ def test_a_gram_matrix_over_two_databases_is_the_one_over_all_columns(
     rows = rows_of(6000)
     both = two(rows, neighbors=neighbors)
     names = ["d", "a", "e", "b"]  # mixed up on purpose
-    answer = both.ask(Gram(names, with_sums=with_sums), privacy=GaussianDP(mu=4))
+    answer = both.ask(Gram(names, with_sums=with_sums), privacy=GaussianDP(mu=4, neighbors=neighbors))
     vectors = centered(rows, names)
     if with_sums:
         vectors = np.column_stack([np.ones(6000), vectors])
@@ -624,18 +630,33 @@ def test_a_gram_matrix_inside_one_database_needs_no_sketches() -> None:
 def test_sums_and_moments_are_put_together() -> None:
     rows = rows_of(2000)
     for neighbors in NEIGHBORS:
-        both = two(rows, neighbors=neighbors)
-        sums = both.ask(Sums(("c", "a * b", "POWER(e, 2)", "a")), privacy=GaussianDP(mu=2))
+        both, privacy = two(rows, neighbors=neighbors), GaussianDP(mu=2, neighbors=neighbors)
+        sums = both.ask(Sums(("c", "a * b", "POWER(e, 2)", "a")), privacy=privacy)
         true = np.array([rows["c"].sum(), rows["a"] @ rows["b"], rows["e"] @ rows["e"], rows["a"].sum()])
         _close(np.asarray(sums.value), np.asarray(sums.sd), true)
         question = Moments(("e", "a", "d"))
-        moments = both.ask(question, privacy=GaussianDP(mu=2))
+        moments = both.ask(question, privacy=privacy)
         away = np.column_stack([rows[name] for name in question.columns]) - 0.5
         true = np.array([2000, *away.sum(axis=0), *(away**2).sum(axis=0)])
         _close(np.asarray(moments.value), np.asarray(moments.sd), true)
-        assert np.allclose(both.expected_sd(question, privacy=GaussianDP(mu=2)), moments.sd)
+        assert np.allclose(both.expected_sd(question, privacy=privacy), moments.sd)
     with pytest.raises(ParameterError, match="must each have columns of one of them"):
-        both.ask(Sums("a * c"), privacy=MU)
+        both.ask(Sums("a * c"), privacy=privacy)
+
+
+def test_correlations_stay_between_minus_one_and_one() -> None:
+    rows = rows_of(400)
+    outside = 0
+    for seed in range(6):
+        databases = [registered(rows, names, seed=seed + i) for i, names in enumerate(("ab", "cde"), 1)]
+        both = VerticalDatabases(databases, key=f"study {seed}")
+        answer = both.correlation(privacy=GaussianDP(mu=3))
+        value = np.asarray(answer.value)
+        known = ~np.isnan(value)
+        assert (np.abs(value[known]) <= 1).all()
+        off_diagonal = known & ~np.eye(len(value), dtype=bool)
+        outside += int((np.abs(value[off_diagonal]) == 1).sum())
+    assert outside > 0  # noise does take some out
 
 
 def test_correlations_have_their_deviation_and_no_variance_has_none() -> None:
@@ -664,11 +685,15 @@ def test_expected_deviations_are_near_what_even_columns_get() -> None:
         assert np.allclose(expected[-3:-1, -3:-1], found[-3:-1, -3:-1])
         assert expected[-3:-1, -1] == pytest.approx(found[-3:-1, -1], rel=0.3)
     assert mu_of(both.cost(question, privacy=GaussianDP(mu=3))) == 3
-    private = two(rows, neighbors="add-remove")
+    private, about = two(rows, neighbors="add-remove"), GaussianDP(mu=1, neighbors="add-remove")
     with pytest.raises(ParameterError, match="while the number of rows is unknown"):
-        private.expected_sd(Gram(("a", "c")), privacy=MU)
-    private.ask(Gram(("a", "c")), privacy=MU)
-    assert np.asarray(private.expected_sd(Gram(("a", "c")), privacy=MU)).shape == (3, 3)
+        private.expected_sd(Gram(("a", "c")), privacy=about)
+    private.ask(Gram(("a", "c")), privacy=about)
+    assert np.asarray(private.expected_sd(Gram(("a", "c")), privacy=about)).shape == (3, 3)
+    for db, other in ((private, MU), (both, about)):
+        for asked in (db.ask, db.cost, db.expected_sd):
+            with pytest.raises(PromiseError, match="must be about the neighbors of the table"):
+                asked(Gram(("a", "c")), privacy=other)
 
 
 def test_the_loss_against_one_database_is_the_root_of_the_number_of_rows() -> None:
@@ -694,7 +719,8 @@ def test_the_loss_against_one_database_is_the_root_of_the_number_of_rows() -> No
 def test_principal_components_across_databases(neighbors: Neighbors, radius: str | None) -> None:
     rows = rows_of(8000)
     both = two(rows, neighbors=neighbors)
-    model = PrivatePCA(n_components=2, privacy=GaussianDP(mu=4), radius=radius).fit_database(both)
+    privacy = GaussianDP(mu=4, neighbors=neighbors)
+    model = PrivatePCA(n_components=2, privacy=privacy, radius=radius).fit_database(both)
     X = np.column_stack([rows[name] for name in "abcde"])
     _, vectors = np.linalg.eigh(np.cov(X.T))
     assert abs(model.components_[0] @ vectors[:, -1]) > 0.98

@@ -256,7 +256,7 @@ def test_rows_of_a_unit_that_are_left_out_do_not_move_the_batches(tmp_path: Path
 @methods
 def test_one_stream_object_never_gives_one_plan_the_same_noise_twice(name: str) -> None:
     method = RELEASES[name]()
-    schema, rows, _ = method._read(ROWS, None)
+    schema, rows, _ = method._read(ROWS, None, "")
     plan, stream = method.plan(schema, 100), Stream.from_seed(4)
     first, second = plan.draw(rows, stream), plan.draw(rows, stream)
     clear = {s.column for s in plan.columns if s.law.kind == "clear"}

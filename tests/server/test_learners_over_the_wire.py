@@ -50,14 +50,15 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 MU = GaussianDP(mu=0.8)
+ADDED = GaussianDP(mu=0.8, neighbors="add-remove")
 NUMBERS = SCHEMA.with_target("income")
 UNCOUNTED = dataclasses.replace(SCHEMA, neighbors="add-remove")
 LEARNERS: dict[str, tuple[Schema, Callable[[], Any]]] = {
     "pca": (SCHEMA, lambda: PrivatePCA(n_components=2, privacy=MU)),
     "kmeans": (SCHEMA, lambda: PrivateKMeans(n_clusters=3, privacy=ApproxDP(epsilon=2.0, delta=1e-6))),
     "kmeans, pure": (SCHEMA, lambda: PrivateKMeans(n_clusters=2, privacy=PureDP(epsilon=3.0))),
-    "pca, rows not counted": (UNCOUNTED, lambda: PrivatePCA(n_components=2, privacy=MU)),
-    "kmeans, rows not counted": (UNCOUNTED, lambda: PrivateKMeans(n_clusters=2, privacy=MU)),
+    "pca, rows not counted": (UNCOUNTED, lambda: PrivatePCA(n_components=2, privacy=ADDED)),
+    "kmeans, rows not counted": (UNCOUNTED, lambda: PrivateKMeans(n_clusters=2, privacy=ADDED)),
     "perceptron": (SCHEMA, lambda: PrivatePerceptron(privacy=ZCDP(rho=0.5), rounds=5)),
     "id3": (SCHEMA, lambda: PrivateID3Classifier(privacy=MU, max_depth=2)),
     "naive bayes": (SCHEMA, lambda: PrivateNaiveBayes(privacy=MU, edges={"age": [20, 50.5]})),

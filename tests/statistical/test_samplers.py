@@ -16,7 +16,6 @@ from discreet.noise import (
     Stream,
     Whitening,
     discrete_laplace,
-    keep_per_unit,
     permutation,
     randomized_response,
     rounded_gaussian,
@@ -188,18 +187,12 @@ def _numbers_of(rows: AnyArray, base: int) -> AnyArray:
 
 
 def _choice_checks(n: int, stream: Stream) -> dict[str, float]:
-    """All 24 orders, all 10 pairs of 5, all choices of rows per unit: each equally often."""
+    """All 24 orders, all 10 pairs of 5: each equally often."""
     orders = np.array([permutation(4, stream) for _ in range(n)])
     pairs = np.array([subsample(5, 2, stream) for _ in range(n)])
-    units = np.array([0, 1, 0, 1, 0])
-    kept = np.array([keep_per_unit(units, 1, stream) for _ in range(n)])
     wanted: dict[str, tuple[AnyArray, Any]] = {
         "orders": (_numbers_of(orders, 4), _numbers_of(np.array(list(itertools.permutations(range(4)))), 4)),
         "pairs": (_numbers_of(pairs, 5), _numbers_of(np.array(list(itertools.combinations(range(5), 2))), 5)),
-        "rows kept": (
-            _numbers_of(kept, 2),
-            np.array([2**i + 2**j for i in (0, 2, 4) for j in (1, 3)]),
-        ),
     }
     found = {}
     for name, (seen, possible) in wanted.items():

@@ -5,15 +5,18 @@ import itertools
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from discreet.errors import DataError, ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
 from discreet.tables import Table, open_table
+from discreet.tables.encode import NO_ID
 from tests.tables.people import ENCODED, KINDS, SCHEMA, people, same
 
 if TYPE_CHECKING:
@@ -456,16 +459,41 @@ def test_arrays_of_every_kind_are_read() -> None:
     assert same(read({"x": masked}, schema)["x"], np.array([np.nan, 2.0]))
 
 
-def test_ids_need_a_declared_column_and_a_value_in_every_row() -> None:
+def test_ids_need_a_declared_column_and_rows_without_one_are_one_unit() -> None:
     with open_table({"x": [1.0]}) as table, pytest.raises(ParameterError, match="id_column"):
         table.batches(NUMBER, ids=True)
     schema = Schema(columns=[*NUMBER.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=1)
+    with open_table({"x": np.arange(4.0), "who": ["a", None, "", "é"]}) as table:
+        (batch,) = table.batches(schema, ids=True, id_texts=True)
+    assert batch.ids is not None
+    assert batch.id_texts is not None
+    assert (batch.ids == NO_ID).tolist() == [False, True, True, False]
+    assert batch.id_texts.tolist() == [b"a", b"", b"", "é".encode()]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[1.0, 2.0], [True, False], [datetime.date(2024, 1, 1)] * 2, [Decimal("1.5"), Decimal(2)]],
+    ids=["floats", "booleans", "dates", "decimals"],
+)
+def test_ids_whose_text_differs_between_engines_are_refused(ids: list[Any]) -> None:
+    schema = Schema(columns=[*NUMBER.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=1)
+    rows = pa.table({"x": [1.0, 2.0], "who": ids})
     with (
-        open_table({"x": [1.0, 2.0], "who": ["a", None]}) as table,
-        pytest.raises(DataError) as caught,
+        open_table(rows) as table,
+        pytest.raises(SchemaError, match="Cast the id to text in a view"),
     ):
-        list(table.batches(schema, ids=True))
-    assert (caught.value.column, caught.value.line) == ("who", 2)
+        table.batches(schema, ids=True)
+
+
+def test_ids_are_integers_text_or_uuids() -> None:
+    schema = Schema(columns=[*NUMBER.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=1)
+    for kind, cell in (("BIGINT", "7"), ("UUID", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"), ("VARCHAR", "Ann")):
+        relation = duckdb.sql(f"SELECT 1.0::DOUBLE AS x, '{cell}'::{kind} AS who")
+        with open_table(relation) as table:
+            (batch,) = table.batches(schema, ids=True, id_texts=True)
+        assert batch.id_texts is not None
+        assert batch.id_texts.tolist() == [cell.encode()]
 
 
 @pytest.mark.parametrize("rows", [0, -1])

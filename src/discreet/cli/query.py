@@ -144,7 +144,7 @@ def _show_price(console: Console, reply: "Reply", delta: float) -> None:
         console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:
         console.line("  how noisy it would be depends on how many rows it is over, which is not public")
-    console.line(f"Would cost: {cost_words(reply.cost, delta)}.")
+    console.paragraph(f"Would cost: {cost_words(reply.cost, delta)}.{_assumed_words(reply)}")
     console.line("A dry run: no cell was read, nothing was charged or drawn.")
     console.json({"dry_run": True, **reply.to_dict()})
 
@@ -165,6 +165,7 @@ def _price_words(reply: "Reply", delta: float) -> list[str]:
         told = f"Cost: {cost}. Nobody counts it (--no-ledger): asked often enough, noise averages out."
     else:
         told = f"Cost: {cost}; {rows} of the ledger."
+    told += _assumed_words(reply)
     if reply.ledger is None:
         return [told]
     if reply.left is not None:
@@ -183,6 +184,12 @@ def _price_words(reply: "Reply", delta: float) -> list[str]:
         f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, so "
         "nothing is guaranteed about the next ones: `discreet ledger create` makes one that has.",
     ]
+
+
+def _assumed_words(reply: "Reply") -> str:
+    """Say what the promise stands on, such as how many rows of each person are used."""
+    assumed = dict.fromkeys(text for promise in reply.cost for text in promise.assumes)
+    return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
 
 
 def _margin_of(cell: "Cell") -> str:

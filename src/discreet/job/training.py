@@ -14,9 +14,9 @@ from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
 from discreet.learn import METHODS
 from discreet.learn.layout import Layout
 from discreet.noise import Stream
-from discreet.noise.categorical import keep_per_unit
 from discreet.privacy import NoPromise, Promise
 from discreet.query import Database
+from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
 from discreet.report.models.drafting import predicts
 from discreet.report.models.statement import Pass
 from discreet.schema import nearest
@@ -189,7 +189,8 @@ def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | No
 
 
 def _train_on_rows(learner: Any, table: Any, schema: Schema, label: str) -> Training:
-    X, y = _read(table, schema, Layout.of(schema))
+    salt = Stream().salt(LABEL) if learner.ledger is None else ledger_salt(learner.ledger, schema)
+    X, y = _read(table, schema, Layout.of(schema), salt)
     if not len(X):
         raise _no_rows(label)
     counted = learner.ledger is not None
@@ -215,23 +216,18 @@ def _uncounted(receipt: Receipt) -> Receipt:
     return dataclasses.replace(receipt, ledger=None, seq=None, hash=None, question=None)
 
 
-def _read(source: Any, schema: Schema, layout: Layout) -> tuple[Floats, AnyArray]:
+def _read(source: Any, schema: Schema, layout: Layout, salt: str) -> tuple[Floats, AnyArray]:
     """Return rows as coordinates, and the position of each label in its column's list."""
     assert schema.target is not None
-    rows, labels, ids = [], [], []
+    rows, labels = [], []
     with open_table(source) as table:
-        for batch in table.batches(schema, ids=schema.id_column is not None):
-            rows.append(layout.coordinates_of(batch))
-            labels.append(np.asarray(batch[schema.target]))
-            if batch.ids is not None:
-                ids.append(batch.ids)
+        for batch, kept in limited_batches(table, schema, salt):
+            here = slice(None) if kept is None else kept
+            rows.append(layout.coordinates_of(batch)[here])
+            labels.append(np.asarray(batch[schema.target])[here])
     if not rows:
         return np.empty((0, layout.size)), np.empty(0, np.int64)
-    X, y = np.concatenate(rows), np.concatenate(labels)
-    if schema.id_column is not None:
-        kept = keep_per_unit(np.concatenate(ids), schema.max_rows_per_unit or 1, Stream())
-        X, y = X[kept], y[kept]
-    return X, y
+    return np.concatenate(rows), np.concatenate(labels)
 
 
 def _declared(kind: type[Learner], schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -23,10 +24,11 @@ from discreet.learn.layout import Layout, schema_of_bounds
 from discreet.learn.passes import ExactSums, Passes
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
 from discreet.query import LocalSums
+from discreet.query.unit_rows import check_matrix_allowed
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from discreet._typing import AnyArray, Floats
     from discreet.privacy import Ledger
@@ -170,7 +172,9 @@ class SumsLearner(Learner):
                 f"bounds and schema of {type(self).__name__} must be given one at a time, were both. The "
                 "schema has the bounds."
             )
-        if schema is not None and not Layout.of(schema).plain:
+        if schema is not None and schema.id_column is not None and not _has_names(X):
+            check_matrix_allowed(schema, f"X of {type(self).__name__}.fit")
+        if schema is not None and (schema.id_column is not None or not Layout.of(schema).plain):
             names = [column.name for column in schema.features]
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         else:
@@ -317,9 +321,13 @@ class SumsClassifier(ClassifierMixin, SumsLearner):
             )
 
 
+def _has_names(X: Any) -> bool:
+    return isinstance(X, Mapping) or hasattr(X, "columns")
+
+
 def _beside(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
     """Put labels beside rows that have names."""
-    if isinstance(rows, dict):
+    if isinstance(rows, Mapping):
         return {**rows, target: cells}
     import narwhals as nw
 

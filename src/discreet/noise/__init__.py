@@ -11,7 +11,6 @@
 from discreet.noise.bounded import BoundedDensity
 from discreet.noise.box import BoxDensity, product_density
 from discreet.noise.categorical import (
-    keep_per_unit,
     permutation,
     randomized_response,
     response_threshold,
@@ -38,7 +37,6 @@ __all__ = [
     "Stream",
     "Whitening",
     "discrete_laplace",
-    "keep_per_unit",
     "permutation",
     "product_density",
     "randomized_response",

@@ -1,4 +1,4 @@
-"""Uniform choices: randomized response, the order of rows, which rows stay."""
+"""Uniform choices: randomized response, the order of rows, subsets."""
 
 from __future__ import annotations
 
@@ -154,27 +154,3 @@ def subsets(among: int, size: int, n: int, stream: Stream | None = None) -> Bool
         drawn = uniform_integers(j + 1, n, stream)
         marked[rows, np.where(marked[rows, drawn], j, drawn)] = True
     return marked
-
-
-def keep_per_unit(units: AnyArray, most: int, stream: Stream | None = None) -> Bools:
-    """Mark at most ``most`` rows of each unit, chosen at random.
-
-    Parameters
-    ----------
-    units : array
-        One identifier per row; equal ones belong to one person.
-    most : int
-        How many rows of a unit may stay.
-    """
-    if most < 1:
-        raise ParameterError(f"most of keep_per_unit must be at least 1, was {most}.")
-    order = permutation(len(units), stream)
-    _, unit = np.unique(units, return_inverse=True)
-    shuffled = unit.reshape(-1)[order]
-    grouped = np.argsort(shuffled, kind="stable")
-    starts = np.flatnonzero(np.diff(shuffled[grouped], prepend=-1))
-    sizes = np.diff(np.append(starts, len(units)))
-    rank = np.arange(len(units)) - np.repeat(starts, sizes)
-    keep = np.zeros(len(units), np.bool_)
-    keep[order[grouped[rank < most]]] = True
-    return keep

@@ -158,6 +158,13 @@ class Stream:
         self._check_process()
         return self._child(hmac.digest(self._key, label.encode(), "sha256"))
 
+    def salt(self, label: str) -> str:
+        """Return a text for a keyed hash: HMAC-SHA256 of the label under the key, in hexadecimal.
+
+        Unlike what :meth:`derive` draws it may become public, so a label must serve one of the two alone.
+        """
+        return hmac.new(self._key, label.encode(), hashlib.sha256).hexdigest()
+
     def spawn(self) -> Stream:
         """Return an independent stream whose key is drawn from this one: another at every call."""
         return self._child(self.words(KEY_BYTES // 8).tobytes())

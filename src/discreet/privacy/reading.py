@@ -14,6 +14,9 @@ from discreet.privacy.amounts import exact, float_down, float_up
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from discreet.privacy._promise import Promise
+    from discreet.schema.table import Neighbors
+
 
 def exp_up(exponent: Fraction) -> Fraction | None:
     """Return exp rounded up, or None past the range of 64-bit numbers."""
@@ -25,6 +28,16 @@ def exp_up(exponent: Fraction) -> Fraction | None:
     except OverflowError:
         return None
     return Fraction(math.nextafter(math.nextafter(value, math.inf), math.inf))
+
+
+def check_neighbors(privacy: Promise, neighbors: Neighbors, where: str) -> None:
+    """Refuse a promise about other neighbors than a table's: the same number would mean something else."""
+    if privacy.neighbors != neighbors:
+        raise PromiseError(
+            f"privacy of {where} must be about the neighbors of the table, {neighbors}, was about "
+            f"{privacy.neighbors}. Ask for {type(privacy).__name__}(..., neighbors={neighbors!r}), or "
+            "register the table under a schema with the other neighbors."
+        )
 
 
 def root_down(square: Fraction) -> float:

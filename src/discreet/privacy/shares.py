@@ -10,7 +10,7 @@ from discreet.noise import gaussian, laplace
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibrate import gaussian_mu
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, NoPromise, Promise, PureDP
-from discreet.privacy.reading import root_down, sampling_delta
+from discreet.privacy.reading import check_neighbors, root_down, sampling_delta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,9 @@ class Shares:
         self.whole: Promise
         if isinstance(privacy, NoPromise):
             self.whole = privacy
-        elif isinstance(privacy, PureDP):
+            return
+        check_neighbors(privacy, neighbors, "several questions")
+        if isinstance(privacy, PureDP):
             variation = draws * laplace.TOTAL_VARIATION
             self.whole = PureDP(epsilon=privacy.epsilon, total_variation=variation, **self._common)
         else:

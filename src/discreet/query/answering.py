@@ -56,8 +56,8 @@ class EngineSums(Pricing):
         With its table registered.
     curation : Curation
         The layout.
-    ledger : Ledger, optional
-        What is charged; one in memory, without a limit, if left out.
+    ledger : Ledger
+        What is charged.
     random_state : int, optional
         A seed, which makes the noise public: for tests, and marked on every receipt.
     version : str, optional
@@ -83,7 +83,7 @@ class EngineSums(Pricing):
         engine: Engine,
         curation: Curation,
         *,
-        ledger: Ledger | None = None,
+        ledger: Ledger,
         random_state: int | None = None,
         version: str | None = None,
         slots: float | Mapping[str, float] | None = None,
@@ -93,7 +93,7 @@ class EngineSums(Pricing):
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         super().__init__(schema, engine.count() if public else None, curation=curation)
         self._slots = Slots(slots)
-        self.ledger = Ledger.open(":memory:") if ledger is None else ledger
+        self.ledger = ledger
         self._engine = engine
         self._seeded = random_state is not None
         self._draws: Draws = Pool() if random_state is None else SeededDraws(Stream.from_seed(random_state))
@@ -211,7 +211,8 @@ class EngineSums(Pricing):
             # same question and drawn for it, the first is kept, and all get that one.
             kept = canonical({"n_rows": self.n_rows, "noisy": noisy}).encode()
             stored = yield Wish(self.ledger.do, self.ledger.keeping(receipt, kept))
-        answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison)
+        about = self._about(bound) if receipt.question == digest else _earlier(receipt)
+        answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison, about)
         return Answer.merged(*earlier, answer) if earlier else answer
 
     def _measured(self, wanted: Sequence[tuple[str, Bound, Noise | None]]) -> list[list[int] | EngineFailed]:
@@ -271,6 +272,11 @@ class EngineSums(Pricing):
         fixed = [self._version, self._schema_digest, bound.canonical, noised, refined]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
+    def _about(self, bound: Bound) -> str:
+        """Name what a question sums: see :attr:`Answer.about`."""
+        fixed = ["about", self._version, self._schema_digest, self.neighbors, bound.canonical]
+        return hashlib.sha256(canonical(fixed).encode()).hexdigest()
+
     def _chain(self, receipt: str, owner: str | None) -> list[tuple[Bound, Noise, Answer]]:
         """Return an answer and all that it refined, oldest first, as the ledger kept them."""
         found: list[tuple[Bound, Noise, Answer]] = []
@@ -291,6 +297,11 @@ class EngineSums(Pricing):
             comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
             found.append((bound, noise, self._kept(stored, bound, noise, entry.receipt, True, comparison)))
             following = asked["refines"]
+        bound, noise, oldest = found[-1]
+        if self._digest(bound, noise, None) != oldest.receipt.question:
+            # Of rows as they once were: only with one another.
+            about = _earlier(oldest.receipt)
+            found = [(b, n, dataclasses.replace(answer, about=about)) for b, n, answer in found]
         return found[::-1]
 
     def _refined(self, receipt: str, bound: Bound, owner: str | None) -> list[Answer]:
@@ -325,10 +336,11 @@ class EngineSums(Pricing):
         receipt: Receipt,
         cached: bool,
         comparison: Mapping[str, float] | None,
+        about: str | None = None,
     ) -> Answer:
         """Read what was stored, with the number of rows of that time."""
         kept = json.loads(stored)
-        return self._answer(bound, noise, kept["noisy"], kept["n_rows"], receipt, cached, comparison)
+        return self._answer(bound, noise, kept["noisy"], kept["n_rows"], receipt, cached, comparison, about)
 
     def _answer(
         self,
@@ -339,6 +351,7 @@ class EngineSums(Pricing):
         receipt: Receipt,
         cached: bool,
         comparison: Mapping[str, float] | None,
+        about: str | None = None,
     ) -> Answer:
         entries = noise.values(noisy, bound, n_rows)
         return Answer(
@@ -350,6 +363,7 @@ class EngineSums(Pricing):
             receipt=dataclasses.replace(receipt, answer=None),
             labels=bound.labels,
             comparison=comparison,
+            about=about or self._about(bound),
         )
 
     def close(self) -> None:
@@ -361,6 +375,11 @@ class EngineSums(Pricing):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _earlier(receipt: Receipt) -> str:
+    """Name what was summed for a charge whose rows have changed since."""
+    return hashlib.sha256(canonical(["about", receipt.question]).encode()).hexdigest()
 
 
 def _cannot_refine(must: str) -> ParameterError:

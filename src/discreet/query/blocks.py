@@ -29,6 +29,7 @@ OWN = Fraction(1, 10)
 """Portion of a share for products inside the database; those across are far noisier."""
 ACROSS = 1 - OWN
 """Portion of a share for sketches."""
+_MOVES = (0.0, 0.25, 0.5, 0.75, 1.0)  # parts of the way from the center of a question to the means
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +66,9 @@ class Own:
             return cls(value, sd, np.zeros(len(value)), np.zeros(len(value)))
         return cls(value[1:, 1:], sd[1:, 1:], value[0, 1:], sd[0, 1:], float(value[0, 0]), float(sd[0, 0]))
 
-    def square(self, count: float, centered: bool) -> float:
-        """Return the mean over coordinates of their sums of squares, about their means or as they are."""
-        squares = np.diag(self.products) - (self.sums**2 / count if centered else 0.0)
+    def square(self, count: float, offset: Floats) -> float:
+        """Return the mean over coordinates of their sums of squares, about a center that was moved."""
+        squares = np.diag(self.products) - 2 * offset * self.sums + count * offset**2
         # Below its noise nothing is known of it.
         return max(float(squares.mean()), float(np.diag(self.products_sd).mean()))
 
@@ -107,18 +108,19 @@ class GramAcross:
 
         Returns the matrix, its standard deviations, the number of sketches, and the number of rows.
         """
-        noises = self._noises()  # first: a database without ids refuses here, before anything is paid
+        self._noises()  # first: a database without ids refuses here, before anything is paid
         counted = with_sums or n_rows is None
         own = self._own(asker, counted)
         count, count_sd = _counted(n_rows, own)
         parts = [part for part, _ in self.parts]
-        moves = [with_sums and part.radius is None for part in parts]
-        # Paid for, so as good as public: how long the columns are says how many sketches serve best.
-        m = self._best([each.square(count, moved) for each, moved in zip(own, moves, strict=True)], noises)
-        offsets = [
-            _offset(part.center, each.sums / count) if moved else np.zeros(len(part.places))
-            for part, each, moved in zip(parts, own, moves, strict=True)
+        moves = [_MOVES if with_sums and part.radius is None else _MOVES[:1] for part in parts]
+        # Paid for, so as good as public: how long the columns are says what sketches serve best.
+        chosen = [
+            self._center(place, each, count, moved)
+            for place, (each, moved) in enumerate(zip(own, moves, strict=True))
         ]
+        offsets = [offset for offset, _, _ in chosen]
+        m = self._best([square for _, square, _ in chosen], [noise for _, _, noise in chosen])
         sketched = [
             asker(part.database, part.sketches(m, self.key, offset), share, ACROSS)
             for (part, share), offset in zip(self.parts, offsets, strict=True)
@@ -161,10 +163,27 @@ class GramAcross:
 
     def _noises(self) -> list[float]:
         """Return for each part the variance that a single sketch would have."""
-        return [
-            float(self.preview(part.database, part.sketches(1, self.key), share, ACROSS)[1][0, 0]) ** 2
-            for part, share in self.parts
-        ]
+        return [self._noise(place, 0.0) for place in range(len(self.parts))]
+
+    def _noise(self, place: int, offset: Floats | float) -> float:
+        part, share = self.parts[place]
+        question = part.sketches(1, self.key, offset)
+        return float(self.preview(part.database, question, share, ACROSS)[1][0, 0]) ** 2
+
+    def _center(
+        self, place: int, own: Own, count: float, moves: Sequence[float]
+    ) -> tuple[Floats, float, float]:
+        """Return how far sketches are moved, the mean square of coordinates there, and the noise of a sketch.
+
+        Notes
+        -----
+        The variance of an estimate grows with mean square times noise. About the means the first is least,
+        about the middle of the ranges the second.
+        """
+        part, _ = self.parts[place]
+        tried = [_offset(part.center, moved * own.sums / count) for moved in moves]
+        found = [(offset, own.square(count, offset), self._noise(place, offset)) for offset in tried]
+        return min(found, key=lambda each: each[1] * each[2])
 
     def _best(self, squares: Sequence[float], noises: Sequence[float]) -> int:
         if self.sketches is not None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from discreet.privacy import Ledger
 from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
+from discreet.query.unit_rows import ledger_salt
 from discreet.query.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.privacy import Ledger
     from discreet.query.engines import Engine
     from discreet.query.noising import Asked
     from discreet.query.questions import Question
@@ -91,9 +92,10 @@ class Database(EngineSums, Verbs):
         curation = Curation.of(schema, ids=keep_ids)
         chosen = engine_for(source) if engine is None else engine
         try:
-            chosen.register(source, curation)
+            charged = Ledger.open(":memory:") if ledger is None else ledger
+            chosen.register(source, curation, salt=ledger_salt(charged, schema))
             super().__init__(
-                chosen, curation, ledger=ledger, random_state=random_state, version=version, slots=slots
+                chosen, curation, ledger=charged, random_state=random_state, version=version, slots=slots
             )
         except BaseException:
             chosen.close()

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError
+from discreet.privacy import Ledger
 from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.unit_rows import check_matrix_allowed, ledger_salt
 
 if TYPE_CHECKING:
-    from discreet.privacy import Ledger
     from discreet.schema import Schema
 
 
@@ -48,6 +49,7 @@ class LocalSums(EngineSums):
         curation = Curation.of(schema)
         engine = DuckDBEngine()
         if isinstance(rows, np.ndarray):
+            check_matrix_allowed(schema, "rows of LocalSums")
             if rows.ndim != 2 or rows.shape[1] != len(curation.columns):
                 raise DataError(
                     f"rows of LocalSums must have one column for each of the {len(curation.columns)} columns "
@@ -57,8 +59,9 @@ class LocalSums(EngineSums):
                 column.name: np.ascontiguousarray(rows[:, i]) for i, column in enumerate(curation.columns)
             }
         try:
-            engine.register(rows, curation)
-            super().__init__(engine, curation, ledger=ledger, random_state=random_state)
+            charged = Ledger.open(":memory:") if ledger is None else ledger
+            engine.register(rows, curation, salt=ledger_salt(charged, schema))
+            super().__init__(engine, curation, ledger=charged, random_state=random_state)
         except BaseException:
             engine.close()
             raise

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise,
 from discreet.privacy._numbers import round_up, sqrt_up
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
-from discreet.privacy.reading import root_down, sampling_delta
+from discreet.privacy.reading import check_neighbors, root_down, sampling_delta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Noise:
                 f"{'both' if privacy is not None else 'neither'}. Give for instance "
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
-        _check_kind(privacy)
+        _check_kind(privacy, schema.neighbors)
         rows = schema.max_rows_per_unit or 1
         law: Law = "laplace" if _is_pure(privacy) else "gaussian"
         # Several rows of one person may all move the same way.
@@ -107,14 +107,15 @@ class Noise:
         if (squared if law == "gaussian" else absolute) == 0:
             return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
         promise: Promise
+        about = _About(schema.unit, schema.neighbors, _rows_assumed(schema))
         if law == "laplace":
-            scale, promise = _laplace(privacy, absolute, bound.size, schema.unit, schema.neighbors)
+            scale, promise = _laplace(privacy, absolute, bound.size, about)
             by = bound.weight
             relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
         else:
             wanted = privacy if variance is None else _root_of_variance(variance, bound)
             assert wanted is not None
-            scale, promise = _gaussian(wanted, squared, bound.size, schema.unit, schema.neighbors)
+            scale, promise = _gaussian(wanted, squared, bound.size, about)
             by = bound.precision
             relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
         kinds = sorted(relative)
@@ -168,10 +169,27 @@ def _is_pure(privacy: Asked | None) -> bool:
     return isinstance(privacy, PureDP)
 
 
+class _About(NamedTuple):
+    """Whom a promise protects, and what it stands on."""
+
+    unit: str
+    neighbors: Neighbors
+    assumes: tuple[str, ...]
+
+
+def _rows_assumed(schema: Schema) -> tuple[str, ...]:
+    """Say how many rows of a person a promise covers, where the schema tells people apart."""
+    if schema.id_column is None:
+        return ()
+    most = schema.max_rows_per_unit
+    one = most == 1
+    used = f"at most {most} row{'' if one else 's'} of each {schema.unit} {'is' if one else 'are'} used"
+    known = ("how many rows each unit has is public",) if schema.neighbors == "replace-one" else ()
+    return (used, *known)
+
+
 @lru_cache(maxsize=1024)
-def _gaussian(
-    wanted: Asked | float, squared: int, size: int, unit: str, neighbors: Neighbors
-) -> tuple[float, GaussianDP]:
+def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
     """Return the standard deviation, in integers, of an entry of precision 1, and what it promises.
 
     Kept, because people ask many questions under the same few promises.
@@ -187,13 +205,11 @@ def _gaussian(
     if math.isinf(scale):
         raise _too_wide()
     mu = mu_for_sd(distance, scale)
-    return scale, GaussianDP(mu=mu, total_variation=variation, unit=unit, neighbors=neighbors)
+    return scale, GaussianDP(mu=mu, total_variation=variation, **about._asdict())
 
 
 @lru_cache(maxsize=1024)
-def _laplace(
-    privacy: Asked | None, absolute: int, size: int, unit: str, neighbors: Neighbors
-) -> tuple[float, PureDP]:
+def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
     """Return the scale, in integers, of an entry of weight 1, and what it promises."""
     assert isinstance(privacy, PureDP | PosteriorOdds)
     epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
@@ -202,7 +218,7 @@ def _laplace(
         raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
     variation = size * laplace.TOTAL_VARIATION
-    return scale, PureDP(epsilon=epsilon, total_variation=variation, unit=unit, neighbors=neighbors)
+    return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
 
 
 def mu_of(privacy: Promise | None, variation: float) -> float:
@@ -220,7 +236,7 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
     )
 
 
-def _check_kind(privacy: Asked | None) -> None:
+def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
     if privacy is None:
         return
     if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP | PosteriorOdds):
@@ -233,6 +249,7 @@ def _check_kind(privacy: Asked | None) -> None:
             f"privacy of a question must be about whole rows, and covers {', '.join(privacy.covers)} alone. "
             "Leave covers out."
         )
+    check_neighbors(privacy, neighbors, "a question")
 
 
 def _root_of_variance(variance: float, bound: Bound) -> float:

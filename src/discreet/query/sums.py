@@ -49,6 +49,9 @@ class Answer:
         Under the paper's budget, the variance that each of its theorems asks for.
     parts : tuple of str
         Ids of the receipts of all draws in it: one, unless it was refined.
+    about : str or None
+        Digest of what was summed: the rows, their schema and neighbors, and the aggregate. Answers with the
+        same one may be merged; None, of what several databases answered, may not.
 
     Privacy
     -------
@@ -69,6 +72,7 @@ class Answer:
     labels: tuple[tuple[Any, ...], ...] | None = None
     comparison: Mapping[str, float] | None = None
     parts: tuple[str, ...] = ()
+    about: str | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -146,6 +150,7 @@ class Answer:
             "labels": None if self.labels is None else [[_plain(v) for v in axis] for axis in self.labels],
             "comparison": None if self.comparison is None else dict(self.comparison),
             "parts": list(self.parts),
+            "about": self.about,
         }
 
     @classmethod
@@ -245,15 +250,12 @@ def _first(sds: Floats) -> Any:
 def _check_alike(answers: Sequence[Answer]) -> None:
     first = answers[0]
     for answer in answers[1:]:
-        same = (
-            np.shape(answer.value) == np.shape(first.value)
-            and answer.labels == first.labels
-            and (answer.receipt.what, answer.receipt.schema) == (first.receipt.what, first.receipt.schema)
-        )
-        if not same:
+        same_shape = np.shape(answer.value) == np.shape(first.value)
+        if answer.about is None or answer.about != first.about or not same_shape:
             raise ParameterError(
-                "answers of Answer.merged must be to the same question, and differ in kind, shape, labels or "
-                "schema. Merge what repeats of one question were answered with."
+                "answers of Answer.merged must be to the same question about the same rows, and differ in "
+                "the aggregate, the rows, the schema or the neighbors, or are of several databases. Merge "
+                "what repeats of one question to one table were answered with."
             )
     draws = Counter(part for answer in answers for part in answer.parts)
     kept = Counter(answer.receipt.question for answer in answers if answer.receipt.question is not None)

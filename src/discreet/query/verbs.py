@@ -166,14 +166,16 @@ class Verbs(ABC):
             answer = self.sum(expression, privacy=privacy, owner=owner, refines=refines)
             if self.n_rows == 0:
                 raise _too_few()
-            return dataclasses.replace(answer, value=answer.value / self.n_rows, sd=answer.sd / self.n_rows)
+            value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
+            return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
         answer = self.ask(Sums((expression, "TRUE")), privacy=privacy, owner=owner, refines=refines)
         total, count = np.asarray(answer.value).tolist()
         total_sd, count_sd = np.asarray(answer.sd).tolist()
         if count <= _LEAST_COUNT * count_sd:
             raise _too_few()
         mean = total / count
-        return dataclasses.replace(answer, value=mean, sd=float(np.hypot(total_sd, mean * count_sd)) / count)
+        sd = float(np.hypot(total_sd, mean * count_sd)) / count
+        return dataclasses.replace(answer, value=mean, sd=sd, about=f"mean {answer.about}")
 
     def histogram(
         self,

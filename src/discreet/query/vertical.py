@@ -18,7 +18,7 @@ from discreet.noise import gaussian
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, Receipt
 from discreet.privacy._numbers import sqrt_up
 from discreet.privacy.amounts import exact, float_up
-from discreet.privacy.reading import root_down
+from discreet.privacy.reading import check_neighbors, root_down
 from discreet.query.blocks import ACROSS, OWN, GramAcross, Part
 from discreet.query.curation import Curation
 from discreet.query.joined import joined_schema
@@ -128,9 +128,8 @@ class VerticalDatabases:
     Privacy
     -------
     ``privacy`` of a question is the total, for somebody who is in all databases: their charges add up,
-    ``mu**2 = mu_1**2 + mu_2**2 + ...``. A neighbor has one person's row replaced in every database at once,
-    ids staying as they are, or one person added or removed everywhere. Who is in a database is public under
-    replace-one.
+    ``mu**2 = mu_1**2 + mu_2**2 + ...``. A neighbor has one person replaced in every database at once, id and
+    all, or one person added or removed everywhere. Under replace-one the number of rows is public.
 
     Reference
     ---------
@@ -304,9 +303,9 @@ class VerticalDatabases:
         Returns
         -------
         VerticalAnswer
-            The matrix as it comes out, which may leave [-1, 1] by noise, with standard deviations of the
-            first order. Where a variance is not three standard deviations above 0 there is nothing to tell:
-            entries are NaN.
+            The matrix, moved into [-1, 1] where noise has taken it out, with standard deviations of the first
+            order before that: moving brings an estimate nearer to every true value. Where a variance is not
+            three standard deviations above 0 there is nothing to tell: entries are NaN.
 
         Privacy
         -------
@@ -331,7 +330,7 @@ class VerticalDatabases:
         spread = (sd[1:, 1:] / np.outer(scale, scale)) ** 2 + ratio**2 / 4 * np.add.outer(relative, relative)
         np.fill_diagonal(ratio, np.where(known, 1.0, np.nan))
         np.fill_diagonal(spread, np.where(known, 0.0, np.nan))
-        return dataclasses.replace(answer, value=ratio, sd=np.sqrt(spread))
+        return dataclasses.replace(answer, value=np.clip(ratio, -1.0, 1.0), sd=np.sqrt(spread))
 
     # How a promise is divided.
 
@@ -348,6 +347,7 @@ class VerticalDatabases:
                 f"privacy of VerticalDatabases must be about whole rows, and covers "
                 f"{', '.join(privacy.covers)} alone. Leave covers out."
             )
+        check_neighbors(privacy, self.neighbors, "VerticalDatabases")
         draws = 2 * MOST_CELLS * len(self.databases)
         return exact(mu_of(privacy, draws * gaussian.TOTAL_VARIATION)) ** 2
 

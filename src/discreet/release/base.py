@@ -12,9 +12,10 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.law import NoiseLaw
-from discreet.noise import Stream, keep_per_unit
+from discreet.noise import Stream
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
+from discreet.query.unit_rows import LABEL, check_matrix_allowed, ledger_salt, limited_batches
 from discreet.release.keystream import BatchStreams
 from discreet.release.parameters import parameter_names, parameters_of
 from discreet.release.published import published_fields
@@ -86,6 +87,8 @@ class Publication:
         How many rows the source had; more where a unit had more rows than it may have.
     schema, promises, receipt, summary, commitment
         As of a :class:`Release`.
+    rows_salt : str or None
+        What decided which rows stayed of a person who had too many; None where every row is a unit. Public.
     """
 
     n_rows: int
@@ -95,6 +98,7 @@ class Publication:
     receipt: Receipt
     summary: tuple[ColumnSummary, ...]
     commitment: str
+    rows_salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -364,16 +368,12 @@ class ReleaseMethod(ABC):
         -------
         Release
         """
-        schema, rows, ids = self._read(X, y)
+        stream = self._stream()
+        schema, rows, kept = self._read(X, y, self._rows_salt(stream))
         check_publishable(schema, type(self).__name__)
         n_rows = _length(rows)
-        stream = self._stream()
         plan = self.plan(schema, n_rows)
         receipt = self._charge(plan.promises, schema, stream.seeded)
-        kept: Bools | None = None
-        if ids is not None:
-            assert schema.max_rows_per_unit is not None
-            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
         streams = self._streams(stream, schema, n_rows)
         columns, words = _draw_in_memory(plan, rows, kept, streams)
         if shuffle if shuffle is not None else not _is_matrix(X):
@@ -397,6 +397,7 @@ class ReleaseMethod(ABC):
         replace: bool = False,
         stream: Stream | None = None,
         watch: Watch | None = None,
+        rows_salt: str | None = None,
     ) -> Publication:
         """Release a table straight into a file, a batch at a time, in constant memory.
 
@@ -418,6 +419,9 @@ class ReleaseMethod(ABC):
             Shown the true rows of every batch, in the values of the published table, and the published ones,
             row by row in the same order, in a thread of its own. What it sees is for the curator alone. Not
             called where published rows are nobody's (``Plan.of_people``).
+        rows_salt : str, optional
+            Decides which rows stay of a person who has too many: for an auditor, who finds it in the
+            statement. By default it follows from the ledger, or without one from the key.
 
         Returns
         -------
@@ -434,8 +438,9 @@ class ReleaseMethod(ABC):
             plan = self.plan(schema, n_rows)
             stream.spend(f"{type(self).__name__}.publish")
             receipt = self._charge(plan.promises, schema, stream.seeded)
+            salt = self._rows_salt(stream) if rows_salt is None else rows_salt
             streams = self._streams(stream, schema, n_rows)
-            batches = self._drawn(plan, table, schema, stream, streams, shuffle=shuffle, watch=watch)
+            batches = self._drawn(plan, table, schema, salt, streams, shuffle=shuffle, watch=watch)
             written = write_table(
                 target,
                 published_fields(plan.schema),
@@ -451,6 +456,7 @@ class ReleaseMethod(ABC):
             receipt=receipt,
             summary=plan.columns,
             commitment=stream.commitment,
+            rows_salt=salt or None,
         )
 
     def _drawn(
@@ -458,23 +464,17 @@ class ReleaseMethod(ABC):
         plan: Plan,
         table: Table,
         schema: Schema,
-        stream: Stream,
+        salt: str,
         streams: BatchStreams,
         *,
         shuffle: bool,
         watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
         """Yield the published batches one after the other, with a random word for each row to sort by."""
-        kept: Bools | None = None
-        if schema.id_column is not None:
-            assert schema.max_rows_per_unit is not None
-            ids = np.concatenate([b.ids for b in table.batches(schema, ids=True) if b.ids is not None])
-            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
-        for number, batch in enumerate(table.batches(schema)):
+        for number, (batch, kept) in enumerate(limited_batches(table, schema, salt)):
             rows: Encoded = batch
             if kept is not None:
-                mask = kept[batch.start : batch.start + batch.n_rows]
-                rows = {name: values[mask] for name, values in batch.items()}
+                rows = {name: values[kept] for name, values in batch.items()}
             noise, order = streams.batch(rows, part=0, batch=number)
             columns = plan.draw(rows, noise)
             if watch is not None:
@@ -508,16 +508,24 @@ class ReleaseMethod(ABC):
     def _streams(self, stream: Stream, schema: Schema, n_rows: int) -> BatchStreams:
         return BatchStreams(stream.derive("parts"), plan=self.plan_digest(n_rows), schema=schema.digest)
 
+    def _rows_salt(self, stream: Stream) -> str:
+        """Return what decides which rows of a person stay; empty where every row is a unit."""
+        if self.schema is None or self.schema.id_column is None:
+            return ""
+        return stream.salt(LABEL) if self.ledger is None else ledger_salt(self.ledger, self.schema)
+
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
         what = self.charged_as(schema)
         if self.ledger is None:
             return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
         return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)
 
-    def _read(self, X: Any, y: AnyArray | None) -> tuple[Schema, Encoded, Ints | None]:
+    def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
+        """Return the schema, the encoded rows, and which of them are used; None where every row is a unit."""
         if self.schema is None:
             return _read_bare(X, y, self.bounds)
         if _is_matrix(X):
+            check_matrix_allowed(self.schema, f"X of {type(self).__name__}.release")
             schema, rows = _read_matrix(np.asarray(X), y, self.schema)
             return schema, rows, None
         if y is not None:
@@ -525,14 +533,21 @@ class ReleaseMethod(ABC):
                 f"y of {type(self).__name__}.release must be left out unless X is a matrix. "
                 "A table holds its target as a column."
             )
-        with_ids = self.schema.id_column is not None
         with open_table(X) as table:
-            batches = list(table.batches(self.schema, ids=with_ids))
-        if not batches:
+            rows, kept = read_limited(table, self.schema, salt)
+        if not rows:
             raise DataError(f"{type(self).__name__}.release needs at least one row, the table has none.")
-        rows = {c.name: np.concatenate([b[c.name] for b in batches]) for c in self.schema.released}
-        ids = np.concatenate([b.ids for b in batches if b.ids is not None]) if with_ids else None
-        return self.schema, rows, ids
+        return self.schema, rows, kept
+
+
+def read_limited(table: Table, schema: Schema, salt: str) -> tuple[Encoded, Bools | None]:
+    """Return all rows of a table, encoded, and which are used; nothing of a table without rows."""
+    parts = list(limited_batches(table, schema, salt))
+    if not parts:
+        return {}, None
+    rows = {c.name: np.concatenate([batch[c.name] for batch, _ in parts]) for c in schema.released}
+    masks = [kept for _, kept in parts if kept is not None]
+    return rows, np.concatenate(masks) if masks else None
 
 
 def _draw_in_memory(

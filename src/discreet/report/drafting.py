@@ -255,7 +255,8 @@ def draft_implementation(
     kinds, schema = _kinds(planned), method.schema
     done = []
     if schema is not None and schema.id_column is not None:
-        done.append(f"rows of one {schema.unit} beyond {schema.max_rows_per_unit} left out at random")
+        most = schema.max_rows_per_unit
+        done.append(f"rows of one {schema.unit} beyond {most} left out, chosen by a salted hash")
     if shuffled:
         done.append("rows put in random order under the key")
     for summary in _summaries(planned):
@@ -278,6 +279,7 @@ def draft_implementation(
         key_commitment=commitment,
         seeded=seeded,
         shuffled=shuffled,
+        rows_salt=getattr(planned, "rows_salt", None),
         total_variation=sum(promise.total_variation for promise in planned.promises),
         post_processing=done,
         timing=TIMING,

@@ -208,6 +208,7 @@ class Implementation(Record):
     key_commitment: str
     seeded: bool
     shuffled: bool
+    rows_salt: str | None = None
     total_variation: float
     post_processing: list[str]
     timing: str

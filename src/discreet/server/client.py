@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy.reading import check_neighbors
 from discreet.query.curation import Curation
 from discreet.query.pricing import Pricing
 from discreet.query.sums import Answer
@@ -229,7 +230,7 @@ class RemoteDatabase(Verbs):
         ExpressionRefused
             The question is not in the language; nothing was charged.
         """
-        body = _said(sentence, privacy, sd)
+        body = self._said(sentence, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
         return self._read(RemoteAnswer, self._calls.post("/v1/query", body, pays=True))
@@ -244,8 +245,24 @@ class RemoteDatabase(Verbs):
         sentence, privacy, sd
             As for :meth:`query`.
         """
-        body = _said(sentence, privacy, sd)
+        body = self._said(sentence, privacy, sd)
         return self._read(RemotePrice, self._calls.post("/v1/preview", body, pays=False))
+
+    def _said(self, sentence: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
+        """Return the body of a request for a sentence."""
+        if (privacy is None) == (sd is None):
+            raise ParameterError(
+                "privacy and sd of a question must be given one at a time, and are "
+                f"{'both' if privacy is not None else 'neither'}. Give for instance "
+                "privacy=ApproxDP(epsilon=1, delta=1e-6)."
+            )
+        body: dict[str, Any] = {"kind": "sentence", "text": str(sentence)}
+        if sd is not None:
+            return body | {"sd": float(sd)}
+        wanted = _wire(privacy)
+        assert privacy is not None
+        check_neighbors(privacy, self.neighbors, "a question")
+        return body | {"privacy": wanted}
 
     def budget(self) -> Budget:
         """Say what the holder of the token, and everybody together, has spent and has left. Free."""
@@ -409,17 +426,6 @@ def _wire(promise: Any) -> dict[str, Any]:
         f"{type(promise).__name__}. A service takes no other: cost() says what it comes to, and that can be "
         "asked for."
     )
-
-
-def _said(sentence: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
-    if (privacy is None) == (sd is None):
-        raise ParameterError(
-            "privacy and sd of a question must be given one at a time, and are "
-            f"{'both' if privacy is not None else 'neither'}. Give for instance "
-            "privacy=ApproxDP(epsilon=1, delta=1e-6)."
-        )
-    body: dict[str, Any] = {"kind": "sentence", "text": str(sentence)}
-    return body | ({"sd": float(sd)} if sd is not None else {"privacy": _wire(privacy)})
 
 
 def _same_price(cost: tuple[Promise, ...], promise: Promise | None) -> bool:

@@ -1,9 +1,9 @@
 """Columns of numbers in and out of DuckDB through the Arrow C interface, without pyarrow.
 
 DuckDB hands out its results, and takes in tables, as Arrow streams: three C structures and a few
-function pointers. That is all this module knows. :func:`read_stream` turns a stream of fixed-width
-columns into numpy arrays while the query still runs, so that a table of any length passes through a
-constant amount of memory; :class:`ArrayStream` is the opposite direction.
+function pointers. That is all this module knows. :func:`read_stream` turns a stream of numbers and
+texts into numpy arrays while the query still runs, so that a table of any length passes through a
+constant amount of memory; :class:`ArrayStream` is the opposite direction, for numbers.
 
 The structures are fixed by the Arrow C data and C stream interface specifications.
 """
@@ -11,6 +11,7 @@ The structures are fixed by the Arrow C data and C stream interface specificatio
 from __future__ import annotations
 
 import ctypes
+import itertools
 from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int64, c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ _FORMATS: dict[bytes, np.dtype[Any]] = {
     b"L": np.dtype(np.uint64),
 }
 _CODES = {dtype: code for code, dtype in _FORMATS.items()}
+_TEXT = b"u"  # UTF-8 under offsets of 32 bits; read as an object array of bytes
 _STREAM_NAME = b"arrow_array_stream"
 
 
@@ -99,12 +101,12 @@ def read_stream(capsule: Any) -> Generator[tuple[list[AnyArray], list[int | None
     Parameters
     ----------
     capsule : PyCapsule
-        What ``__arrow_c_stream__()`` returned. Its columns are float64, int32, int64 or uint64.
+        What ``__arrow_c_stream__()`` returned. Its columns are float64, int32, int64, uint64 or text.
 
     Yields
     ------
     values : list of ndarray
-        One fresh array per column.
+        One fresh array per column; of text, an object array of its UTF-8 bytes.
     first_null : list of int or None
         Where the first null of each column stands, None where there is none.
     """
@@ -112,7 +114,8 @@ def read_stream(capsule: Any) -> Generator[tuple[list[AnyArray], list[int | None
     schema = _Schema()
     _check(stream, stream.contents.get_schema(stream, byref(schema)))
     try:
-        dtypes = [_FORMATS[schema.children[i].contents.format] for i in range(schema.n_children)]
+        formats = [schema.children[i].contents.format for i in range(schema.n_children)]
+        dtypes = [np.dtype(object) if code == _TEXT else _FORMATS[code] for code in formats]
     finally:
         schema.release(byref(schema))
     while True:
@@ -140,7 +143,10 @@ def _copy_column(batch: _Array, index: int, dtype: np.dtype[Any]) -> tuple[AnyAr
     start, length = column.offset + batch.offset, batch.length
     if length == 0:
         return np.empty(0, dtype), None
-    values = _view(column.buffers[1], start * dtype.itemsize, length, dtype).copy()
+    if dtype.hasobject:
+        values = _copy_texts(column, start, length)
+    else:
+        values = _view(column.buffers[1], start * dtype.itemsize, length, dtype).copy()
     if column.null_count == 0 or not column.buffers[0]:
         return values, None
     first = start // 8
@@ -148,6 +154,14 @@ def _copy_column(batch: _Array, index: int, dtype: np.dtype[Any]) -> tuple[AnyAr
     valid = np.unpackbits(packed, bitorder="little")[start - 8 * first :][:length]
     null = int(valid.argmin())
     return values, None if valid[null] else null
+
+
+def _copy_texts(column: _Array, start: int, length: int) -> AnyArray:
+    ends = _view(column.buffers[1], start * 4, length + 1, np.dtype(np.int32)).tolist()
+    held = ctypes.string_at(column.buffers[2] + ends[0], ends[-1] - ends[0]) if ends[-1] > ends[0] else b""
+    texts = np.empty(length, object)
+    texts[:] = [held[a - ends[0] : b - ends[0]] for a, b in itertools.pairwise(ends)]
+    return texts
 
 
 def _view(address: int, skip: int, length: int, dtype: np.dtype[Any]) -> AnyArray:

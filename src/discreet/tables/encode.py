@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Cells: TypeAlias = Literal["text", "float", "integer", "boolean", "date", "other"]
 MISSING_CODE = -1
+NO_ID = 0
+"""Fingerprint of a missing id: rows without one are one unit together."""
 
 _PLAIN_TYPES: dict[str, Cells] = {
     "VARCHAR": "text", '"NULL"': "text", "UUID": "text",
@@ -71,6 +73,8 @@ def projection(
     sql_types: Sequence[str],
     missing_values: Sequence[str],
     relation: str,
+    *,
+    id_texts: bool = False,
 ) -> str:
     """Return the query that encodes declared columns.
 
@@ -84,6 +88,8 @@ def projection(
         What stands for a missing cell, besides NULL and NaN.
     relation : str
         A FROM clause whose columns are called ``c0``, ``c1``, ...
+    id_texts : bool
+        Whether an id's text follows all other columns, empty where it is missing.
 
     Returns
     -------
@@ -91,21 +97,25 @@ def projection(
         A query with columns of DOUBLE (numbers, integers; dates as days since the lower bound),
         INTEGER (codes) and UBIGINT (an id's fingerprint).
     """
-    present, parsed, encoded = [], [], []
+    present, parsed, encoded, texts = [], [], [], []
     for i, (column, place, sql_type) in enumerate(zip(columns, places, sql_types, strict=True)):
         cells = cells_of(sql_type)
         _check_fit(column, cells, sql_type)
         present.append(f"{_present(f'c{place}', cells, missing_values)} AS r{i}")
         parsed.append(f"r{i}, {_parse(column, f'r{i}', cells)} AS p{i}")
         encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
+        if id_texts and column.type == "id":
+            texts.append(f"coalesce(CAST(r{i} AS VARCHAR), '') AS t{i}")
     return (
-        f"SELECT {', '.join(encoded)} FROM (SELECT {', '.join(parsed)} "  # noqa: S608 - no outside text
+        f"SELECT {', '.join(encoded + texts)} FROM (SELECT {', '.join(parsed)} "  # noqa: S608 - no outside text
         f"FROM (SELECT {', '.join(present)} FROM {relation}))"
     )
 
 
 def _check_fit(column: Column, cells: Cells, sql_type: str) -> None:
-    words = column.type in ("category", "id") and isinstance((column.values or ("",))[0], str)
+    if column.type == "id" and cells not in ("text", "integer"):
+        raise SchemaError(id_problem(column.name, sql_type))
+    words = column.type == "category" and isinstance((column.values or ("",))[0], str)
     if cells == "date":
         wrong = not (words or column.type == "date")
     else:
@@ -115,6 +125,14 @@ def _check_fit(column: Column, cells: Cells, sql_type: str) -> None:
             f"Column {column.name!r} must be of the type that the table has, was declared "
             f"{column.type} where the table has {sql_type}. Declare another type, or role: drop."
         )
+
+
+def id_problem(name: str, found: str) -> str:
+    """Say that a column cannot hold ids: other types are spelled differently by different engines."""
+    return (
+        f"Column {name!r} must hold ids that are integers, text or UUIDs, and the table has {found}. Cast "
+        "the id to text in a view."
+    )
 
 
 def _present(cell: str, cells: Cells, missing_values: Sequence[str]) -> str:
@@ -149,7 +167,7 @@ def _as_number(token: str) -> float | None:
 def _parse(column: Column, cell: str, cells: Cells) -> str:
     """Say the cell in the terms of its column, NULL where that cannot be done."""
     if column.type == "id":
-        # Only equality of ids is ever used. Two units whose fingerprints coincide (n^2 / 2^65) are
+        # Rows are told apart by it. Two units whose fingerprints coincide (n^2 / 2^65) are
         # taken for one, which bounds their rows together and so weakens no promise.
         return f"md5_number_lower(CAST({cell} AS VARCHAR))"
     if column.type == "date":
@@ -196,7 +214,7 @@ def _text(cell: str, cells: Cells, example: object) -> str:
 
 def _encode(column: Column, cell: str, parsed: str) -> str:
     if column.type == "id":
-        return parsed
+        return f"coalesce({parsed}, {NO_ID})"
     if column.is_number:
         return f"CASE WHEN {cell} IS NULL THEN {_NAN} ELSE {parsed} END"
     levels = column.levels

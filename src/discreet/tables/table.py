@@ -46,18 +46,28 @@ class Batch(Mapping[str, "AnyArray"]):
     n_rows : int
         How many rows there are.
     ids : array of uint64 or None
-        A fingerprint of each row's id where it was asked for: equal ids have equal fingerprints.
+        A fingerprint of each row's id where it was asked for: equal ids have equal fingerprints, and rows
+        without an id have :data:`~discreet.tables.encode.NO_ID`.
+    id_texts : array of bytes or None
+        The ids themselves where they were asked for, as UTF-8; empty where there is none.
     """
 
-    __slots__ = ("_columns", "ids", "n_rows", "start")
+    __slots__ = ("_columns", "id_texts", "ids", "n_rows", "start")
 
     def __init__(
-        self, columns: Mapping[str, AnyArray], *, n_rows: int, start: int, ids: Words | None
+        self,
+        columns: Mapping[str, AnyArray],
+        *,
+        n_rows: int,
+        start: int,
+        ids: Words | None,
+        id_texts: AnyArray | None = None,
     ) -> None:
         self._columns = dict(columns)
         self.n_rows = n_rows
         self.start = start
         self.ids = ids
+        self.id_texts = id_texts
 
     def __getitem__(self, name: str) -> AnyArray:
         return self._columns[name]
@@ -103,7 +113,9 @@ class Table:
         """Count the rows."""
         return self._source.count()
 
-    def batches(self, schema: Schema, *, rows: int = ROWS, ids: bool = False) -> Iterator[Batch]:
+    def batches(
+        self, schema: Schema, *, rows: int = ROWS, ids: bool = False, id_texts: bool = False
+    ) -> Iterator[Batch]:
         """Read the declared columns, encoded, a batch at a time.
 
         Parameters
@@ -114,6 +126,8 @@ class Table:
             Rows in a batch; the last may have fewer.
         ids : bool
             Whether to read ``schema.id_column`` too, into :attr:`Batch.ids`.
+        id_texts : bool
+            Whether to read it into :attr:`Batch.id_texts` besides; needs ``ids``.
 
         Returns
         -------
@@ -148,7 +162,7 @@ class Table:
         types = [self._source.sql_types[place] for place in places]
         # Built here once so that a declaration that does not fit is named before anything is read.
         projection(columns, places, types, schema.missing_values, "")
-        return self._read(schema, columns, places, types, rows=rows, ids=ids)
+        return self._read(schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts)
 
     def _find(self, columns: Sequence[Column]) -> list[int]:
         positions = {name: i for i, name in enumerate(self.names)}
@@ -173,17 +187,19 @@ class Table:
         *,
         rows: int,
         ids: bool,
+        id_texts: bool,
     ) -> Iterator[Batch]:
         start = 0
-        with contextlib.closing(self._pieces(schema, columns, places, types)) as pieces:
+        with contextlib.closing(self._pieces(schema, columns, places, types, id_texts)) as pieces:
             for piece in _resize(pieces, rows):
+                texts = piece.pop() if id_texts else None
                 fingerprints = piece.pop() if ids else None
                 named = {
                     column.name: column.clip(values) if column.is_number else values
                     for column, values in zip(columns, piece, strict=False)
                 }
                 n_rows = len(piece[0])
-                yield Batch(named, n_rows=n_rows, start=start, ids=fingerprints)
+                yield Batch(named, n_rows=n_rows, start=start, ids=fingerprints, id_texts=texts)
                 start += n_rows
 
     def _pieces(
@@ -192,15 +208,16 @@ class Table:
         columns: Sequence[Column],
         places: Sequence[int],
         types: Sequence[str],
+        id_texts: bool,
     ) -> Generator[Piece]:
         """Yield arrays as the engine delivers them, every cell checked."""
         start = 0
         source = self._source
         with guarded(source), source.scan(places) as (connection, relation):
-            query = projection(columns, places, types, schema.missing_values, relation)
+            query = projection(columns, places, types, schema.missing_values, relation, id_texts=id_texts)
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as all_:
                 for piece, first_null in all_:
-                    for column, values, null in zip(columns, piece, first_null, strict=True):
+                    for column, values, null in zip(columns, piece, first_null, strict=False):
                         self._check(column, values, null, start)
                     yield piece
                     start += len(piece[0])
@@ -251,7 +268,6 @@ _UNFIT = {
         "hold one of the declared values",
         "Complete the list, or declare closed: false to read the rest as 'other'.",
     ),
-    "id": ("hold an id", "Give every row the id of its unit."),
 }
 
 

@@ -213,9 +213,7 @@ class PostgresSchema(Store):
         # All writers lock the one row of the book first: one order, so no deadlock. A client that vanishes
         # with the lock is ended by the server before those who wait for it give up.
         silence = max(int(self._timeout * 500), _LEAST_SILENCE)
-        begin = (
-            f"SELECT set_config('idle_in_transaction_session_timeout', '{silence}', true) FROM book FOR UPDATE"
-        )
+        begin = f"SELECT set_config('idle_in_transaction_session_timeout', '{silence}', true) FROM book FOR UPDATE"
         with self._transaction(begin) as connection:
             session = _PostgresSession(connection)
             yield session

@@ -231,4 +231,14 @@ def write_caps(caps: Caps | None) -> str | None:
     return None if caps is None else canonical(caps.to_dict())
 
 
-__all__ = ["DATASET_MARK", "Replay", "check", "other_ledgers", "other_mark", "read_caps", "request_mark", "scopes_of", "write_caps"]
+__all__ = [
+    "DATASET_MARK",
+    "Replay",
+    "check",
+    "other_ledgers",
+    "other_mark",
+    "read_caps",
+    "request_mark",
+    "scopes_of",
+    "write_caps",
+]

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import DataError, EngineFailed, SourceError, TableChanged
-from discreet.noise import Stream, keep_per_unit
+from discreet.errors import DataError, EngineFailed, TableChanged
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.expression import hoist
 from discreet.query.expression.sql import FROM
 from discreet.query.signs import ID_BITS
+from discreet.query.unit_rows import limited_batches
+from discreet.tables.encode import NO_ID
 from discreet.tables.source import withhold
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray, Bools, Ints, Words
+    from discreet._typing import AnyArray, Ints, Words
     from discreet.query.engines.text import SqlText
     from discreet.tables import Table
 
@@ -202,14 +203,24 @@ class Engine(ABC):
         self.curation: Curation | None = None
         self.version: Version | None = None
 
-    def register(self, source: Any, curation: Curation) -> Version:
-        """Build the curated table from a source; the curator's own step, whose errors may name a place."""
+    def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
+        """Build the curated table from a source; the curator's own step, whose errors may name a place.
+
+        Parameters
+        ----------
+        source : frame, path, URL or Spark data frame
+            Private rows, of a kind that the engine reads.
+        curation : Curation
+            Layout of the curated table.
+        salt : str
+            Decides which rows of a person stay: :func:`~discreet.query.unit_rows.ledger_salt`.
+        """
         self.curation = curation
-        self.version = self._build(source, curation)
+        self.version = self._build(source, curation, salt)
         return self.version
 
     @abstractmethod
-    def _build(self, source: Any, curation: Curation) -> Version:
+    def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         """Fill the curated table and lock the engine."""
 
     @abstractmethod
@@ -380,40 +391,43 @@ class Tally:
         return Version(self._n_rows, self._sums or (0,) * len(self._curation.checksum_sql()))
 
 
-def curated_batches(table: Table, curation: Curation, tally: Tally) -> Iterator[dict[str, AnyArray]]:
+def curated_batches(
+    table: Table, curation: Curation, tally: Tally, salt: str
+) -> Iterator[dict[str, AnyArray]]:
     """Read a table and yield it curated, a batch at a time; rows past a unit's share are left out."""
-    schema = curation.schema
-    limited = schema.id_column is not None
-    ids, kept = _kept(table, curation) if limited else (np.empty(0, np.uint64), np.empty(0, bool))
-    for batch in table.batches(schema, ids=limited):
+    if curation.ids:
+        _check_ids(table, curation)
+    for batch, kept in limited_batches(table, curation.schema, salt):
         arrays = curation.encode(batch)
         if curation.ids:
             assert batch.ids is not None
             arrays |= curation.encode_ids(batch.ids)
-        if limited:
-            rows = slice(batch.start, batch.start + batch.n_rows)
-            if not np.array_equal(ids[rows], np.asarray(batch.ids)):
-                raise SourceError(
-                    f"{table.label} must stay as it is while it is read, and its ids have changed. Register "
-                    "it again when nobody writes to it."
-                )
-            arrays = {name: values[kept[rows]] for name, values in arrays.items()}
+        if kept is not None:
+            arrays = {name: values[kept] for name, values in arrays.items()}
         if len(next(iter(arrays.values()))):
             tally.add(arrays)
             yield arrays
 
 
-def _kept(table: Table, curation: Curation) -> tuple[Words, Bools]:
-    """Return the fingerprints of all ids, and which rows are used: at most a unit's share, at random."""
-    most = curation.schema.max_rows_per_unit
-    assert most is not None
+def _check_ids(table: Table, curation: Curation) -> None:
+    """Refuse a table in which an id is missing or stands twice, where ids are kept."""
     parts = [batch.ids for batch in table.batches(curation.schema, ids=True) if batch.ids is not None]
-    ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    if curation.ids:
-        ordered = np.sort(ids & np.uint64(2**ID_BITS - 1))
-        if (ordered[1:] == ordered[:-1]).any():
-            raise repeated_ids(table.label, curation)
-    return ids, keep_per_unit(ids, most, Stream()) if len(ids) else np.empty(0, bool)
+    ids: Words = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    if (ids == NO_ID).any():
+        raise missing_ids(table.label, curation)
+    ordered = np.sort(ids & np.uint64(2**ID_BITS - 1))
+    if (ordered[1:] == ordered[:-1]).any():
+        raise repeated_ids(table.label, curation)
+
+
+def missing_ids(label: str, curation: Curation) -> DataError:
+    """Make the error of a table with a row that has no id, where ids are kept."""
+    column = curation.schema.id_column
+    return DataError(
+        f"{label}: column {column!r} must have an id in every row where ids are kept, and does not. Leave "
+        "rows without one out.",
+        column=column,
+    )
 
 
 def repeated_ids(label: str, curation: Curation) -> DataError:

@@ -61,11 +61,11 @@ class DuckDBEngine(Engine):
         # Opened now, because the progress bar cannot be put out once the configuration is locked.
         self._reader = session(self._connection)
 
-    def _build(self, source: Any, curation: Curation) -> Version:
+    def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         tally = Tally(curation)
         names = curation.identifiers()
         with open_table(source) as table:
-            pieces = curated_batches(table, curation, tally)
+            pieces = curated_batches(table, curation, tally, salt)
             # Enough is read ahead to know whether the table is small; the rest is streamed.
             head: deque[dict[str, AnyArray]] = deque()
             held = 0

@@ -77,7 +77,7 @@ class PostgresEngine(Engine):
         ):
             self._server.execute(f"SET {setting}")
 
-    def _build(self, source: Any, curation: Curation) -> Version:
+    def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         from psycopg import sql
 
         tally = Tally(curation)
@@ -93,7 +93,7 @@ class PostgresEngine(Engine):
                 into = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(where)
                 with self._server.cursor() as cursor, cursor.copy(into) as copy:
                     copy.write(_HEADER)
-                    for arrays in curated_batches(table, curation, tally):
+                    for arrays in curated_batches(table, curation, tally, salt):
                         copy.write(_packed(record, [arrays[name] for name in names]))
                     copy.write(_TRAILER)
             self._server.execute(sql.SQL("ANALYZE {}").format(where))

@@ -12,12 +12,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import DataError, MissingExtra, ParameterError, SourceError
-from discreet.noise import Stream
+from discreet.errors import MissingExtra, ParameterError, SchemaError, SourceError
 from discreet.query.curation import TABLE, Curation, Version, bigint
-from discreet.query.engines.base import ROWS, Engine, repeated_ids
+from discreet.query.engines.base import ROWS, Engine, missing_ids, repeated_ids
 from discreet.query.engines.text import SqlText
+from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
+from discreet.tables.encode import id_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # a key that only lives in its processes.
 _ENCRYPTED = {"spark.io.encryption.enabled": "true", "spark.io.encryption.keySizeBits": "256"}
 _serial = itertools.count()
+_ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
 
 
 class SparkEngine(Engine):
@@ -64,16 +66,17 @@ class SparkEngine(Engine):
         self._name = f"{TABLE}_{next(_serial)}"
         self._frame: Any = None
 
-    def _build(self, source: Any, curation: Curation) -> Version:
+    def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         frame = _frame(source)
         _check_names(frame, curation)
+        _check_id_type(frame, curation)
         sums = [
             exp.Cast(this=exp.Sum(this=self._wide(tree)), to=exp.DataType.build("TEXT"))
             for tree in curation.checksum_sql()
         ]
         query = self._selection([exp.Count(this=exp.Star()), *sums])
         try:
-            self._frame = self._curated(frame, curation).localCheckpoint(eager=True)
+            self._frame = self._curated(frame, curation, salt).localCheckpoint(eager=True)
             self._frame.createOrReplaceTempView(self._name)
             (row,) = self._fetch(query)
             repeated = curation.ids and self._repeats(curation.id_identifiers())
@@ -90,7 +93,7 @@ class SparkEngine(Engine):
             "failed. Read a part of the table on one machine to be told which cell."
         )
 
-    def _curated(self, frame: Any, curation: Curation) -> Any:
+    def _curated(self, frame: Any, curation: Curation, salt: str) -> Any:
         schema = curation.schema
         names = curation.identifiers()
         limited = schema.id_column is not None
@@ -102,20 +105,14 @@ class SparkEngine(Engine):
         if curation.ids:
             assert schema.id_column is not None
             if selected.filter(f"{_quoted(schema.id_column)} IS NULL").head(1):
-                raise DataError(
-                    f"The Spark data frame: column {schema.id_column!r} must have an id in every row where "
-                    "ids are kept, and does not. Leave rows without one out.",
-                    column=schema.id_column,
-                )
+                raise missing_ids("The Spark data frame", curation)
         if curation.ids or not limited:
-            return selected.mapInArrow(_curate(curation, limited=False), declared)
+            return selected.mapInArrow(_curate(curation), declared)
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        marked = selected.mapInArrow(
-            _curate(curation, limited=True), f"{declared}, unit_ bigint, word_ bigint"
-        )
-        order = Window.partitionBy("unit_").orderBy("word_")
+        marked = selected.mapInArrow(_curate(curation, salt), f"{declared}, unit_ bigint, digest_ string")
+        order = Window.partitionBy("unit_").orderBy("digest_", *names)
         ranked = marked.withColumn("rank_", f.row_number().over(order))
         return ranked.filter(f.col("rank_") <= (schema.max_rows_per_unit or 1)).select(*names)
 
@@ -228,12 +225,23 @@ def _check_names(frame: Any, curation: Curation) -> None:
         )
 
 
+def _check_id_type(frame: Any, curation: Curation) -> None:
+    name = curation.schema.id_column
+    if name is None:
+        return
+    kind = frame.schema[name].dataType
+    whole = kind.typeName() == "decimal" and kind.scale == 0
+    if not whole and kind.typeName() not in _ID_TYPES:
+        raise SchemaError(id_problem(name, kind.simpleString()))
+
+
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _curate(curation: Curation, *, limited: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what a worker does with the rows of its part of the table."""
+def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what a worker does with the rows of its part of the table; with a salt, it hashes them too."""
+    limited = salt is not None
 
     def curate(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -242,16 +250,17 @@ def _curate(curation: Curation, *, limited: bool) -> Callable[[Iterator[Any]], I
             if not batch.num_rows:
                 continue
             with open_table(pa.Table.from_batches([batch])) as table:
-                for rows in table.batches(curation.schema, ids=limited or curation.ids):
+                for rows in table.batches(curation.schema, ids=limited or curation.ids, id_texts=limited):
                     arrays = curation.encode(rows)
                     if curation.ids:
                         assert rows.ids is not None
                         arrays |= curation.encode_ids(rows.ids)
-                    if limited:
+                    made = {name: pa.array(values) for name, values in arrays.items()}
+                    if salt is not None:
                         assert rows.ids is not None
-                        arrays["unit_"] = rows.ids.view(np.int64)
-                        arrays["word_"] = Stream().words(rows.n_rows).view(np.int64)
-                    yield pa.RecordBatch.from_pydict({k: pa.array(v) for k, v in arrays.items()})
+                        made["unit_"] = pa.array(rows.ids.view(np.int64))
+                        made["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+                    yield pa.RecordBatch.from_pydict(made)
 
     return curate
 

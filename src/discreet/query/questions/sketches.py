@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_SKETCHES = 2**16
 _LONGEST_KEY = 256
-_WHOLE: int = ONE**2  # square of a whole range
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,10 @@ class SignSketches(Question):
 
     Privacy
     -------
-    A neighbor keeps all ids, which are shared, and one id has another row ``y`` instead of ``x``: every
-    sketch moves by ``x - y`` or ``y - x``, whatever the signs and the key are. With ``m`` sketches the square
-    of the sensitivity is ``m max |x - y|**2``: the width 1 for each number and 2 for each category, or
-    ``4 B**2`` if rows are shortened to ``B`` and that is less. When a person is added or removed, id and all,
-    it is ``m max |x|**2``.
+    Holds for every key and whatever the ids are. When a person is replaced, the id may change and with it the
+    signs: a sketch moves by ``x`` and by ``y``, each under its own sign, which is at most ``|x| + |y|``. With
+    ``m`` sketches the square of the sensitivity is ``4 m max |x|**2``, and ``m max |x|**2`` when a person is
+    added or removed. It is least about the middle of the ranges: 1 for each number.
 
     Reference
     ---------
@@ -86,7 +84,8 @@ class SignSketches(Question):
         d, m = features.size, self.sketches
         check_cells(m * d)
         kernel = SketchPass(features, curation.id_identifiers(), self.key, m)
-        one_sketch = self._moved(curation, features) if neighbors == "replace-one" else features.square
+        # Under replace-one the new id may have the opposite sign: the two rows then add up.
+        one_sketch = 4 * features.square if neighbors == "replace-one" else features.square
         return Bound(
             canonical={
                 "kind": self.kind,
@@ -107,15 +106,6 @@ class SignSketches(Question):
             plain_unit=1 / ONE,
             wanted=Swept(kernel),
         )
-
-    def _moved(self, curation: Curation, features: Features) -> int:
-        """Return the largest square distance between two rows."""
-        if features.clips:
-            # Shortening pulls coordinates towards 0, which is in their range: each still moves by at most 1.
-            return min(4 * features.square, features.size * _WHOLE)
-        levels = [len(curation.column(name).levels) for name in self.columns]
-        # Two levels of a category differ in two coordinates; a category of one level cannot move.
-        return sum(1 if not count else 2 * (count > 1) for count in levels) * _WHOLE
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.noise import keep_per_unit
 from discreet.release.base import Publication, ReleaseMethod, check_publishable
 from discreet.release.invariant.encoding import encoded_rows, encoded_schema, origin
 from discreet.release.invariant.learners import InvariantLearner, RidgeLearner, SVMLearner
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._typing import AnyArray, Bools, Floats
     from discreet.noise import Stream
     from discreet.privacy import Ledger, Promise, Receipt
     from discreet.release.base import Encoded, Watch
@@ -199,6 +198,7 @@ class InvariantRelease(ReleaseMethod):
         replace: bool = False,
         stream: Stream | None = None,
         watch: Watch | None = None,
+        rows_salt: str | None = None,
     ) -> Publication:
         """Release a table straight into a file.
 
@@ -206,7 +206,7 @@ class InvariantRelease(ReleaseMethod):
 
         Parameters
         ----------
-        source, target, shuffle, replace, stream, watch
+        source, target, shuffle, replace, stream, watch, rows_salt
             As of every method; ``watch`` is shown encoded rows.
 
         Returns
@@ -215,16 +215,15 @@ class InvariantRelease(ReleaseMethod):
         """
         self._declared()
         check_target(target, replace=replace)
-        schema, rows, ids = self._read(source, None)
-        check_publishable(schema, type(self).__name__)
         stream = self._stream(stream)
+        salt = self._rows_salt(stream) if rows_salt is None else rows_salt
+        schema, rows, kept = self._read(source, None, salt)
+        check_publishable(schema, type(self).__name__)
         n_read = _length(rows)
         plan = self.plan(schema, n_read)
         stream.spend(f"{type(self).__name__}.publish")
         receipt = self._charge(plan.promises, schema, stream.seeded)
-        if ids is not None:
-            assert schema.max_rows_per_unit is not None
-            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
+        if kept is not None:
             rows = {name: values[kept] for name, values in rows.items()}
         noise, words = self._streams(stream, schema, n_read).whole(rows)
         order = np.arange(_length(rows))
@@ -243,6 +242,7 @@ class InvariantRelease(ReleaseMethod):
             receipt=receipt,
             summary=plan.columns,
             commitment=stream.commitment,
+            rows_salt=salt or None,
         )
 
     def parameters(self) -> dict[str, Any]:
@@ -276,13 +276,13 @@ class InvariantRelease(ReleaseMethod):
         # The receipt names what was declared, not how it was encoded.
         return super()._charge(promises, self.schema or schema, seeded)
 
-    def _read(self, X: Any, y: AnyArray | None) -> tuple[Schema, Encoded, Ints | None]:
+    def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
         bare = self.schema is None and y is not None
         self.exposure_ = None
-        schema, rows, ids = super()._read(X, None if bare else y)
+        schema, rows, kept = super()._read(X, None if bare else y, salt)
         if bare:
             schema, rows = self._with_bare_target(schema, rows, np.asarray(y))
-        return encoded_schema(schema), encoded_rows(schema, rows), ids
+        return encoded_schema(schema), encoded_rows(schema, rows), kept
 
     def _keep(self, exposure: Exposure) -> None:
         self.exposure_ = exposure

@@ -12,9 +12,8 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
 from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
 from discreet.learn.logistic.plan import Facts
-from discreet.noise import keep_per_unit
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod
+from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, read_limited
 from discreet.release.masked.encoding import Encoding
 from discreet.release.masked.labels import NoisyCounts
 from discreet.release.masked.plan import Fixed, MaskedPlan
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._typing import AnyArray, Bools, Floats
     from discreet.noise import Stream
     from discreet.privacy import Ledger
     from discreet.release.base import Encoded, Plan, Publication, Watch
@@ -440,6 +439,7 @@ class MaskedRelease(ReleaseMethod):
         replace: bool = False,
         stream: Stream | None = None,
         watch: Watch | None = None,
+        rows_salt: str | None = None,
     ) -> Publication:
         """Release a table straight into a file.
 
@@ -448,7 +448,7 @@ class MaskedRelease(ReleaseMethod):
 
         Parameters
         ----------
-        source, target, shuffle, replace, stream, watch
+        source, target, shuffle, replace, stream, watch, rows_salt
             As of every method.
 
         Returns
@@ -461,25 +461,29 @@ class MaskedRelease(ReleaseMethod):
                 "regularization would follow from the noise, and a statement is made before it. Use "
                 "release(), which leaves it in regularization_."
             )
-        return super().publish(source, target, shuffle=shuffle, replace=replace, stream=stream, watch=watch)
+        return super().publish(
+            source,
+            target,
+            shuffle=shuffle,
+            replace=replace,
+            stream=stream,
+            watch=watch,
+            rows_salt=rows_salt,
+        )
 
     def _drawn(
         self,
         plan: Plan,
         table: Table,
         schema: Schema,
-        stream: Stream,
+        salt: str,
         streams: BatchStreams,
         *,
         shuffle: bool,
         watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
-        parts = list(table.batches(schema, ids=schema.id_column is not None))
-        rows = {c.name: np.concatenate([part[c.name] for part in parts]) for c in schema.released}
-        if schema.id_column is not None:
-            assert schema.max_rows_per_unit is not None
-            ids = np.concatenate([part.ids for part in parts if part.ids is not None])
-            kept = keep_per_unit(ids, schema.max_rows_per_unit, stream.derive("rows per unit"))
+        rows, kept = read_limited(table, schema, salt)
+        if kept is not None:
             rows = {name: values[kept] for name, values in rows.items()}
         noise, order = streams.whole(rows)
         columns = plan.draw(rows, noise)
@@ -489,10 +493,10 @@ class MaskedRelease(ReleaseMethod):
         for start in range(0, n, ROWS_PER_BATCH):
             yield {name: values[start : start + ROWS_PER_BATCH] for name, values in columns.items()}
 
-    def _read(self, X: Any, y: AnyArray | None) -> tuple[Schema, Encoded, Ints | None]:
+    def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
         self.model_ = self.regularization_ = self.scale_ = self.gradient_ = None
         if self.schema is not None:
-            return super()._read(X, y)
+            return super()._read(X, y, salt)
         schema, rows = read_bare(X, y, self.classes, self.bounds, self.norm_bound)
         return schema, rows, None
 

@@ -74,7 +74,9 @@ def _about(statement: ModelStatement) -> Iterator[str]:
     rows = "a number of rows that is not public" if what.rows is None else counted(what.rows, "row")
     yield f"- Trained on {rows} of {_text(what.dataset or 'a table')}, {date(what.created)}."
     yield f"- Predicts `{_code(what.predicts)}`." if what.predicts else "- Predicts no column."
-    yield f"- Protected is one {_text(statement.unit.unit)} ({statement.unit.neighbors})."
+    unit = _text(statement.unit.unit)
+    used = f"at most {counted(statement.unit.max_rows_per_unit, 'row')} of each {unit}"
+    yield f"- Protected is one {unit} ({statement.unit.neighbors}); used are {used}."
     for word in ("curator", "purpose", "contact", "license", "supersedes"):
         if value := getattr(what, word):
             yield f"- {word.capitalize()}: {_text(value)}"

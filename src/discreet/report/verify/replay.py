@@ -38,7 +38,11 @@ def check_replay(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DiscreetWarning)  # the curator has seen them
             publication = method.publish(
-                source, again, shuffle=statement.implementation.shuffled, stream=Stream.for_replay(key)
+                source,
+                again,
+                shuffle=statement.implementation.shuffled,
+                stream=Stream.for_replay(key),
+                rows_salt=statement.implementation.rows_salt,
             )
         wrong = []
         if publication.n_read != statement.what.rows_read:

@@ -48,4 +48,7 @@ def tried(office: Office, request: Any) -> dict[str, Any]:
 def _rows(office: Office) -> dict[str, AnyArray]:
     n = min(office.database.n_rows or 1000, _MOST_ROWS)
     rows = office.dummy(n, _SEED)
-    return {column.name: np.asarray(rows[column.name], dtype=object) for column in office.schema.released}
+    made = {column.name: np.asarray(rows[column.name], dtype=object) for column in office.schema.released}
+    if office.schema.id_column is not None:
+        made[office.schema.id_column] = np.arange(n)  # every made-up row is of someone else
+    return made

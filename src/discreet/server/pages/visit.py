@@ -57,6 +57,7 @@ class Frame:
 
     dataset: str
     unit: str
+    rows: int | None
     who: str
     csrf: str
     places: tuple[Place, ...]
@@ -138,6 +139,7 @@ class Visit:
         return Frame(
             dataset=office.dataset,
             unit=office.schema.unit,
+            rows=None if office.schema.id_column is None else office.schema.max_rows_per_unit,
             who="" if session is None else session.caller.name,
             csrf="" if session is None else session.form,
             places=() if session is None else self._places(session.caller),

@@ -1,0 +1,157 @@
+"""Which rows of a person are used where one has more than ``max_rows_per_unit``.
+
+The rows with the smallest ``md5(salt:id:c0,c1,...)`` stay, where ``c0, c1, ...`` are the row's curated
+integers in the order of the curated table. The rule depends on the salt and on the person's own rows alone.
+It is therefore the same on every engine and at every registration, a repeated question is about the same
+rows, and a neighboring table differs in at most ``max_rows_per_unit`` used rows. Rows of a person with equal
+digests have equal curated integers: whichever of them stay, the curated table is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import DataError, SourceError
+from discreet.privacy.receipt import canonical
+from discreet.query.curation import Curation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from discreet._typing import Bools, Words
+    from discreet.privacy import Ledger
+    from discreet.schema import Schema
+    from discreet.tables import Batch, Table
+
+LABEL = "rows per unit"
+
+
+def ledger_salt(ledger: Ledger, schema: Schema) -> str:
+    """Return the salt of a schema's rows in a ledger: the same for its questions, models and releases.
+
+    It is empty where every row is a unit, and nothing is to be chosen.
+
+    Privacy
+    -------
+    It may become public, as in the log of a server that hashes with it; the ledger's secret does not follow
+    from it, if HMAC-SHA256 is a pseudorandom function.
+    """
+    if schema.id_column is None:
+        return ""
+    text = canonical([LABEL, schema.digest])
+    return hmac.new(ledger.secret(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None = None) -> list[bytes]:
+    """Return the digest of each row of a batch, or of the marked ones, by which a person's rows are ranked.
+
+    Parameters
+    ----------
+    curation : Curation
+        Layout of the curated table, whose integers are hashed.
+    salt : str
+        From :func:`ledger_salt`, or of a release without a ledger from its key.
+    batch : Batch
+        Rows with ``id_texts``.
+    rows : array of bool, optional
+        Which rows; all if None.
+
+    Notes
+    -----
+    ``md5(salt || ':' || id || ':' || c0 || ',' || c1 ...)`` in SQL, as 16 bytes: their order is that of the
+    hexadecimal text.
+    """
+    assert batch.id_texts is not None
+    wanted = np.ones(batch.n_rows, bool) if rows is None else rows
+    integers = np.column_stack(list(curation.encode(batch).values()))[wanted].tolist()
+    start = f"{salt}:".encode()
+    return [
+        hashlib.md5(start + text + b":" + ",".join(map(str, row)).encode(), usedforsecurity=False).digest()
+        for text, row in zip(batch.id_texts[wanted], integers, strict=True)
+    ]
+
+
+def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
+    """Return the fingerprints of all ids, and which rows are used: at most ``max_rows_per_unit`` of a unit.
+
+    Parameters
+    ----------
+    table : Table
+        Read once, and once more if anyone has more rows than are used.
+    schema : Schema
+        With an ``id_column``.
+    salt : str
+        As for :func:`row_digests`.
+    """
+    most = schema.max_rows_per_unit
+    assert most is not None
+    parts = [batch.ids for batch in table.batches(schema, ids=True) if batch.ids is not None]
+    ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    order = np.argsort(ids)
+    starts = np.flatnonzero(np.diff(ids[order], prepend=~ids[order[:1]]))
+    sizes = np.diff(starts, append=len(ids))
+    crowded = np.zeros(len(ids), bool)
+    crowded[order] = np.repeat(sizes > most, sizes)
+    kept = ~crowded
+    if not crowded.any():
+        return ids, kept
+    # Only these are hashed, in Python: in most tables few people have more rows than are used.
+    curation = Curation.of(schema)
+    places = np.flatnonzero(crowded)
+    words, filled = np.empty((len(places), 2), np.uint64), 0
+    for batch in table.batches(schema, ids=True, id_texts=True):
+        here = _same_rows(table, batch, ids)
+        found = b"".join(row_digests(curation, salt, batch, crowded[here]))
+        words[filled : filled + len(found) // 16] = np.frombuffer(found, ">u8").reshape(-1, 2)
+        filled += len(found) // 16
+    if filled != len(places):
+        raise _changed(table)
+    units = ids[places]
+    # Stable: rows with equal digests stay in the table's order.
+    ranked = np.lexsort((words[:, 1], words[:, 0], units))
+    firsts = np.flatnonzero(np.diff(units[ranked], prepend=~units[ranked[:1]]))
+    rank = np.arange(len(places)) - np.repeat(firsts, np.diff(firsts, append=len(places)))
+    kept[places[ranked[rank < most]]] = True
+    return ids, kept
+
+
+def limited_batches(table: Table, schema: Schema, salt: str) -> Iterator[tuple[Batch, Bools | None]]:
+    """Read a table; yield each batch and which of its rows are used, None where every row is a unit."""
+    if schema.id_column is None:
+        for batch in table.batches(schema):
+            yield batch, None
+        return
+    ids, kept = kept_rows(table, schema, salt)
+    for batch in table.batches(schema, ids=True):
+        yield batch, kept[_same_rows(table, batch, ids)]
+
+
+def check_matrix_allowed(schema: Schema, where: str) -> None:
+    """Refuse rows without names under a schema that tells people apart by an id."""
+    if schema.id_column is not None:
+        raise DataError(
+            f"{where} must be a table with the id column {schema.id_column!r}, was a matrix, in which the "
+            f"rows of one {schema.unit} cannot be told and limited to {schema.max_rows_per_unit}. Give a "
+            "frame or a mapping of names to arrays that has the column; or, where every row is another "
+            f"{schema.unit}, declare neither id_column nor max_rows_per_unit.",
+            column=schema.id_column,
+        )
+
+
+def _same_rows(table: Table, batch: Batch, ids: Words) -> slice:
+    """Return the place of a batch, whose ids must be those that were read there before."""
+    here = slice(batch.start, batch.start + batch.n_rows)
+    if not np.array_equal(ids[here], np.asarray(batch.ids)):
+        raise _changed(table)
+    return here
+
+
+def _changed(table: Table) -> SourceError:
+    return SourceError(
+        f"{table.label} must stay as it is while it is read, and its ids have changed. Read it again when "
+        "no one writes to it."
+    )
