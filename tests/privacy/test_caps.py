@@ -257,8 +257,8 @@ def test_a_ledger_admits_what_its_caps_admit() -> None:
         share = caps.gaussian_share or 0.5
         caps = Caps.fix(caps.limit, gaussian_share=share)
         scopes = {name: Scope.under(caps) for name in (None, "ann", "bob")}
-        limits = {"limit": caps.limit, "owner_limit": caps.limit}
-        with Ledger.open(":memory:", gaussian_share=share, **limits) as ledger:
+        limit = caps.limit
+        with Ledger.open(":memory:", limit=limit, owner_limit=limit, gaussian_share=share) as ledger:
             for _ in range(5):
                 owner = dice.one_of((None, "ann", "bob"))
                 parts = some_charge(dice, scopes[dice.one_of((None, owner))])
