@@ -249,6 +249,34 @@ def test_random_charges_near_what_is_left_never_pass_a_random_limit() -> None:
     assert 0.99 < excess <= 1
 
 
+def test_a_ledger_admits_what_its_caps_admit() -> None:
+    dice = Dice(4)
+    admitted = 0
+    for _ in range(60):
+        caps = some_caps(dice)
+        share = caps.gaussian_share or 0.5
+        caps = Caps.fix(caps.limit, gaussian_share=share)
+        scopes = {name: Scope.under(caps) for name in (None, "ann", "bob")}
+        limit = caps.limit
+        with Ledger.open(":memory:", limit=limit, owner_limit=limit, gaussian_share=share) as ledger:
+            for _ in range(5):
+                owner = dice.one_of((None, "ann", "bob"))
+                parts = some_charge(dice, scopes[dice.one_of((None, owner))])
+                try:
+                    ledger.charge(parts, owner=owner)
+                except (BudgetExceeded, PromiseError):
+                    continue
+                admitted += 1
+                for name in {None, owner}:
+                    scopes[name].books += Spending.of(parts)
+                    scopes[name].told.add(parts)
+            for name, scope in scopes.items():
+                assert ledger.spent(name) == scope.books
+                assert scope.told.excess(scope.caps.limit) <= 1
+            ledger.check()
+    assert admitted > 60
+
+
 @pytest.mark.stats
 def test_very_many_random_charges_never_pass_a_random_limit() -> None:
     for seed in range(2, 22):

@@ -312,10 +312,9 @@ def test_a_first_charge_is_read_exactly_and_closes_the_ledger(event: Promise) ->
     for share in (0.0, 0.5, 1.0):
         caps = Caps.fix(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=share)
         books = spend(caps, [event])
-        for more in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9)):
-            if sum(caps.left(books).values()) == 0:
-                with pytest.raises(BudgetExceeded):
-                    caps.admit(books, Spending.of(more), scope="total")
+        for more in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9), ApproxDP(epsilon=1e-9, delta=1e-12)):
+            with pytest.raises(BudgetExceeded):
+                caps.admit(books, Spending.of(more), scope="total")
     bigger = Spending.of([event, PureDP(epsilon=1e-3)])
     with pytest.raises((BudgetExceeded, PromiseError)):
         Caps.fix(ApproxDP(epsilon=1, delta=1e-6)).admit(Spending(), bigger, scope="total")

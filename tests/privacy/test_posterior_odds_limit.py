@@ -57,7 +57,7 @@ def test_a_limit_travels_and_stays(tmp_path: Path) -> None:
             Ledger.open(tmp_path / "odds.ledger", limit=other)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(
     epsilon=st.floats(1e-3, 20),
     delta=st.floats(1e-12, 0.5),
@@ -232,7 +232,7 @@ class Counting(RuleBasedStateMachine):
 
 TestCounting = Counting.TestCase
 TestCounting.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

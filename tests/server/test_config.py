@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.errors import LedgerError, ParameterError
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PosteriorOdds, PureDP
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config
 from discreet.server.office import Office
@@ -57,6 +57,7 @@ def test_urls_and_bundled_tables_stay_as_they_are(tmp_path: Path) -> None:
     [
         ("{epsilon: 2}", PureDP(epsilon=2)),
         ("{epsilon: 2, delta: 1e-7}", ApproxDP(epsilon=2, delta=1e-7)),
+        ("{epsilon: 2, delta: 1e-7, queries: 9}", PosteriorOdds(epsilon=2, delta=1e-7, queries=9)),
         ("{rho: 0.5}", ZCDP(rho=0.5)),
         ("{mu: 0.5}", GaussianDP(mu=0.5)),
     ],

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.server.pages.budgets import budget_view, currency_of, price_in
+from discreet.privacy import ApproxDP, Ledger, PureDP
+from discreet.server import books
+from discreet.server.pages.budgets import budget_view, currency_of, price_in, spent_share
 from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server.pages.words import amount, amounts, measured, share_words
 from tests.server.markup import read
@@ -120,3 +122,18 @@ def test_without_a_limit_nothing_is_counted_down() -> None:
     assert budget.lead == "There is no limit."
     assert budget.after == ""
     assert float(budget.usual) > 0
+
+
+def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> None:
+    limit = ApproxDP(epsilon=1, delta=1e-6)
+    for share, first in ((0.5, PureDP(epsilon=1)), (1.0, ApproxDP(epsilon=1, delta=1e-6)), (0.0, None)):
+        with Ledger.open(":memory:", limit=limit, gaussian_share=share) as ledger:
+            if first is not None:
+                ledger.charge(first)
+            account = {
+                "left": ledger.remaining(),
+                "limit": limit.to_dict(),
+                "spent": books.amounts(ledger.spent(), pooled=False),
+            }
+        assert currency_of(account) == ("epsilon", 1.0)
+        assert spent_share(account) == (0.0 if first is None else 1.0)
