@@ -245,7 +245,7 @@ def test_a_public_column_loses_its_floor_for_good(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     rows = {"n": np.arange(21.0), "a": np.linspace(0, 1, 21)}
     for role in ("sensitive", "public", "sensitive"):
-        schema = Schema(columns=[Column("n", lower=0, upper=20, role=role), Column("a", lower=0, upper=1)])  # type: ignore[arg-type]
+        schema = Schema(columns=[Column("n", lower=0, upper=20, role=role), Column("a", lower=0, upper=1)])
         scale = {"n": 5.0, "a": 0.3} if role == "sensitive" else {"a": 0.3}
         GaussianRelease(scale=scale, schema=schema, ledger=ledger, random_state=1).release(rows)
         assert ("n" in ledger.spent().floors()) == (ledger.spent().charges == 1)
