@@ -13,6 +13,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -35,6 +36,7 @@ from discreet.job.redraw import redraw
 from discreet.job.rehearsing import rehearse
 from discreet.noise import Stream
 from discreet.privacy import receipt
+from discreet.query.unit_rows import ledger_salt
 from discreet.release import METHODS
 from discreet.release.gaussian import GaussianNumbers
 from discreet.report import drafting
@@ -517,6 +519,25 @@ def test_a_kept_key_replays_the_release_and_a_forgotten_one_is_gone(tmp_path: Pa
     changed = people()
     changed["age"][3] = 60.0
     assert not verify(done.public, key=key, source=changed).ok
+
+
+def test_a_kept_key_replays_which_rows_of_a_person_stayed(tmp_path: Path) -> None:
+    phrase = "correct horse battery staple"
+    schema = dataclasses.replace(
+        SCHEMA, columns=[*SCHEMA.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=2
+    )
+    rows = {**people(), "who": np.arange(60) // 4}
+    done = released(
+        tmp_path, source=rows, schema=schema, keep_key=tmp_path / "release.key", passphrase=phrase
+    )
+    ledger = Ledger.open(tmp_path / "survey.ledger")
+    assert done.statement.implementation.rows_salt == ledger_salt(ledger, schema)
+    assert done.statement.what.rows_published == 30
+    for path in done.public.iterdir():
+        assert ledger.secret().hex().encode() not in path.read_bytes()
+    key = unseal_key(tmp_path / "release.key", passphrase=phrase)
+    found = verify(done.public, key=key, source=rows)
+    assert found.ok, str(found)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from discreet.query import Answer
 
+ADDED = GaussianDP(mu=1, neighbors="add-remove")
+
 
 # Packages.
 
@@ -120,6 +122,9 @@ def test_prices_and_noise_are_known_without_a_request() -> None:
         (lambda db: db.count("age", privacy=MU), ParameterError),
         (lambda db: db.histogram("share", privacy=MU), ParameterError),
         (lambda db: db.sum("age", privacy=GaussianDP(mu=1, covers=("age",))), PromiseError),
+        (lambda db: db.sum("age", privacy=ADDED), PromiseError),
+        (lambda db: db.query("count", privacy=ADDED), PromiseError),
+        (lambda db: db.preview("count", privacy=ADDED), PromiseError),
         (lambda db: db.sum("age", privacy=MU, owner="ann"), ParameterError),
         (lambda db: db.query("count"), ParameterError),
         (lambda db: db.query("count", privacy=MU, sd=2.0), ParameterError),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from discreet.schema import Column
 from discreet.server.pages.rendering import asset_address
 from tests.server.conftest import SCHEMA, running, write_table
 from tests.server.markup import Element, Visitor, owes_nothing, read
@@ -96,6 +97,24 @@ def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: Service) -
     # Ages are made up between 0 and 120, and are below 101 in the table: the mean tells which was asked.
     assert abs(big(card) - 60) < 3
     assert charges(service) == 0
+
+
+def test_pages_of_a_table_with_ids_say_how_many_rows_of_a_person_are_used(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    lines = (tmp_path / "town.csv").read_text(encoding="utf-8").splitlines()
+    with_ids = ["who," + lines[0], *(f"{i // 3},{line}" for i, line in enumerate(lines[1:]))]
+    (tmp_path / "town.csv").write_text("\n".join(with_ids) + "\n", encoding="utf-8")
+    schema = replace(
+        SCHEMA, columns=[Column("who", role="id"), *SCHEMA.columns], id_column="who", max_rows_per_unit=2
+    )
+    (tmp_path / "town.schema.yaml").write_text(schema.to_yaml(), encoding="utf-8")
+    with running(tmp_path) as service:
+        visitor = Visitor(service)
+        page = visitor.get("/")
+        assert "at most 2 rows of each are used" in page.text
+        tried = visitor.send(page, "/ask", do="try", verb="mean", of="age", amount="1")
+        assert "Not an answer" in read(tried.text).one("section", class_="answer").text
+        assert charges(service) == 0
 
 
 def test_the_sentence_and_the_sql_are_the_same_question(service: Service) -> None:
