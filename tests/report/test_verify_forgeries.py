@@ -6,6 +6,7 @@ everything that follows from the statement is written anew.
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import json
 import shutil
@@ -17,8 +18,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, Receipt, promise_from_dict
+from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP, Receipt, promise_from_dict
 from discreet.privacy.ledger.entries import charge_hash
+from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
 from discreet.report.composing import composed
 from discreet.report.folder import (
     CSV,
@@ -32,6 +34,7 @@ from discreet.report.folder import (
 )
 from discreet.report.folder import write_sums as hash_files
 from discreet.report.verify import verify
+from discreet.schema import Column, Schema
 from tests.cli.run import discreet
 from tests.contracts.cases import ROWS
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, publish, rewrite
@@ -160,6 +163,48 @@ def test_points_of_nobody_do_not_repeat(name: str, folders: Folders, tmp_path: P
         folder, method
     )
     assert "repeated rows" in failed(folder)
+
+
+FINISHED = Schema(
+    dataset="finished",
+    columns=[
+        Column("age", type="integer", lower=0, upper=120, grid=8),
+        Column("day", lower=datetime.date(2020, 1, 1), upper=datetime.date(2021, 1, 1)),
+        Column("owner", values=(0, 1)),
+    ],
+    target="owner",
+)
+DAYS = np.datetime64("2020-01-01") + np.arange(100)
+FINISHING: dict[str, Callable[..., ReleaseMethod]] = {
+    "gaussian": lambda **rest: GaussianRelease(privacy=ApproxDP(epsilon=4, delta=1e-6), **rest),
+    "laplace": lambda **rest: LaplaceRelease(privacy=PureDP(epsilon=4), **rest),
+    "bounded": lambda **rest: BoundedRelease(support={"age": 200.0, "day": 500.0}, **rest),
+}
+
+
+@pytest.mark.parametrize("clamp", [False, True])
+@pytest.mark.parametrize("name", FINISHING)
+def test_rounded_and_clamped_cells_and_dates_are_what_the_release_writes(
+    name: str, clamp: bool, tmp_path: Path
+) -> None:
+    method = FINISHING[name](schema=FINISHED, clamp=clamp)
+    rows = {"age": np.arange(100) + 20, "day": DAYS.astype(object), "owner": np.arange(100) % 2}
+    publish(tmp_path / "public", method, rows)
+    honest = cells(tmp_path / "public", method)
+    plan = method.plan(FINISHED, 100)
+    assert not plan.misfits(honest)
+    assert verify(tmp_path / "public").ok
+    changes: dict[str, tuple[str, Callable[[float], float]]] = {
+        "off the grid": ("age", lambda value: value + 1),
+        "a unit in the last place": ("age", lambda value: float(np.nextafter(value, np.inf))),
+        "a day's last digit": ("day", lambda value: float(np.nextafter(value, np.inf))),
+    }
+    if clamp or name == "bounded":
+        changes["out of reach"] = ("age", lambda _: 8.0 * 1000)
+    for column, change in changes.values():
+        forged = {key: values.copy() for key, values in honest.items()}
+        forged[column][3] = change(forged[column][3])
+        assert column in plan.misfits(forged)
 
 
 # What can be hidden beside the cells.

@@ -169,9 +169,9 @@ class BoundedNumbers(NumberMechanism):
         return chance
 
     def reach(self, column: Column) -> tuple[float, float]:
-        """Return the ends of the declared range, moved by those of the noise."""
-        low, high = self.density(column).support
-        return column.range[0] + low, column.range[1] + high
+        """Return the ends of the declared range, moved by those of the noise and a lattice step."""
+        (low, high), step = self.density(column).support, self.density(column).step
+        return column.range[0] + low - step, column.range[1] + high + step
 
     def with_laws(self, laws: Mapping[str, Law]) -> BoundedNumbers:
         """Return the mechanism with the supports that published laws state, where they are as good."""

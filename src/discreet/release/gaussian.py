@@ -137,9 +137,9 @@ class GaussianNumbers(NumberMechanism):
 
     def repeat_chance(self) -> float:
         """Bound the chance by the largest mass of a lattice point; correlated columns count as one."""
-        spread = np.sqrt(self.covariance) if self.covariance.ndim == 1 else np.ones(1)
         if self.covariance.ndim == 2:
-            return _LARGEST_MASS * 4
+            return _LARGEST_MASS
+        spread = np.sqrt(self.covariance)
         ends = np.abs([c.range for c in self.columns]).max(axis=1) + _FAR * spread
         return float(np.prod(np.minimum(1.0, _LARGEST_MASS * points_per_double(ends, spread / STEPS))))
 

@@ -273,15 +273,16 @@ class TablePlan(Plan):
             fits = self.numbers.possible(matrix) | np.isnan(matrix)
         for j, c in enumerate(self.numbers.columns):
             values = matrix[:, j]
-            ends = np.array(c.range if self.clamp else self.numbers.reach(c))
+            ends = np.array(c.range if self.clamp else self.numbers.reach(c), float)
             if c.grid is not None:
                 # Rounding can lead from inside the ends to the next step outside.
                 ends = np.where(np.isinf(ends), ends, on_grid(c, ends))
                 fits[:, j] = same_bits(on_grid(c, values), values)
             elif self.clamp:
                 fits[:, j] |= same_bits(values, ends[:1]) | same_bits(values, ends[1:])
-            fits[:, j] &= (values >= ends[0]) & (values <= ends[1])
-            fits[:, j] |= np.isnan(values)
+            if self.clamp or c.grid is not None:
+                fits[:, j] &= (values >= ends[0]) & (values <= ends[1])
+                fits[:, j] |= np.isnan(values)
             if not fits[:, j].all() and c.name not in found:
                 found[c.name] = "values that the noise cannot have led to (off its lattice or its support)"
         return found
