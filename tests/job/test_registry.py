@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +15,13 @@ from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_
 from discreet.errors import DiscreetWarning, OtherLedger
 from discreet.job import registry
 from discreet.job.asking import ask
+from discreet.job.fingerprint import fingerprint
 from discreet.job.planning import plan_for
 from discreet.job.registry import Registry, charged_ledger
 from tests.job.test_fingerprint import people, taken, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 ONE = PureDP(epsilon=1)
 
@@ -54,7 +55,7 @@ def count(path: Any, schema: Schema, **how: Any) -> None:
 
 def release(path: Any, schema: Schema, **how: Any) -> Any:
     """Release the table."""
-    folder = os.path.join(os.path.dirname(path), "release")
+    folder = Path(path).parent / "release"
     return publish(
         path, schema=schema, out=folder, privacy=ApproxDP(epsilon=8, delta=1e-6), attack_records=100, **how
     )
@@ -62,7 +63,7 @@ def release(path: Any, schema: Schema, **how: Any) -> Any:
 
 def model(path: Any, schema: Schema, **how: Any) -> Any:
     """Train a model."""
-    folder = os.path.join(os.path.dirname(path), "model")
+    folder = Path(path).parent / "model"
     return publish_model(
         path, schema=schema, out=folder, model="id3", privacy=ApproxDP(epsilon=1, delta=1e-6), **how
     )
@@ -78,7 +79,9 @@ def test_a_renamed_data_set_stops_every_job_before_a_ledger_is_made(
     table: Path, job: Callable[..., Any]
 ) -> None:
     before = sorted(table.parent.iterdir())
-    with pytest.raises(OtherLedger, match="known by its path.*--ledger .*people-2024.ledger.*--new-ledger") as stop:
+    with pytest.raises(
+        OtherLedger, match=r"known by its path.*--ledger .*people-2024.ledger.*--new-ledger"
+    ) as stop:
         job(table, declared("renamed"))
     assert stop.value.ledgers == (str(table.with_name("people-2024.ledger")),)
     assert sorted(table.parent.iterdir()) == before
@@ -118,7 +121,10 @@ def _in_memory(table: Path, folder: Path) -> tuple[Any, Schema]:
 
 @pytest.mark.parametrize("move", [_moved, _copied, _converted, _renamed_columns, _grown, _in_memory])
 def test_a_table_is_known_after_every_move(
-    table: Path, tmp_path: Path, move: Callable[[Path, Path], tuple[Any, Schema]], monkeypatch: pytest.MonkeyPatch
+    table: Path,
+    tmp_path: Path,
+    move: Callable[[Path, Path], tuple[Any, Schema]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source, schema = move(table, tmp_path)
@@ -200,9 +206,10 @@ def test_an_opened_ledger_was_chosen_knowingly_and_is_noted(table: Path, tmp_pat
         count(moved, declared("third"))
 
 
-def test_rows_are_read_once_for_as_long_as_the_file_stays(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_read_once_for_as_long_as_the_file_stays(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[Any] = []
-    fingerprint = registry.fingerprint
 
     def counted(*given: Any) -> Any:
         read.append(given[0])
@@ -252,7 +259,7 @@ def test_the_list_is_its_owners_alone_and_holds_no_cell(table: Path, known_table
 
 
 def test_where_the_list_is_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Registry.of_user().folder == registry.Path(os.environ[registry.STATE])
+    assert Registry.of_user().folder == Path(os.environ[registry.STATE])
     monkeypatch.delenv(registry.STATE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Registry.of_user().folder == tmp_path / "discreet"

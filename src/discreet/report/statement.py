@@ -157,7 +157,7 @@ class EarlierCharge(Record):
 
 
 class Composition(Record):
-    """What else was published about the same people, and what that adds up to."""
+    """What else was charged in the same ledger, and what that adds up to."""
 
     counted: bool
     ledger: str | None = None
@@ -166,7 +166,7 @@ class Composition(Record):
     total: str
     limit: str | None = None
     next: str
-    others: list[str] = []
+    others: list[str] = Field(default_factory=list)
 
 
 class Tuning(Record):
