@@ -254,8 +254,8 @@ class SqliteFile(Store):
             raise LedgerTampered(
                 f"the ledger {self.shown} must come with its journal {journal_of(self._path).name}, which "
                 "may hold its last charges, and is alone: it was copied or moved while it was in use. Bring "
-                "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a ledger "
-                "that is in use, run `discreet ledger backup`."
+                "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a "
+                "ledger that is in use, run `discreet ledger backup`."
             )
         # mode=rw: never make a file that somebody just removed.
         connection = sqlite3.connect(
