@@ -147,7 +147,7 @@ def test_earlier_charges_are_in_the_statement(survey: Path) -> None:
     statement = json.loads((survey / "model/public/statement.json").read_text())
     (earlier,) = statement["composition"]["earlier"]
     assert earlier["promises"][0]["mu"] == pytest.approx(0.5)
-    assert statement["composition"]["total"].startswith("2 charges, this one included")
+    assert statement["composition"]["total"].startswith("2 charges in this ledger, this one included")
     assert statement["tuning"]["on_private_rows"] == "possible"
     assert verify(survey / "model").ok
 

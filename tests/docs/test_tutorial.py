@@ -40,7 +40,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     assert "<- chosen" in planned
     assert re.search(r"age .* ± 12 .* years +floor holds", released)
     assert "nothing failed" in verified
-    assert "2 charges, this one included" in again
+    assert "2 charges in this ledger, this one included" in again
     assert "2 charges" in ledger
     assert python.startswith("If a person's age could equally well be any whole number from 0 to 110")
 

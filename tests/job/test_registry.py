@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +15,13 @@ from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_
 from discreet.errors import DiscreetWarning, OtherLedger
 from discreet.job import registry
 from discreet.job.asking import ask
+from discreet.job.fingerprint import fingerprint
 from discreet.job.planning import plan_for
 from discreet.job.registry import Registry, charged_ledger
 from tests.job.test_fingerprint import people, taken, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 ONE = PureDP(epsilon=1)
 
@@ -54,7 +55,7 @@ def count(path: Any, schema: Schema, **how: Any) -> None:
 
 def release(path: Any, schema: Schema, **how: Any) -> Any:
     """Release the table."""
-    folder = os.path.join(os.path.dirname(path), "release")
+    folder = Path(path).parent / "release"
     return publish(
         path, schema=schema, out=folder, privacy=ApproxDP(epsilon=8, delta=1e-6), attack_records=100, **how
     )
@@ -62,7 +63,7 @@ def release(path: Any, schema: Schema, **how: Any) -> Any:
 
 def model(path: Any, schema: Schema, **how: Any) -> Any:
     """Train a model."""
-    folder = os.path.join(os.path.dirname(path), "model")
+    folder = Path(path).parent / "model"
     return publish_model(
         path, schema=schema, out=folder, model="id3", privacy=ApproxDP(epsilon=1, delta=1e-6), **how
     )
@@ -79,7 +80,7 @@ def test_a_renamed_data_set_stops_every_job_before_a_ledger_is_made(
 ) -> None:
     before = sorted(table.parent.iterdir())
     with pytest.raises(
-        OtherLedger, match="known by its path.*--ledger .*people-2024.ledger.*--new-ledger"
+        OtherLedger, match=r"known by its path.*--ledger .*people-2024.ledger.*--new-ledger"
     ) as stop:
         job(table, declared("renamed"))
     assert stop.value.ledgers == (str(table.with_name("people-2024.ledger")),)
@@ -171,7 +172,7 @@ def test_a_new_ledger_says_that_there_is_another_and_so_does_what_is_published(
     done = release(moved, declared("renamed"), new_ledger=True)
     trained = model(moved, declared("renamed"))  # known by now, and not asked again
     for statement in (done.statement, trained.statement):
-        assert statement.composition.others == [earlier]
+        assert statement.composition.other_ledgers == [earlier]
         assert "in this ledger" in statement.composition.total
         assert "charged to 1 other ledger too" in statement.composition.total
     assert verify(done.public).ok
@@ -191,7 +192,7 @@ def test_a_statement_that_hides_the_other_ledger_does_not_add_up(table: Path, tm
     done = release(table.rename(tmp_path / "people.csv"), declared(), new_ledger=True)
     place = done.public / "statement.json"
     text = place.read_text()
-    (identity,) = done.statement.composition.others
+    (identity,) = done.statement.composition.other_ledgers
     place.write_text(text.replace(f'"{identity}"', ""))
     assert not verify(done.public).ok
 
@@ -209,7 +210,6 @@ def test_rows_are_read_once_for_as_long_as_the_file_stays(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Any] = []
-    fingerprint = registry.fingerprint
 
     def counted(*given: Any) -> Any:
         read.append(given[0])
@@ -259,7 +259,7 @@ def test_the_list_is_its_owners_alone_and_holds_no_cell(table: Path, known_table
 
 
 def test_where_the_list_is_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Registry.of_user().folder == registry.Path(os.environ[registry.STATE])
+    assert Registry.of_user().folder == Path(os.environ[registry.STATE])
     monkeypatch.delenv(registry.STATE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Registry.of_user().folder == tmp_path / "discreet"

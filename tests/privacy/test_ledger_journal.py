@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from discreet.errors import LedgerTampered
+from discreet.noise import Stream
 from discreet.privacy.ledger import Ledger, sqlite
 from discreet.privacy.promises import PureDP
 
@@ -55,7 +56,7 @@ def test_a_main_file_copied_from_an_open_ledger_is_refused(tmp_path: Path) -> No
             ledger.charge(TENTH)
         copy = copied(path)
         for _ in range(2):  # looking at it makes no journal, by which the second look would be misled
-            with pytest.raises(LedgerTampered, match="journal copy.ledger-wal.*discreet ledger backup"):
+            with pytest.raises(LedgerTampered, match=r"journal copy.ledger-wal.*discreet ledger backup"):
                 Ledger.open(copy)
         assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.ledger"]
         ledger.check()
@@ -146,12 +147,12 @@ def test_a_ledger_moved_while_open_is_whole_once_it_was_closed(tmp_path: Path) -
 
 def _charge_for_ever(path: Path, acknowledged: Path, seed: int) -> None:
     """Open, charge a few times, close, and so on; note how many charges were acknowledged."""
-    chance = random.Random(seed)
+    chance = Stream.from_seed(seed).generator()
     notes = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
         with Ledger.open(path, timeout=120) as ledger:
-            for _ in range(chance.choice((1, 2, 30))):
-                ledger.charge(TENTH, what="x" * chance.choice((1, 3000)))
+            for _ in range(int(chance.choice((1, 2, 30)))):
+                ledger.charge(TENTH, what="x" * int(chance.choice((1, 3000))))
                 os.write(notes, b".")
 
 
@@ -159,8 +160,8 @@ def test_copies_at_any_moment_are_refused_or_forget_nothing(tmp_path: Path) -> N
     path, acknowledged = tmp_path / "survey.ledger", tmp_path / "acknowledged"
     Ledger.open(path, limit=WHOLE).close()
     acknowledged.touch()
-    writers = [forked(lambda seed=seed: _charge_for_ever(path, acknowledged, seed)) for seed in range(2)]
-    chance = random.Random(16)
+    writers = [forked(partial(_charge_for_ever, path, acknowledged, seed)) for seed in range(2)]
+    chance = Stream.from_seed(16).generator()
     try:
         while acknowledged.stat().st_size < 4:
             time.sleep(0.01)
@@ -188,12 +189,9 @@ def test_copies_at_any_moment_are_refused_or_forget_nothing(tmp_path: Path) -> N
 def test_processes_that_open_close_and_are_killed_never_alarm(tmp_path: Path) -> None:
     path, acknowledged = tmp_path / "survey.ledger", tmp_path / "acknowledged"
     Ledger.open(path, limit=WHOLE).close()
-    chance = random.Random(7)
+    chance = Stream.from_seed(7).generator()
     for seed in range(12):
-        writers = [
-            forked(lambda seed=seed, k=k: _charge_for_ever(path, acknowledged, 10 * seed + k))
-            for k in range(2)
-        ]
+        writers = [forked(partial(_charge_for_ever, path, acknowledged, 10 * seed + k)) for k in range(2)]
         time.sleep(0.02 + chance.random() * 0.15)
         for writer in writers:
             os.kill(writer, signal.SIGKILL)

@@ -19,6 +19,7 @@ from discreet.errors import (
     LedgerError,
     LedgerTampered,
     LedgerUnavailable,
+    OtherLedger,
     ParameterError,
     SourceError,
 )
@@ -27,6 +28,7 @@ from discreet.query import Database
 from discreet.server.access import AccessBook
 from discreet.server.config import Config
 from discreet.server.office import Office
+from discreet.server.preflight import check
 from discreet.server.trail import Trail
 from tests.server.conftest import ROWS, running, settings, write_table
 
@@ -220,6 +222,27 @@ def test_a_ledger_of_another_data_set_is_refused(tmp_path: Path) -> None:
         Office(Config.of(settings(), tmp_path))
     with pytest.raises(LedgerError, match="town"):
         Office(Config.of(settings(dataset="village"), tmp_path))
+
+
+def test_a_table_that_another_ledger_knows_is_refused_unless_that_is_meant(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    Office(Config.of(settings(), tmp_path)).close()
+    changed = settings(ledger="second.ledger", audit_log="second.jsonl")
+    place = tmp_path / "second.yaml"
+    place.write_text(json.dumps(changed))
+    with pytest.raises(OtherLedger, match=r"town\.ledger.*new_ledger: true"):
+        check(place)
+    assert not (tmp_path / "second.ledger").exists()
+    with pytest.raises(OtherLedger):
+        Office(Config.of(changed, tmp_path))
+    # The ledger that the start left behind is no permission.
+    with pytest.raises(OtherLedger):
+        check(place)
+    office = Office(Config.of({**changed, "new_ledger": True}, tmp_path))
+    assert len(office.ledger.others()) == 1
+    office.close()
+    check(place)
+    Office(Config.of(changed, tmp_path)).close()
 
 
 def test_another_limit_than_the_one_that_was_fixed_is_refused(tmp_path: Path) -> None:

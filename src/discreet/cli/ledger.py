@@ -45,7 +45,10 @@ def show(ledger: Place, json: Json = False) -> None:
         ),
         left=3,
     )
-    console.line(f"{counted(len(receipts), 'charge')}. Guaranteed for everything, now and later: {guarantee}")
+    console.line(
+        f"{counted(len(receipts), 'charge')}. Guaranteed for everything in this ledger, now and later: "
+        f"{guarantee}"
+    )
     if left is not None:
         console.line("Left: " + ", ".join(f"{currency} {amount:.6g}" for currency, amount in left.items()))
 

@@ -64,7 +64,7 @@ LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
-        help="Where everything published about the data set is added up: a file or postgresql://...#NAME. "
+        help="Where what is published about the data set is added up: a file or postgresql://...#NAME. "
         "[default: DATASET.ledger beside the table]",
     ),
 ]

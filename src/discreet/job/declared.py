@@ -110,8 +110,11 @@ def ledger_place(source: Any, schema: Schema, place: str | os.PathLike[str] | No
 
 
 def path_of(source: Any) -> str | None:
-    """Return the absolute path or the address of a table, without a password; None for rows in memory."""
-    if not isinstance(source, str | os.PathLike):
+    """Return the absolute path or the address of a table, without a password.
+
+    None for rows in memory and for bundled tables, which are at no place of their own.
+    """
+    if is_bundled(source) or not isinstance(source, str | os.PathLike):
         return None
     text = os.fspath(source)
     if "://" in text and not text.startswith("duckdb://"):

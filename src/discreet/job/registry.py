@@ -1,9 +1,9 @@
 """Tables that were charged before, and to which ledgers: one table, one ledger.
 
-A ledger is found by its place, and its place follows from the file's folder and the schema's ``dataset``. So a
-table that is moved, copied or renamed would get a new ledger, without a limit and without what was spent. A
-table is therefore known again by its path, by the audit log beside it and by a keyed fingerprint of its rows
-(:mod:`~discreet.job.fingerprint`), and whoever would charge it to another ledger has to say so.
+A ledger is found by its place, and its place follows from the file's folder and the schema's ``dataset``. So
+a table that is moved, copied or renamed would get a new ledger, without a limit and without what was spent.
+A table is therefore known again by its path, by the audit log beside it and by a keyed fingerprint of its
+rows (:mod:`~discreet.job.fingerprint`), and whoever would charge it to another ledger has to say so.
 
 The list of known tables is a file of the user's own, ``tables.json`` in ``$DISCREET_STATE``, by default
 ``$XDG_STATE_HOME/discreet`` or ``~/.local/state/discreet`` (mode 0700), with its key beside it.
@@ -228,9 +228,9 @@ class Recognition:
         gone = "" if "://" in first or Path(first).exists() else ", which is not there any more"
         more = f" and {len(self.others) - 1} more" if len(self.others) > 1 else ""
         raise OtherLedger(
-            f"{label_of(self._source)} is known by its {'path' if self._by_path else 'rows'}: it was charged to "
-            f"the ledger {first!r}{more}{gone}, and what was charged there would not be counted. Nothing was "
-            f"charged. Go on with --ledger {first} (ledger= in Python, ledger: in the configuration of a "
+            f"{label_of(self._source)} is known by its {'path' if self._by_path else 'rows'}: it was charged "
+            f"to the ledger {first!r}{more}{gone}, and what was charged there would not be counted. Nothing "
+            f"was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the configuration of a "
             "service), or open another one knowingly with --new-ledger (new_ledger=True, new_ledger: true): "
             "its record and what is published will say so.",
             ledgers=tuple(self.others.values()),

@@ -1,4 +1,4 @@
-"""What else was published about the same people, and what one more release would do."""
+"""What else was charged in the same ledger, and what one more release would do."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | Non
         total=total,
         limit=limit,
         next=following,
-        others=others,
+        other_ledgers=others,
     )
 
 
@@ -122,7 +122,8 @@ def composed(
 ) -> tuple[str, str]:
     """Say in words what all charges in a ledger come to, and what a further release like this one would do.
 
-    What the same table was charged in ``others`` is not in this ledger, and the words say so. Where earlier answers may have ``steered`` what was charged later, their sum is no guarantee
+    What the same table was charged in ``others`` is not in this ledger, and the words say so. Where earlier
+    answers may have ``steered`` what was charged later, their sum is no guarantee
     (``docs/explanation/theorems/composition.md``): the ledger's limit is.
     """
     charges_made = [Spending.of(promises) for promises in (*earlier, current)]
@@ -134,11 +135,10 @@ def composed(
     charges = f"{total.charges} charges in this ledger, this one included"
     if total.charges == 1:
         charges = "Alone in this ledger" if counted else "This release by itself"
-    elsewhere = (
-        f" The same table was charged to {counted_words(others, 'other ledger')} too, which is not added here."
-        if others
-        else ""
-    )
+    elsewhere = ""
+    if others:
+        ledgers = counted_words(others, "other ledger")
+        elsewhere = f" The same table was charged to {ledgers} too, which is not added here."
     if steered and limit is not None:
         return (
             f"{charges}, some of them answers after which more was asked: guaranteed is the limit of the "

@@ -178,7 +178,7 @@ class LedgerPosition(Record):
 
 
 class Composition(Record):
-    """What else was published about the same people, and what that adds up to."""
+    """What else was charged in the same ledger, and what that adds up to."""
 
     counted: bool
     ledger: str | None = None
@@ -188,7 +188,7 @@ class Composition(Record):
     total: str
     limit: str | None = None
     next: str
-    others: list[str] = []
+    other_ledgers: list[str] = Field(default_factory=list)
 
 
 class Tuning(Record):

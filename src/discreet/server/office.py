@@ -97,8 +97,9 @@ class Office:
             self.trail = Trail(config.audit_log)
             known = known_table(config, declared)
             self.ledger = opened.enter_context(closing(open_ledger(config, declared)))
-            known.note(self.ledger)
             self.trail.confirm(self.ledger)
+            known.require(new_ledger=config.new_ledger)
+            known.note(self.ledger)
             self.database = opened.enter_context(closing(self._registered(declared)))
             if self.database.n_rows == 0:
                 raise SourceError("table of the configuration must have at least one row, and has none.")
@@ -505,10 +506,8 @@ def declared_in(config: Config) -> Schema:
 
 
 def known_table(config: Config, declared: Schema) -> Recognition:
-    """Return what is known about the table of a service; refuses one that another ledger knows."""
-    found = Recognition(config.table, declared, Ledger.identity_at(config.ledger))
-    found.require(new_ledger=config.new_ledger)
-    return found
+    """Return what is known about the table of a service and its ledger, which is not made."""
+    return Recognition(config.table, declared, Ledger.identity_at(config.ledger))
 
 
 def open_ledger(config: Config, declared: Schema) -> Ledger:

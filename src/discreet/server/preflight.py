@@ -123,7 +123,7 @@ def _check_ledger(config: Config, declared: Schema) -> None:
                 "place with `discreet ledger restore`; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             )
-        known_table(config, declared)
+        known_table(config, declared).require(new_ledger=config.new_ledger)
         return
     analysts = config.analyst_limit
     try:
@@ -142,4 +142,4 @@ def _check_ledger(config: Config, declared: Schema) -> None:
         ) from None
     with closing(ledger):
         trail.compare(ledger)
-    known_table(config, declared)
+    known_table(config, declared).require(new_ledger=config.new_ledger)

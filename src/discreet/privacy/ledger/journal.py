@@ -136,9 +136,8 @@ def _mark(connection: sqlite3.Connection) -> int:
     return int(mark)
 
 
-def _last_row(connection: sqlite3.Connection) -> int:
-    ((seq,),) = connection.execute("SELECT seq FROM book").fetchall()
-    return int(seq)
+def _last_row(connection: sqlite3.Connection) -> list[tuple[int]]:
+    return connection.execute("SELECT seq FROM book").fetchall()
 
 
 def _write_mark(connection: sqlite3.Connection, mark: int) -> int:

@@ -213,8 +213,8 @@ class PostgresSchema(Store):
         # All writers lock the one row of the book first: one order, so no deadlock. A client that vanishes
         # with the lock is ended by the server before those who wait for it give up.
         silence = max(int(self._timeout * 500), _LEAST_SILENCE)
-        begin = f"SELECT set_config('idle_in_transaction_session_timeout', '{silence}', true) FROM book FOR UPDATE"
-        with self._transaction(begin) as connection:
+        limited = f"set_config('idle_in_transaction_session_timeout', '{silence}', true)"
+        with self._transaction(f"SELECT {limited} FROM book FOR UPDATE") as connection:  # noqa: S608 - a number
             session = _PostgresSession(connection)
             yield session
             session.flush()
@@ -261,7 +261,7 @@ class PostgresSchema(Store):
             connection.commit()
         except self._psycopg.OperationalError as error:
             raise LedgerUnavailable(
-                f"the ledger {self.shown} must confirm what was written, and its connection ended before that "
+                f"the ledger {self.shown} must confirm what was written, and its connection ended before "
                 f"({_first_line(error)}). Nothing is released, and a charge may stand: ask the same again, "
                 "under the same key if it had one, and it is not charged twice."
             ) from None

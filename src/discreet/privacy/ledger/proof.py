@@ -211,7 +211,7 @@ def other_ledgers(session: Session) -> list[str]:
         return []
     start = canonical(["other ledger"])[:-1]
     found = session.execute(
-        f"SELECT key FROM marks WHERE substr(key, 1, {len(start)}) = ? ORDER BY seq, key", start
+        "SELECT key FROM marks WHERE substr(key, 1, length(?)) = ? ORDER BY seq, key", start, start
     )
     return [json.loads(key)[1] for (key,) in found]
 

@@ -252,10 +252,10 @@ class SqliteFile(Store):
             raise self._unavailable(FileNotFoundError("the file is gone"))
         if lacks_journal(self._path, lambda: self._header()[1]):
             raise LedgerTampered(
-                f"the ledger {self.shown} must come with its journal {journal_of(self._path).name}, which may "
-                "hold its last charges, and is alone: it was copied or moved while it was in use. Bring the "
-                "journal too, or put a backup in its place with `discreet ledger restore`. To copy a ledger "
-                "that is in use, run `discreet ledger backup`."
+                f"the ledger {self.shown} must come with its journal {journal_of(self._path).name}, which "
+                "may hold its last charges, and is alone: it was copied or moved while it was in use. Bring "
+                "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a "
+                "ledger that is in use, run `discreet ledger backup`."
             )
         # mode=rw: never make a file that somebody just removed.
         connection = sqlite3.connect(

@@ -297,5 +297,5 @@ def _composition(
         total=total,
         limit=limit,
         next=following,
-        others=others,
+        other_ledgers=others,
     )

@@ -105,7 +105,7 @@ class ModelNumbers(Record):
 
 
 class ModelComposition(Record):
-    """What else was published about the same people, and what that adds up to."""
+    """What else was charged in the same ledger, and what that adds up to."""
 
     counted: bool
     ledger: str | None = None
@@ -114,7 +114,7 @@ class ModelComposition(Record):
     total: str
     limit: str | None = None
     next: str
-    others: list[str] = []
+    other_ledgers: list[str] = Field(default_factory=list)
 
 
 class ModelImplementation(Record):

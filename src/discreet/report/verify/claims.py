@@ -198,7 +198,7 @@ def _composition(statement: Statement, what: str) -> list[str]:
         counted=stated.counted,
         limit=stated.limit,
         steered=steered,
-        others=len(stated.others),
+        others=len(stated.other_ledgers),
     )
     for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
         if said != true:

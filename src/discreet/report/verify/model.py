@@ -300,7 +300,7 @@ def _composition(statement: ModelStatement, promises: tuple[Promise, ...]) -> li
         counted=counted,
         limit=stated.limit,
         steered=answered_questions([charge.what for charge in stated.earlier]),
-        others=len(stated.others),
+        others=len(stated.other_ledgers),
     )
     for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
         if said != true:
