@@ -87,16 +87,16 @@ def kind_of(model: Any, x: Any, y: Any) -> str:
 
 
 def logistic(n_classes: int, tolerance: float | None = None, **rest: Any) -> PrivateLogisticRegression:
-    rest = {"privacy": PureDP(epsilon=1.0), "random_state": 1} | rest
+    rest.setdefault("privacy", PureDP(epsilon=1.0))
     return PrivateLogisticRegression(
-        norm_bound=1.0, classes=list(range(n_classes)), tolerance=tolerance, **rest
+        norm_bound=1.0, classes=list(range(n_classes)), tolerance=tolerance, random_state=1, **rest
     )
 
 
 def margin(n_classes: int, tolerance: float | None = None, **rest: Any) -> LargeMarginGaussianClassifier:
-    rest = {"privacy": PureDP(epsilon=1.0), "random_state": 1} | rest
+    rest.setdefault("privacy", PureDP(epsilon=1.0))
     return LargeMarginGaussianClassifier(
-        norm_bound=1.0, classes=list(range(n_classes)), tolerance=tolerance, **rest
+        norm_bound=1.0, classes=list(range(n_classes)), tolerance=tolerance, random_state=1, **rest
     )
 
 
@@ -157,7 +157,7 @@ def reaches(problem: Any, tolerance: float) -> bool:
     """The wrong twin: solve, then look at the certificate of what the rows led to."""
 
     def near(w: Any, gradient: Any) -> bool:
-        return float(np.linalg.norm(gradient)) + problem.rounding(w) <= tolerance
+        return bool(float(np.linalg.norm(gradient)) + problem.rounding(w) <= tolerance)
 
     return logistic_solver.newton(problem, near)[1]
 

@@ -96,12 +96,16 @@ class GradientDescent:
 
     def check(self, tolerance: float, owner: str) -> None:
         """Refuse a tolerance that is not certain to be reached, by what is known without a row."""
+        self.check_condition(owner)
         if not tolerance >= self.least_tolerance:
             raise PromiseError(
                 f"tolerance of {owner} must be at least {rounded_up(self.least_tolerance):g} for a table of "
                 f"this shape and a regularization of {self.regularization:g}, was {tolerance:g}: floating "
                 "point need not come nearer to a minimum. Leave it out, or use a larger regularization."
             )
+
+    def check_condition(self, owner: str) -> None:
+        """Refuse a regularization that is too small for any solver, by what is known without a row."""
         if not self.curvature <= self.largest_condition * self.regularization:
             enough = rounded_up(self.curvature / self.largest_condition)
             raise PromiseError(
