@@ -230,16 +230,19 @@ def test_a_ledger_that_is_spent_stops_the_training_and_folds_are_charged_one_by_
         learner(ledger=ledger, privacy=NoPromise("why")).fit(X, Y)
 
 
-def test_a_solver_that_misses_its_tolerance_releases_nothing() -> None:
+def test_a_tolerance_that_cannot_be_promised_is_refused_before_anything_is_charged() -> None:
+    ledger = Ledger.open(":memory:")
+    before = ledger.head
     model = learner(privacy=ApproxDP(epsilon=1.0, delta=1e-6), mechanism="output", regularization=1e-5)
-    model.set_params(tolerance=1e-17)
-    with pytest.raises(PromiseError, match="nothing is released"):
+    model.set_params(tolerance=1e-17, ledger=ledger)
+    with pytest.raises(PromiseError, match=r"tolerance of PrivateLogisticRegression must be at least .*e-1"):
         model.fit(X, Y)
     assert not hasattr(model, "coef_")
     with pytest.raises(
-        PromiseError, match="regularization of PrivateLogisticRegression must be at least 1e-30"
+        PromiseError, match=r"regularization of PrivateLogisticRegression must be at least 2\.5\de-13"
     ):
-        learner(regularization=1e-300).fit(X, Y)
+        learner(regularization=1e-300, mechanism="output", ledger=ledger).fit(X, Y)
+    assert ledger.head == before
 
 
 def test_parameters_that_depend_on_nothing_but_public_facts_make_the_plan() -> None:

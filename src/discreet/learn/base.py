@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from discreet.errors import DataError, ParameterError, SourceError
+from discreet.schema.column_rules import LARGEST_NUMBER, LEAST_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -195,11 +196,13 @@ def two_vectors(bounds: Any, n: int, owner: str) -> tuple[tuple[float, ...], tup
             "column, and were not. Write bounds=(0, 1), two vectors, or schema.bounds."
         ) from None
     with np.errstate(over="ignore", invalid="ignore"):
-        good = (lower < upper) & np.isfinite(upper - lower)
+        good = (upper - lower >= LEAST_WIDTH) & (np.maximum(np.abs(lower), np.abs(upper)) <= LARGEST_NUMBER)
     if not good.all():
         raise ParameterError(
-            f"bounds of {owner} must be finite with lower below upper in every column, were not in column "
-            f"{int(np.flatnonzero(~good)[0]) + 1}. Declare the range that the column can have."
+            f"bounds of {owner} must be finite with lower below upper in every column, at most "
+            f"{LARGEST_NUMBER:g} and at least {LEAST_WIDTH:g} apart, were not in column "
+            f"{int(np.flatnonzero(~good)[0]) + 1}. Declare the range that the column can have, in another "
+            "unit if need be."
         )
     return tuple(lower.tolist()), tuple(upper.tolist())
 

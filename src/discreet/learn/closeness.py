@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from discreet.confidence import clopper_pearson
 from discreet.errors import DataError, ParameterError
 from discreet.learn.base import is_number
+from discreet.learn.svm import RegularizedSVM
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.svm import RegularizedSVM
     from discreet.learn.svm.problem import Problem
 
 _DENSE = 400
@@ -174,6 +174,14 @@ def measure_closeness(
 
 
 def _position(model: Any, slack: bool) -> Floats:
+    wanted = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
+    absent = [name for name in wanted if not hasattr(model, name)]
+    if absent:
+        way = "Use slack=False." if absent == ["slack_"] else "Use a linear model, as RegularizedSVM."
+        raise ParameterError(
+            f"model of measure_closeness must have {', '.join(wanted)}, and {type(model).__name__} has no "
+            f"{', '.join(absent)}. {way}"
+        )
     parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
     return np.concatenate([*parts, model.slack_] if slack else parts)
 
@@ -213,6 +221,11 @@ def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
     >>> local_constant(RegularizedSVM(theta=10.0).fit(X, y), X, y) > 0
     True
     """
+    if not isinstance(model, RegularizedSVM):
+        raise ParameterError(
+            f"model of local_constant must be a RegularizedSVM, was {type(model).__name__}: the derivative "
+            "is that of its solution. Train a RegularizedSVM on the rows, or use measure_closeness."
+        )
     problem, omega = model.training_problem(X, y)
     return _Derivative(problem, np.append(model.coef_, model.intercept_), omega).norm()
 

@@ -141,8 +141,15 @@ class Release:
 
     @property
     def data(self) -> Floats:
-        """The numeric features as a matrix, in the order of ``schema.numeric_features``."""
-        return np.column_stack([self.columns[c.name] for c in self.schema.numeric_features])
+        """The numeric features as a matrix, in the order of ``schema.numeric_features``.
+
+        Where every feature is published as a level of a list, their codes as a matrix of integers, in the
+        order of ``schema.features``; :meth:`decoded` has the levels themselves.
+        """
+        features = self.schema.numeric_features or self.schema.features
+        parts = [self.columns[c.name] for c in features]
+        # A table of labels alone has rows, and no columns of features.
+        return np.column_stack(parts) if parts else np.empty((len(next(iter(self.columns.values()))), 0))
 
     @property
     def target(self) -> AnyArray | None:

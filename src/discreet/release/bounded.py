@@ -20,6 +20,7 @@ from discreet.privacy import ApproxDP, ErrorFloor, NoPromise, Promise, PureDP, f
 from discreet.privacy.bounded import BoundedNoise, additive_delta
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
+from discreet.release.parameters import check_noise
 from discreet.release.table import (
     Label,
     NumberMechanism,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     Support = float | Sequence[float] | Mapping[str, float | tuple[float, float]]
 
+LEAST_RANGE, LARGEST_RANGE = 1e-60, 1e60
 MOST_GRID = 1025
 """Integer columns with more values than this are moved to a coarser grid by the in-range mechanism."""
 
@@ -67,6 +69,8 @@ class BoundedNumbers(NumberMechanism):
         self.columns = columns
         self.densities = densities
         self.at_epsilon = at_epsilon
+        halves = np.array([0.5 * (d.upper - d.lower) for d in densities])
+        check_noise(columns, halves, "The support of bounded noise")
         # The upper bound itself, by the operations that every cell goes through.
         self._top = [round(c.width / d.step) for c, d in zip(columns, densities, strict=True)]
         if max(self._top) >= 1 << 50:
@@ -390,6 +394,7 @@ class BoundedRelease(TableRelease):
 
     def _column_weights(self, columns: Sequence[Column]) -> list[float]:
         """Return the weight of each column alone: scores of independent columns are uncorrelated."""
+        _check_ranges(columns)
         if self.weights is None:
             return [c.width**-4.0 for c in columns]
         weights = checked_weights(self.weights, columns, type(self).__name__)
@@ -424,6 +429,7 @@ class BoundedRelease(TableRelease):
                 "ErrorFloor of BoundedRelease is proven for one row per unit, and the schema allows "
                 f"{rows}. Use GaussianRelease, or in_range=True."
             )
+        check_noise(columns, np.array([errors[c.name] for c in columns]), "The error floor")
         densities = []
         for c, weight in zip(columns, self._column_weights(columns), strict=True):
 
@@ -447,6 +453,7 @@ class BoundedRelease(TableRelease):
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> InRangeNumbers:
         """Spend each column's part on it, inside its range."""
+        _check_ranges(columns)
         laws = []
         for c in columns:
             lower, upper = c.range
@@ -454,3 +461,13 @@ class BoundedRelease(TableRelease):
             inputs = values if 2 <= values <= MOST_GRID else INPUTS
             laws.append(in_range_law(epsilons[c.name] / rows, lower, upper, inputs=inputs))
         return InRangeNumbers(columns, tuple(laws))
+
+
+def _check_ranges(columns: Sequence[Column]) -> None:
+    """Refuse ranges whose fourth power, by which densities weigh them, is no number."""
+    for c in columns:
+        if not LEAST_RANGE <= c.width <= LARGEST_RANGE:
+            raise ParameterError(
+                f"The range of column {c.name!r} must be between {LEAST_RANGE:g} and {LARGEST_RANGE:g} for "
+                f"BoundedRelease, was {c.width:g}. Give the column in another unit, or use GaussianRelease."
+            )

@@ -18,6 +18,7 @@ from discreet.privacy.box import linear_box_diameter
 from discreet.privacy.calibrate import gaussian_mu
 from discreet.privacy.floors import GaussianNoise
 from discreet.privacy.reading import root_down
+from discreet.release.parameters import check_noise
 from discreet.release.table import (
     AS_GOOD,
     Label,
@@ -55,6 +56,8 @@ class GaussianNumbers(NumberMechanism):
     def __init__(self, columns: tuple[Column, ...], covariance: Floats) -> None:
         self.columns = columns
         self.covariance = covariance
+        variances = covariance if covariance.ndim == 1 else np.diagonal(covariance)
+        check_noise(columns, np.sqrt(variances), "The standard deviation of Gaussian noise")
         ranges = np.array([c.range for c in columns])
         lower, upper = ranges[:, 0], ranges[:, 1]
         if covariance.ndim == 1:
@@ -278,10 +281,12 @@ class GaussianRelease(TableRelease):
         if isinstance(self.privacy, ZCDP):
             # Down: noise for a larger mu would cost more than was asked for.
             return self._for_mu(columns, root_down(2 * exact(self.privacy.rho)), rows)
-        if self.regularization is not None:
-            return GaussianNumbers(columns, self.shape(columns) / math.sqrt(self.regularization))
-        assert self.scale is not None
-        return GaussianNumbers(columns, self.per_column("scale", self.scale, columns) ** 2)
+        # What passes all numbers is refused there.
+        with np.errstate(over="ignore"):
+            if self.regularization is not None:
+                return GaussianNumbers(columns, self.shape(columns) / math.sqrt(self.regularization))
+            assert self.scale is not None
+            return GaussianNumbers(columns, self.per_column("scale", self.scale, columns) ** 2)
 
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
@@ -303,6 +308,7 @@ class GaussianRelease(TableRelease):
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> GaussianNumbers:
         """Find the least noise whose floors are the ones asked for."""
+        check_noise(columns, np.array([errors[c.name] for c in columns]), "The error floor")
         least = np.array([self._least_sd(c, errors[c.name], len(columns), rows) for c in columns])
         if self.weights is None:
             return GaussianNumbers(columns, least**2)

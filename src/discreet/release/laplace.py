@@ -15,7 +15,7 @@ from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibrate import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
 from discreet.release.gaussian import GaussianRelease
-from discreet.release.parameters import parameters_of
+from discreet.release.parameters import check_noise, parameters_of
 from discreet.release.table import (
     Label,
     NumberMechanism,
@@ -56,6 +56,7 @@ class LaplaceNumbers(NumberMechanism):
     def __init__(self, columns: tuple[Column, ...], scale: Floats) -> None:
         self.columns = columns
         self.scale = scale
+        check_noise(columns, scale, "The scale of Laplace noise")
         ranges = np.array([c.range for c in columns])
         self._lower = ranges[:, 0]
         ratio = (ranges[:, 1] - ranges[:, 0]) / scale
@@ -268,6 +269,7 @@ class LaplaceRelease(TableRelease):
                 "ErrorFloor of LaplaceRelease is proven for one row per unit, and the schema allows "
                 f"{rows}. Use GaussianRelease, or ask for PureDP."
             )
+        check_noise(columns, np.array([errors[c.name] for c in columns]), "The error floor")
         scale = []
         for c in columns:
             prior = prior_of(c)

@@ -12,8 +12,14 @@ from discreet.errors import ParameterError
 from discreet.privacy import Promise
 
 if TYPE_CHECKING:
-    from discreet.release.base import ReleaseMethod
+    from collections.abc import Sequence
 
+    from discreet._typing import Floats
+    from discreet.release.base import ReleaseMethod
+    from discreet.schema import Column
+
+LEAST_NOISE, LARGEST_NOISE = 1e-12, 1e15
+"""Of noise, in ranges of its column: less is undone by rounding, and more is noise alone."""
 _NOT_PARAMETERS = ("self", "schema", "bounds", "ledger", "random_state")
 
 
@@ -31,6 +37,19 @@ def parameters_of(method: ReleaseMethod, **instead: Any) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None
     }
+
+
+def check_noise(columns: Sequence[Column], amounts: Floats, what: str) -> None:
+    """Refuse amounts of noise, or errors, that are out of all proportion to the ranges of their columns."""
+    with np.errstate(over="ignore"):
+        ratios = amounts / np.array([c.width for c in columns])
+    for column, ratio in zip(columns, ratios, strict=True):
+        if not LEAST_NOISE <= ratio <= LARGEST_NOISE:
+            raise ParameterError(
+                f"{what} of column {column.name!r} must be between {LEAST_NOISE:g} and {LARGEST_NOISE:g} "
+                f"times its range of {column.width:g}, and what was asked for makes it {ratio:.3g} times that. Ask "
+                f"for {'more' if ratio < 1 else 'less'} noise, or declare the range that the column can have."
+            )
 
 
 def _plain(value: Any, where: str) -> Any:

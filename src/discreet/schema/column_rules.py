@@ -24,6 +24,8 @@ ROLES = ("sensitive", "target", "public", "id", "drop")
 
 # Every integer up to here is a float, so that scaling a declared integer is exact.
 _LARGEST_INTEGER = 2**53
+LARGEST_NUMBER, LEAST_WIDTH = 1e100, 1e-100
+"""Largest bound of a number, and least range: noise around them, and its square, are still numbers."""
 _LONGEST_NAME = 200
 _FIRST_AND_SECOND = (Blank("<first>"), Blank("<second>"))
 SMALLEST, LARGEST = Blank("<smallest possible>"), Blank("<largest possible>")
@@ -214,11 +216,10 @@ def _bounds_problems(c: Any, words: Dialect) -> Iterator[str]:
             f"{words['upper']} must be above {words['lower']} ({shown(c.lower)}), was "
             f"{shown(c.upper)}; {why}. Write {way}."
         )
-    elif c.type == "number" and not math.isfinite(c.width):
+    elif not c.width >= LEAST_WIDTH:
         yield (
-            f"{words['upper']} minus {words['lower']} must be a finite number, and "
-            f"{shown(c.upper)} minus {shown(c.lower)} is not. "
-            f"Write {words.column(c.name, lower=SMALLEST, upper=LARGEST)}."
+            f"{words['upper']} minus {words['lower']} must be at least {LEAST_WIDTH:g}, and "
+            f"{shown(c.upper)} minus {shown(c.lower)} is less. Give the column in a smaller unit, so that its numbers are larger."
         )
 
 
@@ -229,6 +230,8 @@ def _bound_problem(bound: Any, type_: str) -> str | None:
         return None if plain else "a date (year-month-day)"
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
         return "a finite number"
+    if abs(bound) > LARGEST_NUMBER:
+        return f"a number between {-LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, in whatever unit"
     if type_ == "integer" and not isinstance(bound, int):
         return "a whole number, as the type is integer"
     if type_ == "integer" and abs(bound) > _LARGEST_INTEGER:
@@ -241,7 +244,7 @@ def _has_range(c: Any) -> bool:
     if c.type not in ("number", "integer", "date") or c.lower is None or c.upper is None:
         return False
     sound = _bound_problem(c.lower, c.type) is None and _bound_problem(c.upper, c.type) is None
-    return sound and c.lower < c.upper and math.isfinite(c.width)
+    return sound and c.lower < c.upper and c.width >= LEAST_WIDTH
 
 
 def _grid_problems(c: Any, words: Dialect) -> Iterator[str]:

@@ -47,7 +47,7 @@ def problem_of(table: Table, regularization: float) -> MarginProblem:
 
 
 def facts_of(n_rows: int, n_classes: int = 2, p: int = 1, **rest: Any) -> Facts:
-    return Facts(n_rows=n_rows, n_classes=n_classes, dimension=p, smoothing=H, tolerance=1e-9, **rest)
+    return Facts(n_rows=n_rows, n_classes=n_classes, dimension=p, smoothing=H, tolerance=1e-8, **rest)
 
 
 def objective_law(table: Table, regularization: float, log_noise: Any, reach: float) -> Density:

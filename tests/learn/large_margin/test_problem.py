@@ -148,10 +148,10 @@ def test_a_table_too_large_to_be_kept_gives_the_same(monkeypatch: pytest.MonkeyP
 def test_the_certificate_bounds_the_distance_from_the_minimizer(constrained: bool, components: int) -> None:
     of = with_components(3, components, regularization=2.0)
     of.tilt = Stream.from_seed(2).generator().standard_normal(of.size) * 5
-    exact = minimize(of, 1e-9, constrained=constrained)
+    exact = minimize(of, 1e-8, constrained=constrained)
     for tolerance in (10.0, 1.0, 1e-3):
         rough = minimize(of, tolerance, constrained=constrained)
-        assert np.linalg.norm(rough - exact) <= (tolerance + 1e-9) / 2.0
+        assert np.linalg.norm(rough - exact) <= (tolerance + 1e-8) / 2.0
 
 
 def test_a_tilt_moves_the_minimizer_by_no_more_than_its_norm_over_the_regularization() -> None:
@@ -208,18 +208,11 @@ def _in_long_doubles(of: MarginProblem, w: Floats) -> Any:
 
 
 @pytest.mark.parametrize("constrained", [False, True])
-def test_a_solver_that_misses_its_tolerance_says_so(
-    constrained: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tolerance_that_need_not_be_reached_is_refused(constrained: bool) -> None:
     of = problem(four(), FOUR_CODES, 3)
-    # Enough for what rounding allows, and no number of steps is for what it does not.
-    monkeypatch.setattr(solver, "MOST_STEPS", 300)
-    minimize(of, 1e-10, constrained=constrained)
-    with pytest.raises(PromiseError, match="nothing is released"):
+    minimize(of, 1e-9, constrained=constrained)
+    with pytest.raises(PromiseError, match="tolerance of minimize must be at least"):
         minimize(of, 1e-18, constrained=constrained)
-    monkeypatch.setattr(solver, "MOST_STEPS", 2)
-    with pytest.raises(PromiseError, match="nothing is released"):
-        minimize(of, 1e-6, constrained=constrained)
 
 
 def test_the_nearest_semidefinite_matrix_is_the_nearest() -> None:

@@ -138,8 +138,11 @@ def make_plan(
     given = regularization
     if regularization is None:
         regularization = default_regularization(facts, privacy, mechanism)
-    if given is not None and mechanism == "objective" and not isinstance(privacy, NoPromise):
-        refuse_hopeless(facts, privacy.epsilon, given)
+    if mechanism == "objective" and not isinstance(privacy, NoPromise):
+        if given is not None:
+            refuse_hopeless(facts, privacy.epsilon, given)
+    else:
+        facts.descent(regularization, None).check_condition(owner)
     if facts.tolerance is None:
         tolerance = default_tolerance(facts, privacy, regularization, mechanism)
         facts = replace(facts, tolerance=tolerance)

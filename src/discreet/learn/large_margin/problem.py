@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from discreet.learn.large_margin.squares import CHUNK, Squares, to_matrices
-from discreet.learn.perturbed.descent import GradientDescent
+from discreet.learn.perturbed.descent import LARGEST_CONDITION, GradientDescent
 from discreet.learn.perturbed.zero_sum import zero_sum_basis
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _UNIT = 2.0**-53
 PROJECTION = 64
 """Units in the last place, for each row of a matrix, by which its computed semidefinite part can err."""
+
+CONSTRAINED_CONDITION = 1e9
+"""Largest curvature over regularization with a projection at each step: about its root of steps are made."""
 
 
 def huber_hinge(u: Floats, smoothing: float) -> Floats:
@@ -300,4 +303,5 @@ def gradient_descent(
         regularization=regularization,
         norm=norm,
         rounding=error + step * curvature * norm * _UNIT,
+        largest_condition=CONSTRAINED_CONDITION if constrained else LARGEST_CONDITION,
     )

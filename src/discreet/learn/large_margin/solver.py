@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from discreet.learn.large_margin.problem import PROJECTION
 from discreet.learn.large_margin.squares import to_coordinates, to_matrices
+from discreet.learn.perturbed.quasi_newton import quasi_newton as minimize_smooth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from discreet.learn.perturbed.descent import GradientDescent
 
 MOST_STEPS = 5000
-PAIRS = 20
-_FLAT = 0.9
-"""Part of the slope along a line that may be left where the search on it stops."""
 _UNIT = 2.0**-53
 
 
@@ -101,84 +98,20 @@ def _certain(
 
 
 def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
-    """Limited-memory BFGS. The function is convex, so the slope along a line decides where to stop."""
-    w = np.zeros(problem.size)
-    value, gradient = problem.value_and_gradient(w)
-    pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=PAIRS)
-    length = 1.0 / (problem.regularization + problem.curvature)
-    for _ in range(most):
-        if _reached(problem, gradient, w, tolerance):
-            return w
-        step = _direction(gradient, pairs, length)
-        slope = float(gradient @ step)
-        if slope >= 0.0:
-            pairs.clear()
-            continue
-        found = _search(problem, w, value, step, slope)
-        if found is None:
-            if not pairs:
-                return None
-            pairs.clear()
-            continue
-        taken, new, value, new_gradient = found
-        moved, bent = taken * step, new_gradient - gradient
-        curvature = float(moved @ bent)
-        if curvature > 0.0:
-            pairs.append((moved, bent, curvature))
-            length = curvature / float(bent @ bent)
-        w, gradient = new, new_gradient
-    return None
+    """Limited-memory BFGS."""
 
+    def near(w: Floats, gradient: Floats) -> bool:
+        norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
+        return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.rounding(size) <= tolerance
 
-def _reached(problem: MarginProblem, gradient: Floats, w: Floats, tolerance: float) -> bool:
-    norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
-    return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.rounding(size) <= tolerance
-
-
-def _direction(gradient: Floats, pairs: deque[tuple[Floats, Floats, float]], length: float) -> Floats:
-    q = -gradient
-    weights = []
-    for moved, bent, curvature in reversed(pairs):
-        weight = float(moved @ q) / curvature
-        q -= weight * bent
-        weights.append(weight)
-    q *= length
-    for (moved, bent, curvature), weight in zip(pairs, reversed(weights), strict=True):
-        q += (weight - float(bent @ q) / curvature) * moved
-    return q
-
-
-def _search(
-    problem: MarginProblem, w: Floats, value: float, step: Floats, slope: float
-) -> tuple[float, Floats, float, Floats] | None:
-    """Return a point on a line where the slope has become small, by secants between two signs of it.
-
-    Near the minimum values are equal up to rounding; the slope still tells the two sides apart.
-    """
-    low, low_slope, high, high_slope = 0.0, slope, math.inf, math.inf
-    # Sums of rounding errors; a value that is higher by more than this is higher.
-    slack = 1e-12 * abs(value)
-    at = 1.0
-    for _ in range(60):
-        new = w + at * step
-        new_value, gradient = problem.value_and_gradient(new)
-        new_slope = float(gradient @ step)
-        if not math.isfinite(new_slope):
-            high, high_slope = at, math.inf
-        elif new_slope < _FLAT * slope:
-            low, low_slope = at, new_slope
-        elif new_slope > -_FLAT * slope or new_value > value + slack:
-            high, high_slope = at, new_slope
-        else:
-            return at, new, new_value, gradient
-        if high == math.inf:
-            grown = at * slope / (slope - new_slope) if new_slope > slope else math.inf
-            at = min(max(2 * at, grown), 10 * at)
-        elif high_slope == math.inf:
-            at = (low + high) / 2
-        else:
-            at = low + (high - low) * min(max(low_slope / (low_slope - high_slope), 0.1), 0.9)
-    return None
+    found, reached = minimize_smooth(
+        lambda w: problem.value_and_gradient(w)[1],
+        np.zeros(problem.size),
+        near,
+        length=1 / (problem.regularization + problem.curvature),
+        most=most,
+    )
+    return found if reached else None
 
 
 def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
@@ -191,15 +124,15 @@ def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) 
     y, momentum = x, 1.0
     bound = problem.regularization + problem.curvature
     lipschitz = problem.regularization + bound / 64
-    value_y, gradient_y = problem.whole_value_and_gradient(y)
+    _, gradient_y = problem.whole_value_and_gradient(y)
     for _ in range(most):
         for lipschitz in _doubled(lipschitz, bound):  # noqa: B020 - goes on from where it was
             aim = y - gradient_y / lipschitz
             new = psd_part(aim, problem.p)
-            value, gradient = problem.whole_value_and_gradient(new)
+            _, gradient = problem.whole_value_and_gradient(new)
             moved = new - y
-            model = value_y + float(np.vdot(gradient_y, moved)) + lipschitz / 2 * float(np.vdot(moved, moved))
-            if value <= model + 1e-12 * abs(value_y):
+            # Enough for the function to lie below its model, by slopes, which cancel less than values.
+            if 2 * float(np.vdot(gradient - gradient_y, moved)) <= lipschitz * float(np.vdot(moved, moved)):
                 break
         subgradient = gradient - gradient_y - lipschitz * moved
         # The projection errs by a few units in the last place of what is projected, and the slope with it.
@@ -214,7 +147,7 @@ def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) 
         later = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         y = new + (momentum - 1) / later * (new - x)
         x, momentum = new, later
-        value_y, gradient_y = problem.whole_value_and_gradient(y)
+        _, gradient_y = problem.whole_value_and_gradient(y)
         lipschitz *= 0.95
     return None
 

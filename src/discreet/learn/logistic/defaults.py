@@ -143,7 +143,9 @@ def make_plan(
     if regularization is None:
         regularization = default_regularization(facts, privacy, mechanism)
     if mechanism == "auto" and not isinstance(privacy, NoPromise):
-        mechanism = choose_mechanism(facts, privacy, regularization, tight=tight)
+        mechanism = choose_mechanism(facts, privacy, max(regularization, 1e-30), tight=tight)
+    if mechanism != "objective" or isinstance(privacy, NoPromise):
+        facts.descent(regularization, 0.0).check_condition(owner)
     if facts.tolerance is None:
         tolerance = default_tolerance(facts, privacy, regularization, mechanism)
         facts = replace(facts, tolerance=tolerance)

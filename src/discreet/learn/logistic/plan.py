@@ -47,7 +47,7 @@ class Facts:
         return (self.n_classes - 1) * self.dimension
 
     def descent(self, regularization: float, tilt: float) -> GradientDescent:
-        """Return what gradient steps are certain to reach, the linear term being at most ``tilt / n_rows``."""
+        """Return what gradient steps are certain to reach, with a linear term of up to ``tilt / n_rows``."""
         return gradient_descent(
             n_rows=(self.n_rows + 1) * self.max_rows_per_unit,
             dimension=self.dimension,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
+from discreet.learn.perturbed.quasi_newton import quasi_newton, search_line
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from discreet._typing import Floats
     from discreet.learn.logistic.problem import Problem
 
@@ -42,7 +47,8 @@ def minimize(problem: Problem, tolerance: float) -> Floats:
     Notes
     -----
     Newton's method stops where the norm of the gradient and a bound on its rounding are within the tolerance.
-    Should it come to a halt before, gradient steps go on from where it was, and these are certain to arrive.
+    Should it come to a halt before, limited-memory BFGS goes on, and after that gradient steps, which are
+    certain to arrive.
 
     Privacy
     -------
@@ -54,43 +60,43 @@ def minimize(problem: Problem, tolerance: float) -> Floats:
     """
     descent = problem.descent
     descent.check(tolerance, "minimize")
-    w, left = newton(problem, tolerance)
-    if left <= tolerance:
+
+    def left(w: Floats, gradient: Floats) -> float:
+        """Bound the norm of the true gradient."""
+        norm = float(np.linalg.norm(gradient))
+        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.rounding(w)
+
+    def near(w: Floats, gradient: Floats) -> bool:
+        return left(w, gradient) <= tolerance
+
+    w, reached = newton(problem, near)
+    if not reached:
+        most = MOST_STEPS + 10 * math.isqrt(math.ceil(descent.curvature / descent.regularization))
+        w, reached = quasi_newton(problem.gradient, w, near, length=1 / descent.curvature, most=most)
+    if reached:
         return w
     # Its distance from the minimizer is known; gradient steps need one of at most descent.norm.
-    start = w if left <= problem.regularization * descent.norm else np.zeros(problem.size)
-    return descent.run(lambda w: w - problem.gradient(w) / descent.curvature, start, tolerance)
+    known = left(w, problem.gradient(w)) <= descent.regularization * descent.norm
+    return descent.run(
+        lambda w: w - problem.gradient(w) / descent.curvature,
+        w if known else np.zeros(problem.size),
+        tolerance,
+    )
 
 
-def newton(problem: Problem, tolerance: float) -> tuple[Floats, float]:
-    """Return where Newton's method stopped, and a bound on the norm of the true gradient there."""
+def newton(problem: Problem, near: Callable[[Floats, Floats], bool]) -> tuple[Floats, bool]:
+    """Return where Newton's method stopped, and whether that is near enough."""
     w = np.zeros(problem.size)
-    value, gradient = problem.value(w), problem.gradient(w)
+    gradient = problem.gradient(w)
     for _ in range(MOST_STEPS):
-        norm = float(np.linalg.norm(gradient))
-        if _bound(problem, w, norm) <= tolerance:
-            break
+        if near(w, gradient):
+            return w, True
         step = _newton_step(problem, w, gradient)
-        if step is None:
+        found = None if step is None else search_line(problem.gradient, w, gradient, -step)
+        if found is None:
             break
-        slope = float(gradient @ step)
-        length = 1.0
-        while length > 1e-12:
-            trial = w - length * step
-            trial_value, trial_gradient = problem.value(trial), problem.gradient(trial)
-            # Near the minimum the values are equal up to rounding, and the gradient decides.
-            enough = trial_value <= value - 1e-4 * length * slope
-            if enough or float(np.linalg.norm(trial_gradient)) <= norm / 2:
-                break
-            length /= 2
-        else:
-            break
-        w, value, gradient = trial, trial_value, trial_gradient
-    return w, _bound(problem, w, float(np.linalg.norm(gradient)))
-
-
-def _bound(problem: Problem, w: Floats, norm: float) -> float:
-    return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.rounding(w)
+        w, gradient = found
+    return w, near(w, gradient)
 
 
 def _newton_step(problem: Problem, w: Floats, gradient: Floats) -> Floats | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from discreet._typing import Floats
 
 LARGEST_CONDITION = 1e12
-"""Curvature over regularization up to which a minimizer is looked for."""
+"""Curvature over regularization up to which solvers that learn the curvature find a minimizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class GradientDescent:
     rounding : float
         Bound ``e`` on how far a computed step from a point of norm at most ``2 r`` can be from the exact
         ``w - gradient(w) / L``, times ``L``.
+    largest_condition : float
+        ``L / m`` up to which a minimizer is looked for.
 
     Notes
     -----
@@ -57,6 +59,7 @@ class GradientDescent:
     regularization: float
     norm: float
     rounding: float
+    largest_condition: float = LARGEST_CONDITION
 
     @property
     def least_tolerance(self) -> float:
@@ -93,14 +96,18 @@ class GradientDescent:
 
     def check(self, tolerance: float, owner: str) -> None:
         """Refuse a tolerance that is not certain to be reached, by what is known without a row."""
+        self.check_condition(owner)
         if not tolerance >= self.least_tolerance:
             raise PromiseError(
                 f"tolerance of {owner} must be at least {rounded_up(self.least_tolerance):g} for a table of "
                 f"this shape and a regularization of {self.regularization:g}, was {tolerance:g}: floating "
                 "point need not come nearer to a minimum. Leave it out, or use a larger regularization."
             )
-        if not self.curvature <= LARGEST_CONDITION * self.regularization:
-            enough = rounded_up(self.curvature / LARGEST_CONDITION)
+
+    def check_condition(self, owner: str) -> None:
+        """Refuse a regularization that is too small for any solver, by what is known without a row."""
+        if not self.curvature <= self.largest_condition * self.regularization:
+            enough = rounded_up(self.curvature / self.largest_condition)
             raise PromiseError(
                 f"regularization of {owner} must be at least {enough:g} for a table of this shape, was "
                 f"{self.regularization:g}: no solver finds the minimizer of so flat a function. Leave it out "
