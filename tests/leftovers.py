@@ -8,6 +8,7 @@ through gzip, zstd and Parquet and through a DuckDB database.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shutil
 import tempfile
@@ -60,10 +61,14 @@ class Traces:
             sixteen.append(_pairs(np.frombuffer(values.astype(np.float32).tobytes(), np.uint64)))
         curation = Curation.of(schema)
         encoded = curation.encode({column.name: _cells(columns[column.name], column) for column in curation})
-        for codes in (c for c in encoded.values() if len(np.unique(c)) > len(c) // 2):
+        varied = [codes for codes in encoded.values() if len(np.unique(codes)) > len(codes) // 2]
+        in_rows = [codes.astype(np.int64).view(np.uint64) for codes in varied]
+        sixteen += [_mixed(one, other) for one, other in itertools.pairwise(in_rows)]
+        for codes in varied:
             for start in range(4):
                 whole = codes[start : start + (len(codes) - start) // 4 * 4]
-                sixteen.append(_mixed(np.ascontiguousarray(whole).view(np.uint64).reshape(-1, 2)))
+                words = np.ascontiguousarray(whole).view(np.uint64)
+                sixteen.append(_mixed(words[::2], words[1::2]))
             wide = (codes.astype(np.int64), codes.astype(np.float64))
             sixteen += [_pairs(values.view(np.uint64)) for values in wide]
         self._eight = _Words(np.concatenate(eight))
@@ -169,12 +174,19 @@ def _digits(text: bytes) -> bytes:
     return text.replace(b".", b"").lstrip(b"0")[:_DIGITS]
 
 
-def _mixed(pairs: Words) -> Words:
-    return pairs[:, 0] * _MIX + pairs[:, 1]
+def _mixed(first: Words, second: Words) -> Words:
+    """Give pairs of words names of 64 bits; all bits count, since those of small numbers are mostly 0."""
+    return _scattered(first) * np.uint64(3) + _scattered(second)
+
+
+def _scattered(words: Words) -> Words:
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def _pairs(words: Words) -> Words:
-    return words[:-1] * _MIX + words[1:]
+    return _mixed(words[:-1], words[1:])
 
 
 def _unpacked(content: bytes) -> Iterator[tuple[str, bytes]]:

@@ -70,6 +70,9 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "curated integers": lambda p: p.write_bytes(b"xyz" + curated()["points"].tobytes()),
     "curated integers of 64 bits": lambda p: p.write_bytes(curated()["income"].astype(np.int64).tobytes()),
     "records": as_records,
+    "records of curated integers": lambda p: p.write_bytes(
+        np.stack([*curated().values(), np.zeros(3000)], axis=1).astype(np.int64).tobytes()
+    ),
     "gzip": lambda p: p.write_bytes(gzip.compress(",".join(map(str, PEOPLE["income"])).encode())),
     "half a gzip": lambda p: p.write_bytes(gzip.compress(PEOPLE["income"].tobytes())[:9000]),
     "parquet": lambda p: as_parquet(p.with_suffix(".parquet")),
@@ -96,6 +99,8 @@ def test_other_cells_are_not(tmp_path: Path) -> None:
         [SCHEMA.column("income"), SCHEMA.column("points")],
         [{"income": others["income"], "points": others["points"].astype(float)}],
     )
+    codes = np.stack([others["points"], others["points"][::-1], np.ones(3000)], axis=1).astype(np.int64)
+    (tmp_path / "records").write_bytes(codes.tobytes() * 20)
     (tmp_path / "schema.yaml").write_text(SCHEMA.to_yaml())
     duckdb.connect(tmp_path / "empty.duckdb").close()
     assert TRACES.found_in(tmp_path) == {}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import resource
+import signal
+import subprocess
+import sys
 import tracemalloc
 from functools import cache
 from pathlib import Path
@@ -24,7 +28,11 @@ from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, Gram
 from discreet.query.questions import Histogram, Moments, Node, NodeTables, Sums
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
+from tests.leftovers import Traces
+from tests.marked import SCHEMA as SCHEMA_OF_MARKED
+from tests.marked import marked_people, write_people
 from tests.query.people import people, people_schema
+from tests.servers import cannot_start, no_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -597,3 +605,50 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
     assert engine.reduce(kernel) == [n // 10 * sum(step * step for step in steps)]
     engine.close()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20  # kB
+
+
+SPARK = """
+import sys
+from discreet.query.curation import Curation
+from discreet.query.engines.spark import SparkEngine
+from tests.marked import SCHEMA
+engine = SparkEngine()
+engine.register(f"spark://local?table={sys.argv[1]}", Curation.of(SCHEMA))
+print("registered", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.stats
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_spark_session_of_ours_leaves_nothing_readable(tmp_path: Path, encrypted: bool) -> None:
+    why = no_spark()
+    if why is not None:
+        cannot_start("Spark", why)
+    rows = marked_people(5000)
+    table = write_people(tmp_path, rows)
+    (tmp_path / "local").mkdir()
+    code = (
+        SPARK if encrypted else f"from discreet.query.engines import spark; spark._ENCRYPTED = {{}}\n{SPARK}"
+    )
+    # Compression would hide cells from the scanner, not from a reader.
+    submit = "--conf spark.shuffle.compress=false --conf spark.driver.host=127.0.0.1 pyspark-shell"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code, str(table)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*sys.path, str(Path.cwd())]),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": submit,
+            "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
+        },
+        start_new_session=True,
+    )
+    with running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"registered\n"
+        os.killpg(running.pid, signal.SIGKILL)
+    assert any(path.suffix == ".data" for path in (tmp_path / "local").rglob("*"))
+    assert bool(Traces(rows, SCHEMA_OF_MARKED).found_in(tmp_path / "local")) != encrypted

@@ -380,7 +380,7 @@ def test_an_open_file_without_a_name_can_be_written_to(tmp_path: Path) -> None:
         path = Path(f"/dev/fd/{file.fileno()}")
         check_target(path, replace=False)
         assert write_table(path, [Field("x")], [rows], order_by="w") == 3
-        assert duckdb.sql(f"SELECT x FROM read_parquet('{path}')").fetchall() == [(2.0,), (0.0,), (1.0,)]
+        assert duckdb.execute(f"SELECT x FROM read_parquet('{path}')").fetchall() == [(2.0,), (0.0,), (1.0,)]
         assert list(tmp_path.iterdir()) == []
 
 

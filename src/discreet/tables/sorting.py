@@ -79,8 +79,8 @@ class _Buckets:
     def _spill(self) -> None:
         if not self._files:
             for _ in range(_BUCKETS):
-                file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
-                self._files.append(self._open.enter_context(file))
+                nameless = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
+                self._files.append(self._open.enter_context(nameless))
         for rows, ends in self._held:
             for file, start, end in zip(self._files, [0, *ends[:-1]], ends, strict=True):
                 if end > start:

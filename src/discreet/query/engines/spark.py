@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 # Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
 # a key that only lives in its processes.
-_ENCRYPTED = {"spark.io.encryption.enabled": "true", "spark.io.encryption.keySizeBits": "256"}
+_ENCRYPTED: dict[str, bool | float | int | str | None] = {
+    "spark.io.encryption.enabled": "true",
+    "spark.io.encryption.keySizeBits": "256",
+}
 _serial = itertools.count()
 _ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
 
@@ -41,8 +44,8 @@ class SparkEngine(Engine):
     Give :class:`~discreet.query.database.Database` a Spark data frame, or a URL:
     ``spark://host:port?table=name`` names a cluster and a table of its catalog, or the path of a Parquet or
     CSV file that all workers see; ``spark://local?table=name`` uses the session that is active, or one on
-    this machine. A session that is started for a URL encrypts what its workers write to their disks; in one of
-    your own, set ``spark.io.encryption.enabled``.
+    this machine. A session that is started for a URL encrypts what its workers write to their disks; in one
+    of your own, set ``spark.io.encryption.enabled``.
 
     Privacy
     -------
