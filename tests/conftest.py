@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -13,15 +14,27 @@ from tests.postgres import PostgresServer, no_postgres, running_server
 from tests.servers import MARK, no_spark, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Generator, Iterator
 
 STATE = "DISCREET_STATE"
 
 
-def pytest_configure() -> None:
-    """Keep the list of known tables of whoever runs the tests out of them, and tests out of the list."""
-    os.environ[STATE] = tempfile.mkdtemp(prefix="discreet-state-")
+@pytest.fixture(scope="session", autouse=True)
+def _states() -> Iterator[Path]:
+    """A folder for lists of known tables: those of whoever runs the tests are kept out of them."""
+    with tempfile.TemporaryDirectory(prefix="discreet-state-") as folder:
+        yield Path(folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Give a fixture that several tests share an empty list of known tables of its own."""
+    if fixturedef.scope != "function" and fixturedef.argname != "_states":
+        states = request.getfixturevalue("_states")
+        os.environ[STATE] = tempfile.mkdtemp(dir=states)
+    return (yield)
 
 
 @pytest.fixture(autouse=True)

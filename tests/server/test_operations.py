@@ -453,7 +453,10 @@ def test_an_address_that_is_taken_is_refused_in_a_sentence(tmp_path: Path) -> No
     with process(tmp_path) as (_, address):
         other = tmp_path / "other"
         other.mkdir()
-        with process(other, wait=False, listen=address.removeprefix("http://")) as (second, _):
+        with process(other, wait=False, new_ledger=True, listen=address.removeprefix("http://")) as (
+            second,
+            _,
+        ):
             assert second.wait(60) == 1
         assert (
             "listen of the configuration must be an address that is free" in (other / "log.jsonl").read_text()
