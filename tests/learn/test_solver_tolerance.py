@@ -132,7 +132,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("learner", "rest"), MODELS, ids=str)
+@pytest.mark.parametrize(("learner", "rest"), MODELS)
 def test_neighbors_are_both_released_or_both_refused_at_the_edge(learner: Any, rest: dict[str, Any]) -> None:
     draw = generator(20)
     seen = set()

@@ -29,7 +29,7 @@ ONLY_THE_LEDGER = (
 """What is said where no ledger is given."""
 _HASH = re.compile("[0-9a-f]{64}")
 _NUMBERED = re.compile("[0-9a-f]{12}-[0-9]{1,18}")
-_KINDS = {"open", "bind", "answer", "owner limit", "request"}
+_KINDS = {"open", "bind", "answer", "owner limit", "others", "request"}
 _CLOCKS_APART = datetime.timedelta(days=1)
 
 
