@@ -44,8 +44,8 @@ def methods(width: float) -> Iterator[tuple[Any, dict[str, Any]]]:
             yield GaussianRelease, {"privacy": promise}
     for f in (1e-300, 0.2, 1e300):
         if 0 < f * width < math.inf:
-            for kind in (GaussianRelease, LaplaceRelease, BoundedRelease):
-                yield kind, {"privacy": ErrorFloor(x=f * width)}
+            for method in (GaussianRelease, LaplaceRelease, BoundedRelease):
+                yield method, {"privacy": ErrorFloor(x=f * width)}
     for f in (5e-324, 1.0, 1e300):
         yield GaussianRelease, {"scale": f}
         yield GaussianRelease, {"regularization": f}

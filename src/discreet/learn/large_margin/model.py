@@ -124,8 +124,8 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     it cannot be had above an epsilon of 30. Regularization, smoothing, bounds and every other parameter
     must not have been chosen by looking at the rows, and how long the training takes must not be shown to
     others. Whether the solver reaches its tolerance does not depend on the rows: one that it might miss is
-    refused. No accuracy is promised. This is not
-    the printed algorithm, which is not private and usually has no minimizer.
+    refused. No accuracy is promised. This is not the printed algorithm, which is not private and usually has
+    no minimizer.
 
     Reference
     ---------

@@ -84,8 +84,8 @@ class PerturbedClassifier(ClassifierMixin, Learner):
     ) -> tuple[Floats, Ints, AnyArray, Planned]:
         """Return rows, the position of each label in the list of classes, that list, and the plan.
 
-        ``plan`` is given the numbers of rows, columns and classes. It refuses what it refuses before a cell or
-        a label is looked at.
+        ``plan`` is given the numbers of rows, columns and classes. It refuses what it refuses before cells
+        are looked at.
         """
         name = type(self).__name__
         if self.privacy.neighbors != "replace-one":
@@ -95,13 +95,11 @@ class PerturbedClassifier(ClassifierMixin, Learner):
             )
         promises = not isinstance(self.privacy, NoPromise)
         labels = np.asarray(y)
-        if not promises and labels.dtype.kind == "f" and labels.ndim == 1:
+        if labels.dtype.kind == "f" and labels.ndim == 1:
             check_finite(labels, f"y of {name}.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         classes = declared_classes(self.classes, y, owner=name, promises=promises)
         planned = plan(len(X), X.shape[1], len(classes))
-        if labels.dtype.kind == "f" and labels.ndim == 1:
-            check_finite(labels, f"y of {name}.fit")
         check_finite(X, f"X of {name}.fit", getattr(self, "feature_names_in_", None))
         check_classification_targets(y)
         return X, label_codes(y, classes, owner=name), classes, planned
