@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.linear_model import Ridge
+from sklearn.neural_network import MLPClassifier
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn import Closeness, RegularizedSVM, local_constant, measure_closeness
@@ -166,3 +169,18 @@ def test_where_the_solution_has_no_derivative_there_is_no_constant() -> None:
     X, y = np.array([[-1.0], [1.0]]), np.array([-1, 1])
     with pytest.raises(DataError, match="at the edge of two"):
         local_constant(RegularizedSVM(theta=0.5, rho=1.0).fit(X, y), X, y)
+
+
+def test_models_without_coefficients_are_refused_by_name() -> None:
+    X, y = np.array([[-2.0, 0.0], [-1.0, 1.0], [1.0, 0.0], [2.0, 1.0]]), np.array([-1, -1, 1, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        network = MLPClassifier(hidden_layer_sizes=2, max_iter=2, random_state=1).fit(X, y)
+    with pytest.raises(ParameterError, match="MLPClassifier has no coef_, intercept_, slack_"):
+        measure_closeness(network, lambda _: (X, y), radius=1.0, draws=1)
+    ridge = Ridge().fit(X, y)
+    with pytest.raises(ParameterError, match=r"Ridge has no slack_. Use slack=False"):
+        measure_closeness(ridge, lambda _: (X, y), radius=1.0, draws=1)
+    assert measure_closeness(ridge, lambda _: (X, y), radius=1e-9, draws=2, slack=False).hits == 2
+    with pytest.raises(ParameterError, match="local_constant must be a RegularizedSVM, was Ridge"):
+        local_constant(ridge, X, y)

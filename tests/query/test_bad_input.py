@@ -138,9 +138,8 @@ def test_it_is_refused_before_a_charge_in_words_that_are_the_same_for_every_tabl
 
 def test_bounds_beyond_all_reason_are_refused_at_registration_and_named() -> None:
     for lower, upper in ((0.0, 1e300), (-1e101, 0.0), (0.0, 1e-300)):
-        schema = Schema(columns=[Column("mass", lower=lower, upper=upper)])
-        with pytest.raises(SchemaError, match=r"Column 'mass' must have bounds .* Declare bounds that"):
-            Database({"mass": [1.0]}, schema=schema)
+        with pytest.raises(SchemaError, match=r"Column 'mass': (lower|upper) (minus lower )?must be"):
+            Schema(columns=[Column("mass", lower=lower, upper=upper)])
     wide = Schema(columns=[Column("mass", lower=-1e99, upper=1e99)])
     with Database({"mass": np.array([1e98, -1e99])}, schema=wide) as db:
         answer = db.sum("mass", privacy=GaussianDP(mu=1e6))

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -23,7 +23,7 @@ names = st.text(letters, min_size=1, max_size=20).filter(lambda name: name == na
 traps = st.sampled_from(
     ["NO", "yes", "1e5", "01", "1:30", "~", "null", "true", "2024-01-01", "=", "<<", "-", "."]
 )
-finite = st.floats(-1e300, 1e300)
+finite = st.floats(-1e100, 1e100)
 
 
 @st.composite
@@ -48,6 +48,8 @@ def columns(draw: st.DrawFn, name: str, *, role: str = "sensitive") -> Column:
         return Column(name, values=tuple(values), **extra)
     bounds = {"number": finite, "integer": st.integers(-(2**53), 2**53), "date": st.dates()}[kind]
     ends: list[Any] = sorted(draw(st.lists(bounds, min_size=2, max_size=2, unique=True)))
+    if kind == "number":
+        assume(ends[1] - ends[0] >= 1e-100)
     if role == "sensitive" and kind != "date":
         extra["protect"] = draw(st.sampled_from([None, Protect(share=0.1)]))
     return Column(name, type=kind, lower=ends[0], upper=ends[1], **extra)  # type: ignore[arg-type]
@@ -148,7 +150,7 @@ def test_whatever_stands_in_a_file_it_is_a_schema_or_a_schema_error(damage: list
 @settings(max_examples=100, deadline=None)
 @given(finite, finite, arrays.arrays(np.float64, 20, elements=st.floats(allow_nan=True)))
 def test_clipping_stays_within_bounds_and_twice_is_once(a: float, b: float, values: Any) -> None:
-    if not abs(a - b) > 0:
+    if not abs(a - b) >= 1e-100:
         return
     column = Column("x", lower=min(a, b), upper=max(a, b))
     schema = Schema(columns=[column])

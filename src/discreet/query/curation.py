@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError, SchemaError
 from discreet.query.signs import ID_BITS, LANE_BITS, id_lanes
+from discreet.schema.column_rules import LARGEST_NUMBER
 from discreet.schema.dialect import nearest
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 BITS = 20
 """Grid of a number: n rows sum to less than 2**63 up to n = 8.8e12."""
-LARGEST_VALUE = 1e100
+LARGEST_VALUE = LARGEST_NUMBER
 """How large a number may be, declared or computed: sums of such numbers stay far from the end of floats."""
 TABLE = "curated"
 _PRIME = 2**31 - 1
@@ -342,16 +343,6 @@ def _layout(i: int, column: Column) -> Curated:
         return Curated(column.name, sql, None, len(levels) - 1, 0.0, 1.0, levels, 0, True)
     lower, upper = column.range
     width = upper - lower
-    if max(abs(lower), abs(upper)) > LARGEST_VALUE:
-        raise SchemaError(
-            f"Column {column.name!r} must have bounds of at most {LARGEST_VALUE:g} in size to be summed, and "
-            f"has {lower!r} and {upper!r}. Declare bounds that it can really take, or count in a larger unit."
-        )
-    if not math.isfinite(width) or width < 2.0**-900:
-        raise SchemaError(
-            f"Column {column.name!r} must have bounds whose distance is an ordinary number to be summed, was "
-            f"{width!r}. Declare bounds that the column can really take."
-        )
     whole = column.type in ("integer", "date") and width <= 2**BITS
     top = round(width) if whole else 2**BITS
     flag = None if column.required else f"m{i}"

@@ -47,8 +47,9 @@ def check_noise(columns: Sequence[Column], amounts: Floats, what: str) -> None:
         if not LEAST_NOISE <= ratio <= LARGEST_NOISE:
             raise ParameterError(
                 f"{what} of column {column.name!r} must be between {LEAST_NOISE:g} and {LARGEST_NOISE:g} "
-                f"times its range of {column.width:g}, and what was asked for makes it {ratio:.3g} times that. Ask "
-                f"for {'more' if ratio < 1 else 'less'} noise, or declare the range that the column can have."
+                f"times its range of {column.width:g}, and what was asked for makes it {ratio:.3g} times "
+                f"that. Ask for {'more' if ratio < 1 else 'less'} noise, or declare the range that the "
+                "column can have."
             )
 
 

@@ -219,7 +219,8 @@ def _bounds_problems(c: Any, words: Dialect) -> Iterator[str]:
     elif not c.width >= LEAST_WIDTH:
         yield (
             f"{words['upper']} minus {words['lower']} must be at least {LEAST_WIDTH:g}, and "
-            f"{shown(c.upper)} minus {shown(c.lower)} is less. Give the column in a smaller unit, so that its numbers are larger."
+            f"{shown(c.upper)} minus {shown(c.lower)} is less. "
+            "Give the column in a smaller unit, so that its numbers are larger."
         )
 
 

@@ -47,7 +47,8 @@ def test_the_huberized_hinge_is_the_least_of_its_slack_form(u: float, h: float) 
     slack = t**2 / (4 * h) + np.maximum(u + h - t, 0)
     value = float(huber_hinge(np.array(u), h))
     assert value <= slack.min() + 1e-12
-    assert value == pytest.approx(slack.min(), abs=2e-3 / h)
+    # The slack form changes by no more than that between two points of the grid.
+    assert value == pytest.approx(slack.min(), abs=(2 * h + 6) / 4000)
 
 
 def test_four_rows_have_the_published_minimum() -> None:

@@ -79,7 +79,8 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         The constant coordinate that is appended to rows, between 0 and 1.
     tolerance : float, optional
         Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
-        default a small part of what one row can do.
+        default a small part of what one row can do. One that is not certain to be
+        reached for every table of its shape is refused, before a cell is looked at.
     ledger : Ledger, optional
         Charged before anything is drawn.
     random_state : int, optional
@@ -122,8 +123,9 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     (epsilon, delta); under a pure promise its delta is a small multiple of ``exp(epsilon)`` times 2**-64, and
     it cannot be had above an epsilon of 30. Regularization, smoothing, bounds and every other parameter
     must not have been chosen by looking at the rows, and how long the training takes must not be shown to
-    others. If the solver misses its tolerance nothing is released. No accuracy is promised. This is not
-    the printed algorithm, which is not private and usually has no minimizer.
+    others. Whether the solver reaches its tolerance does not depend on the rows: one that it might miss is
+    refused. No accuracy is promised. This is not the printed algorithm, which is not private and usually has
+    no minimizer.
 
     Reference
     ---------
@@ -227,18 +229,8 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the matrices."""
         self.check_parameters()
-        X, codes, classes = self._read(X, y)
-        embedding = Embedding.declare(
-            X.shape[1],
-            bounds=self.bounds,
-            norm_bound=self.norm_bound,
-            constant=float(self.intercept_scale),
-            owner=type(self).__name__,
-        )
-        given = self._given_centroids(len(classes), X.shape[1])
-        buys = self.components > 1 and given is None
-        facts = self._facts(len(X), len(classes), embedding)
-        plan = self.plan(facts, _part(self.privacy, 1 - self.centroid_share) if buys else self.privacy)
+        X, codes, classes, (embedding, given, facts, plan) = self._read(X, y, self._planned)
+        buys = self._buys(given)
         receipts: list[Receipt] = []
         promises = plan.promises
         if buys:
@@ -278,6 +270,26 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         self.receipts_ = tuple(receipts)
         self.receipt_ = receipts[-1]
         return self
+
+    def _planned(
+        self, n_rows: int, n_features: int, n_classes: int
+    ) -> tuple[Embedding, Floats | None, Facts, Plan]:
+        embedding = Embedding.declare(
+            n_features,
+            bounds=self.bounds,
+            norm_bound=self.norm_bound,
+            constant=float(self.intercept_scale),
+            owner=type(self).__name__,
+        )
+        given = self._given_centroids(n_classes, n_features)
+        facts = self._facts(n_rows, n_classes, embedding)
+        share = 1 - self.centroid_share
+        plan = self.plan(facts, _part(self.privacy, share) if self._buys(given) else self.privacy)
+        return embedding, given, facts, plan
+
+    def _buys(self, given: Floats | None) -> bool:
+        """Whether starting centroids have to be paid for."""
+        return self.components > 1 and given is None
 
     def _facts(self, n_rows: int, n_classes: int, embedding: Embedding) -> Facts:
         return Facts(

@@ -57,7 +57,8 @@ class PrivateLogisticRegression(PerturbedClassifier):
         ``1 / sqrt(n_features + 1)``.
     tolerance : float, optional
         Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
-        default what floating point lets it reach, about 1e-11.
+        default what floating point lets it reach, about 1e-11. One that is not certain to be
+        reached for every table of its shape is refused, before a cell is looked at.
     ledger : Ledger, optional
         Charged before anything is drawn.
     random_state : int, optional
@@ -91,8 +92,8 @@ class PrivateLogisticRegression(PerturbedClassifier):
     so that the promise is about what the program computes. Spherical noise is promised as a point event
     whose delta is about ``exp(epsilon)`` times 2**-64, and cannot be had above an epsilon of 30. The
     regularization, the bounds and every other parameter must not have been chosen by looking at the rows,
-    and how long the training takes must not be shown to others. If the solver misses its tolerance nothing
-    is released.
+    and how long the training takes must not be shown to others. Whether the solver reaches its tolerance does
+    not depend on the rows: one that it might miss is refused.
 
     Reference
     ---------
@@ -161,15 +162,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
         self.check_parameters()
-        X, codes, classes = self._read(X, y)
-        embedding = Embedding.declare(
-            X.shape[1],
-            bounds=self.bounds,
-            norm_bound=self.norm_bound,
-            constant=self.intercept_scale if self.fit_intercept else 0.0,
-            owner=type(self).__name__,
-        )
-        plan = self.plan(self._facts(len(X), len(classes), embedding))
+        X, codes, classes, (embedding, plan) = self._read(X, y, self._planned)
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
         receipts: list[Receipt] = []
 
@@ -190,6 +183,16 @@ class PrivateLogisticRegression(PerturbedClassifier):
         self.promises_ = plan.promises
         (self.receipt_,) = receipts
         return self
+
+    def _planned(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, Plan]:
+        embedding = Embedding.declare(
+            n_features,
+            bounds=self.bounds,
+            norm_bound=self.norm_bound,
+            constant=self.intercept_scale if self.fit_intercept else 0.0,
+            owner=type(self).__name__,
+        )
+        return embedding, self.plan(self._facts(n_rows, n_classes, embedding))
 
     def _facts(self, n_rows: int, n_classes: int, embedding: Embedding) -> Facts:
         return Facts(

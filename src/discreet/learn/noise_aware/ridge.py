@@ -118,6 +118,8 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
                 raise ParameterError(
                     "y of NoiseAwareRidge.fit must be given where the law has no target, was None."
                 )
+            if not len(cells):
+                raise DataError("y of NoiseAwareRidge.fit must have at least one row, had none.")
             # Without a declared range the target's own spread serves as its unit.
             middle = float(cells.mean())
             spread = float(np.sqrt(np.mean((cells - middle) ** 2)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -11,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import PromiseError
-from discreet.learn.base import POSITIVE, Domain, Learner, check_finite
+from discreet.learn.base import POSITIVE, Domain, Learner, check_finite, is_number
 from discreet.learn.labels import declared_classes, label_codes
 from discreet.learn.perturbed.embedding import Embedding
 from discreet.noise import Stream
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats, Ints
     from discreet.privacy import Ledger, Promise
 
+Planned = TypeVar("Planned")
 POSITIVE_OR_NONE = Domain(
     "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
 )
@@ -46,7 +48,11 @@ class PerturbedClassifier(ClassifierMixin, Learner):
             lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),
             (None, 1.0, "pure"),
         ),
-        "norm_bound": POSITIVE_OR_NONE,
+        "norm_bound": Domain(
+            "None or a number from 1e-30 to 1e100",
+            lambda v: v is None or (is_number(v) and 1e-30 <= v <= 1e100),
+            (0, -1.0, math.inf, 1e-40, 1e101, "1", True),
+        ),
         "regularization": POSITIVE_OR_NONE,
         "tolerance": POSITIVE_OR_NONE,
         "random_state": Domain(
@@ -73,23 +79,30 @@ class PerturbedClassifier(ClassifierMixin, Learner):
     ledger: Ledger | None
     random_state: int | None
 
-    def _read(self, X: Any, y: Any) -> tuple[Floats, Ints, AnyArray]:
-        """Return rows, the position of each label in the list of classes, and that list."""
+    def _read(
+        self, X: Any, y: Any, plan: Callable[[int, int, int], Planned]
+    ) -> tuple[Floats, Ints, AnyArray, Planned]:
+        """Return rows, the position of each label in the list of classes, that list, and the plan.
+
+        ``plan`` is given the numbers of rows, columns and classes. It refuses what it refuses before cells
+        are looked at.
+        """
         name = type(self).__name__
         if self.privacy.neighbors != "replace-one":
             raise PromiseError(
                 f"neighbors of the privacy of {name} must be 'replace-one', was "
                 f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
             )
+        promises = not isinstance(self.privacy, NoPromise)
         labels = np.asarray(y)
         if labels.dtype.kind == "f" and labels.ndim == 1:
             check_finite(labels, f"y of {name}.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        classes = declared_classes(self.classes, y, owner=name, promises=promises)
+        planned = plan(len(X), X.shape[1], len(classes))
         check_finite(X, f"X of {name}.fit", getattr(self, "feature_names_in_", None))
         check_classification_targets(y)
-        owner, promises = type(self).__name__, not isinstance(self.privacy, NoPromise)
-        classes = declared_classes(self.classes, y, owner=owner, promises=promises)
-        return X, label_codes(y, classes, owner=owner), classes
+        return X, label_codes(y, classes, owner=name), classes, planned
 
     def _embedded(self, X: Any, where: str) -> Floats:
         """Return rows to be judged, carried into the unit ball."""

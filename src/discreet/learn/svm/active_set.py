@@ -6,6 +6,7 @@ A solution is accepted only if it has the sets that it was computed with; then i
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +116,10 @@ class ActiveSet:
         # changing them keeps the matrix regular; refinement removes its effect on all the others.
         scale = np.einsum("ij,ij->", self.rows / np.diag(matrix)[:n], self.rows)
         matrix[range(n, n + m), range(n, n + m)] = -1e-12 * scale / max(m, 1)
-        self.factor = linalg.lu_factor(matrix, check_finite=False)
+        with warnings.catch_warnings():
+            # Whether the result is one, its certificate says.
+            warnings.simplefilter("ignore", linalg.LinAlgWarning)
+            self.factor = linalg.lu_factor(matrix, check_finite=False)
         self.z, self.t, self.omega = z, t, np.where(margin, omega, 0.0)
         self._follow()
 
