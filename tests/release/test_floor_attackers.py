@@ -240,7 +240,7 @@ def test_a_floor_that_forgets_how_values_are_stored_is_beaten() -> None:
     column = Column("x", lower=lower, upper=lower + 0.125)
     sd = 0.125
     true = Values(column).under(*gaussian(sd))
-    twin = floors.bayes_floor(floors.GaussianNoise(sd), floors.UniformPrior(lower, lower + 0.125))
+    twin = math.sqrt(floors.GaussianNoise(sd).interval_mean_square(0.125))
     assert twin > 1.03 * min(true)
     schema = Schema(columns=[column])
     assert GaussianRelease(scale=sd, schema=schema).plan(schema, 10).columns[0].floor is None
