@@ -7,7 +7,7 @@ is ever said of it here. Its error floors are Bayes errors, rounded down.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -194,3 +194,15 @@ class BoundedNoise:
     def integer_mean_square(self, points: int) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
         return _bayes_bounded.integers(self.density, points)
+
+    def scaled(self, factor: float) -> BoundedNoise:
+        """Return the noise in another unit: ``factor`` times as large."""
+        density = self.density
+        return BoundedNoise(
+            replace(
+                density,
+                lower=density.lower * factor,
+                upper=density.upper * factor,
+                regularization=density.regularization / factor**4,
+            )
+        )

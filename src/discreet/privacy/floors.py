@@ -41,6 +41,8 @@ UNBIASED_ONLY = "unbiased attackers only"
 """The label that a Cramér-Rao number carries wherever it is shown."""
 
 _MANY = 2.0**40
+_FEW = 2**20
+"""64-bit numbers in a range below which it is worked out how values are stored."""
 
 
 class Noise(Hashable, Protocol):
@@ -58,6 +60,9 @@ class Noise(Hashable, Protocol):
 
     def integer_mean_square(self, points: int) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+
+    def scaled(self, factor: float) -> Self:
+        """Return the noise in another unit: ``factor`` times as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,10 @@ class GaussianNoise:
     def integer_mean_square(self, points: int) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
         return _bayes.gaussian_integers(points, self.sd)
+
+    def scaled(self, factor: float) -> GaussianNoise:
+        """Return the noise in another unit: ``factor`` times as large."""
+        return GaussianNoise(self.sd * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,10 @@ class LaplaceNoise:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
         return _bayes.laplace_integers(points, self.scale)
 
+    def scaled(self, factor: float) -> LaplaceNoise:
+        """Return the noise in another unit: ``factor`` times as large."""
+        return LaplaceNoise(self.scale * factor)
+
 
 def _scaled(mean_square: float, unit: float) -> float:
     return mean_square * unit * unit * (1.0 - 8.0 * UNIT)
@@ -198,12 +211,40 @@ class UniformPrior:
         return math.ulp(max(abs(self.lower), abs(self.upper)))
 
     @property
+    def steps(self) -> int | None:
+        """How many steps between 64-bit numbers the range has, where they are few and equally long."""
+        step = Fraction(self.resolution)
+        width = Fraction(self.upper) - Fraction(self.lower)
+        even = math.ulp(min(abs(self.lower), abs(self.upper))) == self.resolution
+        # The end that is nearer to 0 may be a power of two, below which steps are shorter.
+        return int(width / step) if even and self.lower * self.upper > 0 and width <= _FEW * step else None
+
+    @property
+    def slack(self) -> float:
+        """The lattice step that storing values costs, where it is not worked out: half of it twice."""
+        return 0.0 if self.steps is not None else 2.0 * self.resolution
+
+    @property
+    def most_mean_square(self) -> float:
+        """What the mean square tends to as noise grows."""
+        if self.steps is None:
+            return self.largest**2
+        return (self.steps**2 - 1) / 12.0 * self.resolution**2 * (1.0 - 8.0 * UNIT)
+
+    @property
     def largest(self) -> float:
         """The error of a guess without any file: no noise can prove more."""
         return self.width / math.sqrt(12.0) * (1.0 - 8.0 * UNIT)
 
     def mean_square(self, noise: Noise) -> float:
         """Lower bound on the Bayes mean square error under ``noise``."""
+        steps = self.steps
+        if steps is not None:
+            # Values that are stored downwards, or upwards, are so many integers and something independent.
+            if steps < 2:
+                return 0.0
+            points = noise.scaled(1.0 / self.resolution).integer_mean_square(steps)
+            return points * self.resolution**2 * (1.0 - 8.0 * UNIT)
         # Rounded down: the floor grows with the range.
         return noise.interval_mean_square(round_down(Fraction(self.upper) - Fraction(self.lower)))
 
@@ -260,6 +301,16 @@ class IntegerPrior:
     def resolution(self) -> float:
         """Zero: declared integers are stored exactly."""
         return 0.0
+
+    @property
+    def slack(self) -> float:
+        """Zero, for the same reason."""
+        return 0.0
+
+    @property
+    def most_mean_square(self) -> float:
+        """What the mean square tends to as noise grows."""
+        return self.largest**2
 
     @property
     def largest(self) -> float:
@@ -339,8 +390,8 @@ def bayes_floor(
     -------
     float
         ``sqrt(r^2 - width^2 * total_variation) - lattice_step / 2``, at least 0, with r the Bayes
-        error. Below the exact value by less than 1e-9 of it (1e-6 where Laplace noise spreads over
-        more than a thousand integers).
+        error of a value that is stored as a 64-bit number. Below the exact value by less than 1e-9 of it
+        (1e-6 where Laplace noise spreads over more than a thousand integers).
 
     Privacy
     -------
@@ -363,7 +414,10 @@ def bayes_floor(
         "bayes_floor", "releases", releases, least=1, way_out="Count the releases of this column."
     )
     return root_floor(
-        _mean_square(prior, noise.repeated(releases)), prior, total_variation=tv, lattice_step=step
+        _mean_square(prior, noise.repeated(releases)),
+        prior,
+        total_variation=tv,
+        lattice_step=step + prior.slack,
     )
 
 
@@ -446,7 +500,8 @@ def column_floor(
     stated = ColumnFloor(error=error, measure=measure, prior=prior.name)
     if noise is None:
         return stated
-    continuous = isinstance(prior, UniformPrior)
+    # The few numbers of a narrow range far from 0 are told apart like integers.
+    continuous = isinstance(prior, UniformPrior) and prior.steps is None
     adds_up = continuous or isinstance(noise, GaussianNoise)
     return replace(
         stated,
@@ -506,7 +561,12 @@ def least_noise(
     ``docs/explanation/theorems/bayes-floor.md``.
     """
     error = finite("least_noise", "error", error, above=0.0, way_out="Ask for an error above 0, or for none.")
-    ceiling = root_floor(prior.largest**2, prior, total_variation=total_variation, lattice_step=lattice_step)
+    ceiling = root_floor(
+        prior.most_mean_square,
+        prior,
+        total_variation=total_variation,
+        lattice_step=lattice_step + prior.slack,
+    )
     if not ceiling:
         named = "" if column is None else f" for column {column!r}"
         raise PromiseError(

@@ -31,7 +31,6 @@ from discreet.release.table import (
     exactly_one,
     prior_of,
     root_of,
-    stored_step,
 )
 
 if TYPE_CHECKING:
@@ -443,7 +442,7 @@ class BoundedRelease(TableRelease):
                 prior,
                 errors[c.name],
                 column=c.name,
-                lattice_step=2 * rough.density.step + stored_step(c),
+                lattice_step=2 * rough.density.step,
                 start=rough.density.upper,
             )
             densities.append(least.density)

@@ -29,7 +29,6 @@ from discreet.release.table import (
     exactly_one,
     prior_of,
     root_of,
-    stored_step,
 )
 
 if TYPE_CHECKING:
@@ -335,7 +334,7 @@ class GaussianRelease(TableRelease):
             column=column.name,
             releases=rows,
             total_variation=tv,
-            lattice_step=2 * rough.sd * _STEP + stored_step(column),
+            lattice_step=2 * rough.sd * _STEP,
             start=rough.sd,
         ).sd
 

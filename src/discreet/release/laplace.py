@@ -24,7 +24,6 @@ from discreet.release.table import (
     as_good,
     exactly_one,
     prior_of,
-    stored_step,
 )
 
 if TYPE_CHECKING:
@@ -280,7 +279,7 @@ class LaplaceRelease(TableRelease):
                 errors[c.name],
                 column=c.name,
                 total_variation=laplace.TOTAL_VARIATION,
-                lattice_step=2 * rough.scale / STEPS + stored_step(c),
+                lattice_step=2 * rough.scale / STEPS,
                 start=rough.scale,
             )
             scale.append(least.scale)

@@ -78,6 +78,10 @@ class SphericalColumn:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
         return math.fsum(g.integer_mean_square(points) for g in self._gaussians()) / _PARTS * (1 - 1e-12)
 
+    def scaled(self, factor: float) -> SphericalColumn:
+        """Return the noise in another unit: ``factor`` times as large."""
+        return SphericalColumn(self.scale * factor, self.dimension)
+
     def _gaussians(self) -> list[GaussianNoise]:
         # Errors grow with the radius: each part of equal chance is taken at its lower end, the first at 0.
         return [GaussianNoise(self.scale * radius) for radius in _radii(self.dimension)[1:]]

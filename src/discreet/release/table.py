@@ -72,14 +72,6 @@ def prior_of(column: Column) -> UniformPrior | IntegerPrior:
     return IntegerPrior(int(lower), int(upper))
 
 
-def stored_step(column: Column) -> float:
-    """Return the lattice step that 64-bit numbers cost a floor.
-
-    A value is off by half their distance when it is stored, and so is a guess at what is stored.
-    """
-    return 2 * prior_of(column).resolution
-
-
 def exactly_one(where: str, **given: object) -> None:
     """Refuse a method that is told how much noise to use in several ways, or in none."""
     names = [name for name, value in given.items() if value is not None]
@@ -106,7 +98,7 @@ def additive_floor(
         prior,
         releases=releases,
         total_variation=total_variation,
-        lattice_step=lattice_step + stored_step(column),
+        lattice_step=lattice_step,
     )
     return floors.column_floor(error, prior, measure=column.measure, noise=noise, releases=releases)
 
