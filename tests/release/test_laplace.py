@@ -99,7 +99,7 @@ def test_floors_are_met() -> None:
         ({"scale": [1, 2, 3]}, "one number or 2"),
         ({"scale": {"a": 1}}, "exactly the columns"),
         ({"scale": -1}, "above 0"),
-        ({"scale": 1e-12}, "at least 2"),
+        ({"scale": 1e-10}, "at least 2"),
     ],
 )
 def test_wrong_requests_are_refused_in_words(arguments: dict[str, Any], says: str) -> None:
