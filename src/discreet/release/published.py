@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.schema import Column, Schema
+from discreet.schema import Schema, unclipped_column
 from discreet.tables import Field
 
 if TYPE_CHECKING:
     from discreet._typing import AnyArray
-    from discreet.schema import Level
-
-_ANYWHERE = 1e300  # noise leaves the declared range, and reading must not clip it back
+    from discreet.schema import Column, Level
 
 
 def published_fields(schema: Schema) -> tuple[Field, ...]:
@@ -38,9 +36,7 @@ def _as_published(column: Column) -> Column:
     if column.role == "public" and column.is_number:
         return column
     if column.is_number:
-        return Column(
-            column.name, lower=-_ANYWHERE, upper=_ANYWHERE, role=column.role, required=column.required
-        )
+        return unclipped_column(column.name, role=column.role, required=column.required)
     plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
     return dataclasses.replace(column, values=plain, closed=True)
 

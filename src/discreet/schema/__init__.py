@@ -10,7 +10,7 @@ turns values into files; ``draft`` starts a file for somebody to complete.
 
 from __future__ import annotations
 
-from discreet.schema.column import Column, Level, Protect, Role, Type
+from discreet.schema.column import Column, Level, Protect, Role, Type, unclipped_column
 from discreet.schema.dialect import nearest
 from discreet.schema.table import Neighbors, RowCount, Schema
 
@@ -24,4 +24,5 @@ __all__ = [
     "Schema",
     "Type",
     "nearest",
+    "unclipped_column",
 ]

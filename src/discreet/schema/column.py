@@ -6,12 +6,12 @@ import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.schema.column_rules import column_problems
+from discreet.schema.column_rules import LARGEST_NUMBER, column_problems
 from discreet.schema.dialect import PYTHON, Dialect
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Column:
     >>> Column("job", values=("clerk", "nurse"), required=False).levels
     ('clerk', 'nurse', 'other', None)
     """
+
+    largest: ClassVar[float] = LARGEST_NUMBER
 
     name: str
     _: KW_ONLY
@@ -258,6 +260,20 @@ class Column:
                 "Declare its bounds as dates."
             )
         return self.lower
+
+
+class _UnclippedColumn(Column):
+    __slots__ = ()
+    largest: ClassVar[float] = 1e300
+
+
+def unclipped_column(name: str, *, role: Role = "sensitive", required: bool = True) -> Column:
+    """Return a column of numbers that are read as they stand, such as published ones.
+
+    Noise may leave every range that can be declared, and reading must not clip it back.
+    """
+    largest = _UnclippedColumn.largest
+    return _UnclippedColumn(name, lower=-largest, upper=largest, role=role, required=required)
 
 
 def _settle(column: Column) -> None:

@@ -187,7 +187,7 @@ def _bounds_problems(c: Any, words: Dialect) -> Iterator[str]:
     if absent and (c.role in ("sensitive", "target", "public") or len(absent) == 1):
         blanks = {"lower": SMALLEST, "upper": LARGEST}
         line = {
-            key: blanks[key] if bound is None or _bound_problem(bound, c.type) else bound
+            key: blanks[key] if bound is None or _bound_problem(bound, c.type, c.largest) else bound
             for key, bound in given.items()
         }
         yield (
@@ -198,7 +198,7 @@ def _bounds_problems(c: Any, words: Dialect) -> Iterator[str]:
         )
     wrong = False
     for key, bound in given.items():
-        must = None if bound is None else _bound_problem(bound, c.type)
+        must = None if bound is None else _bound_problem(bound, c.type, c.largest)
         if must:
             wrong = True
             line = {key: SMALLEST if key == "lower" else LARGEST}
@@ -224,15 +224,15 @@ def _bounds_problems(c: Any, words: Dialect) -> Iterator[str]:
         )
 
 
-def _bound_problem(bound: Any, type_: str) -> str | None:
+def _bound_problem(bound: Any, type_: str, largest: float) -> str | None:
     """Return what the bound must be, or None if it is."""
     if type_ == "date":
         plain = isinstance(bound, datetime.date) and not isinstance(bound, datetime.datetime)
         return None if plain else "a date (year-month-day)"
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
         return "a finite number"
-    if abs(bound) > LARGEST_NUMBER:
-        return f"a number between {-LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, in whatever unit"
+    if abs(bound) > largest:
+        return f"a number between {-largest:g} and {largest:g}, in whatever unit"
     if type_ == "integer" and not isinstance(bound, int):
         return "a whole number, as the type is integer"
     if type_ == "integer" and abs(bound) > _LARGEST_INTEGER:
@@ -244,7 +244,7 @@ def _has_range(c: Any) -> bool:
     """Whether the bounds are there and in order, so that rules about the range make sense."""
     if c.type not in ("number", "integer", "date") or c.lower is None or c.upper is None:
         return False
-    sound = _bound_problem(c.lower, c.type) is None and _bound_problem(c.upper, c.type) is None
+    sound = all(_bound_problem(bound, c.type, c.largest) is None for bound in (c.lower, c.upper))
     return sound and c.lower < c.upper and c.width >= LEAST_WIDTH
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError
 from discreet.law import Additive, NoiseLaw, SampledLaw
 from discreet.learn.base import check_finite
-from discreet.schema import Column, Schema, nearest
+from discreet.schema import Column, Schema, nearest, unclipped_column
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray
     from discreet.law import ColumnLaw
 
-_ANYWHERE = 1e300  # noise leaves the declared range, and reading must not clip it back
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 ROWS = 1 << 16
 """So many rows of a matrix are read at a time."""
@@ -66,9 +65,7 @@ def _reading_column(column: ColumnLaw, *, published: bool) -> Column:
     if column.origin is not None:
         return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=not column.missing)
     if not column.is_category:
-        return Column(
-            column.name, lower=-_ANYWHERE, upper=_ANYWHERE, required=not (column.missing or sampled)
-        )
+        return unclipped_column(column.name, required=not (column.missing or sampled))
     levels = tuple(level for level in column.levels or () if level is not None)
     if sampled:
         assert isinstance(column.law, SampledLaw)

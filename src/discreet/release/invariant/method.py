@@ -17,7 +17,7 @@ from discreet.release.invariant.logistic import LogisticLearner, MultinomialLear
 from discreet.release.invariant.plan import NO_EPSILON, Exposure, InvariantPlan, warn
 from discreet.release.parameters import parameters_of
 from discreet.release.published import published_fields
-from discreet.schema import Column
+from discreet.schema import Column, unclipped_column
 from discreet.tables import check_target, write_table
 from discreet.tables.sorting import word_order
 
@@ -39,7 +39,6 @@ LEARNERS: dict[str, type[InvariantLearner]] = {
     "multinomial": MultinomialLearner,
 }
 QUARTER_OF_THE_RANGE = 0.25
-_ANYTHING = 1e300  # a bare target has no declared range: nothing is promised about it and nothing clipped
 
 
 class InvariantRelease(ReleaseMethod):
@@ -303,7 +302,8 @@ class InvariantRelease(ReleaseMethod):
                 )
             column, values = Column("y", values=(-1, 1), role="target"), (y > 0).astype(np.int32)
         else:
-            column = Column("y", lower=-_ANYTHING, upper=_ANYTHING, role="target")
+            # A bare target has no declared range: nothing is promised about it, and nothing clipped.
+            column = unclipped_column("y", role="target")
             values = np.asarray(y, np.float64)
         return dataclasses.replace(schema, columns=[*schema.columns, column], target="y"), {
             **rows,

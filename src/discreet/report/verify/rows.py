@@ -14,7 +14,7 @@ from discreet.release.published import published_fields
 from discreet.report.folder import CSV, DATA, digest_of
 from discreet.report.verify.moments import FAILURE, column_tests
 from discreet.report.verify.repeats import RepeatTest
-from discreet.schema import Column, Schema
+from discreet.schema import Column, Schema, unclipped_column
 from discreet.tables import Table
 from discreet.tables.files import CsvSource, ParquetSource
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 ATTACKED = 20_000
 """So many rows, the first of the file, are attacked."""
-_ANYWHERE = 1e300
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
@@ -160,7 +159,7 @@ def _wide(column: Column) -> Column:
         return Column(column.name, values=plain, closed=True, required=False)
     if column.type == "date" and column.role == "public":
         return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
-    return Column(column.name, lower=-_ANYWHERE, upper=_ANYWHERE, required=column.required)
+    return unclipped_column(column.name, required=column.required)
 
 
 def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
