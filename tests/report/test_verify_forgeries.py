@@ -375,7 +375,7 @@ STATEMENTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "another row count": (at("what", "rows_published", to=99), "row count"),
     "a version of something": (at("implementation", "versions", "who", to="somebody"), "implementation"),
     "words for a version": (at("implementation", "versions", "numpy", to="somebody is 34"), "implementation"),
-    "a parameter written otherwise": (at("what", "method", "parameters", "clamp", to=0), "numbers"),
+    "a parameter written otherwise": (at("what", "method", "parameters", "clamp", to=0), "method"),
 }
 
 

@@ -354,6 +354,8 @@ class BoundedRelease(TableRelease):
             random_state=random_state,
         )
         exactly_one(type(self).__name__, privacy=privacy, support=support)
+        if not isinstance(in_range, bool):
+            raise ParameterError(f"in_range of BoundedRelease must be True or False, was {in_range!r}.")
         if in_range != isinstance(privacy, PureDP):
             raise PromiseError(
                 "privacy of BoundedRelease must be PureDP with in_range=True, and only then. Additive noise "

@@ -325,6 +325,8 @@ class TableRelease(ReleaseMethod):
             raise ParameterError(
                 f"label of {type(self).__name__} must be 'randomized' or 'clear', was {label!r}."
             )
+        if not isinstance(clamp, bool):
+            raise ParameterError(f"clamp of {type(self).__name__} must be True or False, was {clamp!r}.")
         if privacy is not None and not isinstance(privacy, self.accepts):
             names = ", ".join(kind.__name__ for kind in self.accepts)
             raise PromiseError(

@@ -169,8 +169,8 @@ def _say_what_is_open(statement: Statement, plan: Plan, checks: Checks) -> None:
     checks.add(
         "people's words",
         "not checkable",
-        "Names, purposes and other words of the curator (what, tuning.why), and the commitment to the key, "
-        "can say anything.",
+        "Names, purposes and other words of the curator (what, tuning.why), what was declared and chosen "
+        "(schema, parameters), and the commitment to the key can say anything.",
     )
     seeded = statement.implementation.seeded
     checks.add(
