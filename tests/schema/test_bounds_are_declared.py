@@ -96,6 +96,13 @@ ALLOWED = {
     "report.verify.moments:InRangeTest.__init__": "over a public table of probabilities",
     "report.views.snippet:learning_code": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check": "a refusal in the curator's process; promises nothing",
+    "job.fingerprint:fingerprint": "keyed digests by which the curator's machine knows a table again",
+    "release.bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
+    "release.bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
+    "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise, which are public",
+    "release.masked.plan:_in_short_numbers": "over the weights of a private model, which were paid for",
+    "report.verify.repeats:RepeatTest.wrong": "a stranger checks the published file",
+    "report.verify.rows:_differ": "a stranger checks the published file",
 }
 
 
