@@ -99,7 +99,7 @@ ALLOWED = {
     "job.fingerprint:fingerprint": "keyed digests by which the curator's machine knows a table again",
     "release.bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release.bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
-    "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise, which are public",
+    "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
     "release.masked.plan:_in_short_numbers": "over the weights of a private model, which were paid for",
     "report.verify.repeats:RepeatTest.wrong": "a stranger checks the published file",
     "report.verify.rows:_differ": "a stranger checks the published file",
