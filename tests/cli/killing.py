@@ -118,6 +118,8 @@ def main() -> None:
         child = os.fork()
         if not child:
             _command(order, folder)
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpgid(child, child)  # here too: it may be killed before it comes to do so itself
         sys.stdout.write(json.dumps(_watched(child, order, folder / "cwd" / "output.txt")) + "\n")
         sys.stdout.flush()
 
@@ -129,7 +131,7 @@ def _command(order: dict[str, Any], folder: Path) -> None:
     from discreet.query.engines import duckdb
     from discreet.tables import sorting
 
-    os.setsid()
+    os.setpgid(0, 0)
     os.chdir(folder / "cwd")
     output = os.open("output.txt", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -182,8 +184,7 @@ def _watched(child: int, order: dict[str, Any], output: Path) -> dict[str, Any]:
             break
         late = order["seconds"] is not None and passed >= order["seconds"]
         if late or (order["until"] is not None and order["until"] in text):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
+            os.killpg(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             break
         time.sleep(0.002)
