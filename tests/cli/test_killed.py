@@ -53,6 +53,7 @@ SERVICE = {
     "dataset": "marked",
     "table": "people.csv",
     "ledger": "service.ledger",
+    "new_ledger": True,  # the other commands charge the usual one
     "limit": {"rho": 10.0},
     "access": "access.db",
     "audit_log": "service.jsonl",
