@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,7 +90,10 @@ class Composition:
     def delta(self, epsilon: float) -> float:
         """Return the divergence at exp(epsilon), with what samplers within their distance may add."""
         values, weights = self.losses
-        private = float(weights @ gaussian_divergence(epsilon - values, math.sqrt(2 * self.rho)))
+        beyond = epsilon - values
+        # The largest loss often fills epsilon to the last digit; a number is the decimal that it prints.
+        beyond[0] = float(Fraction(repr(epsilon)) - sum(Fraction(repr(one)) for one in self.responses))
+        private = float(weights @ gaussian_divergence(beyond, math.sqrt(2 * self.rho)))
         return self._with_lost(private) + (1 + math.exp(epsilon)) * self.variation
 
     def _with_lost(self, probability: float) -> float:
@@ -130,7 +134,7 @@ class Composition:
             case GaussianDP():
                 at = np.array([0.0, limit.mu / 2, limit.mu**2 / 2 + limit.mu])
                 allowed = gaussian_divergence(at, limit.mu)
-                ratios += [self.delta(x) / float(most) for x, most in zip(at, allowed, strict=True)]
+                ratios += [self.delta(float(x)) / float(most) for x, most in zip(at, allowed, strict=True)]
             case PosteriorOdds():
                 ratios.append(self.charges / limit.queries)
                 ratios.append(self.odds_tail(limit.epsilon) / limit.delta)
