@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlglot import exp
 
-from discreet.privacy import Promise
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def people_schema(neighbors: Neighbors = "replace-one", **more: Any) -> Schema:
 
 
 def under(privacy: Any, neighbors: Neighbors) -> Any:
-    """Return a promise about some neighbors; the paper's own says nothing about them."""
-    return replace(privacy, neighbors=neighbors) if isinstance(privacy, Promise) else privacy
+    """Return a promise about some neighbors."""
+    return replace(privacy, neighbors=neighbors)
 
 
 def people(n: int) -> dict[str, AnyArray]:
