@@ -25,9 +25,9 @@ def check_replay(
 
     Privacy
     -------
-    Batches with other rows than the published ones come out as a second release of them, with noise of its own,
-    which nobody paid for. So the replayed file has no name, and ends with the process. Messages name rows and
-    columns, never a cell.
+    Batches with other rows than the published ones come out as a second release of them, with noise of its
+    own, which nobody paid for. So the replayed file has no name, and ends with the process. Messages name
+    rows and columns, never a cell.
     """
     with checks.guarded("key"):
         if Stream(key).commitment != statement.implementation.key_commitment:
