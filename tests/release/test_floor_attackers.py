@@ -404,3 +404,12 @@ def test_a_bounded_density_is_the_cosine_squared_that_the_attacker_knows() -> No
     density, reach = cosine(3.0)
     grid = np.linspace(-reach, reach, 101)
     assert np.allclose(BoundedDensity(lower=-3, upper=3).pdf(grid), density(grid), atol=1e-9)
+
+
+def test_a_floor_above_a_blind_guess_is_refused_for_the_column_that_asked_for_it() -> None:
+    schema = Schema(
+        columns=[Column("age", type="integer", lower=0, upper=120), Column("sex", values=("f", "m"))]
+    )
+    method = GaussianRelease(privacy=ErrorFloor(sex=0.6), schema=schema)
+    with pytest.raises(PromiseError, match=r"column 'sex' must be below 0\.5, and was 0\.6"):
+        method.plan(schema, 100)

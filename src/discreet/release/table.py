@@ -506,6 +506,9 @@ class TableRelease(ReleaseMethod):
                     "be right. Leave it out of the ErrorFloor, or declare every value that it may have."
                 )
         share = max(error / largest[name] for name, error in asked.items())
+        if share >= 1:
+            # It is refused below, in the name of the column that asked for it and not of one that did not.
+            share = 0.5
         errors = {name: asked.get(name, share * most) for name, most in largest.items()}
         numbers = self.numbers_for_errors(columns, errors, rows) if columns else None
         responses = tuple(
