@@ -64,7 +64,7 @@ def test_a_main_file_copied_from_an_open_ledger_is_refused(tmp_path: Path) -> No
 
 
 def test_a_ledger_without_the_mark_would_not_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "require_open", lambda connection, known: None)
+    monkeypatch.setattr(sqlite, "require_open", lambda *_: None)
     path = tmp_path / "survey.ledger"
     with Ledger.open(path) as ledger:
         ledger.charge(TENTH)

@@ -15,13 +15,13 @@ which is how it opens again.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from typing import TYPE_CHECKING
 
 from discreet.privacy.ledger.store import FORMAT
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
@@ -76,7 +76,7 @@ def lacks_journal(path: Path, read_mark: Callable[[], int]) -> bool:
     return True
 
 
-def require_open(connection: sqlite3.Connection, known: int | None) -> int | None:
+def require_open(connection: sqlite3.Connection, known: int | None, timeout: float) -> int | None:
     """Make sure, inside ``BEGIN IMMEDIATE``, that the main file is marked as open.
 
     Parameters
@@ -85,6 +85,8 @@ def require_open(connection: sqlite3.Connection, known: int | None) -> int | Non
         Holds the write lock.
     known : int or None
         Mark that was seen in the main file before.
+    timeout : float
+        Seconds to wait for readers of an earlier state and for others who carry the journal over.
 
     Returns
     -------
@@ -94,8 +96,8 @@ def require_open(connection: sqlite3.Connection, known: int | None) -> int | Non
 
     Raises
     ------
-    sqlite3.OperationalError
-        Readers of an earlier state kept the mark from the main file until the timeout.
+    TimeoutError
+        The mark could not be brought into the main file until the timeout.
     """
     mark = _mark(connection)
     if mark == known and is_open(mark):
@@ -105,8 +107,12 @@ def require_open(connection: sqlite3.Connection, known: int | None) -> int | Non
         connection.execute("ROLLBACK")
     else:
         mark = _write_mark(connection, _following(mark))
-    if not _carried_over(connection, "FULL"):
-        raise sqlite3.OperationalError("readers hold an earlier state")
+    # While another connection carries the journal over, SQLite says "busy" at once and does not wait.
+    end = time.monotonic() + timeout
+    while not _carried_over(connection, "FULL"):
+        if time.monotonic() > end:
+            raise TimeoutError("readers hold an earlier state")
+        time.sleep(_PAUSE)
     return mark
 
 

@@ -206,7 +206,7 @@ class SqliteFile(Store):
     def _begin_writing(self, connection: sqlite3.Connection) -> None:
         """Take the write lock, with a mark in the main file that says that it needs its journal."""
         connection.execute("BEGIN IMMEDIATE")
-        while (mark := require_open(connection, self._mark)) is not None:
+        while (mark := require_open(connection, self._mark, self._timeout)) is not None:
             self._mark = mark
             connection.execute("BEGIN IMMEDIATE")
 
