@@ -172,7 +172,7 @@ class Recognition:
     source : Any
         The table. Its rows are read unless it is known by its path, unchanged, to the ledger.
     schema : Schema
-        Its declaration.
+        Schema that declares the columns of the table.
     identity : str or None
         Identity of the ledger; None if it would be made.
 
@@ -276,9 +276,9 @@ def charged_ledger(
     Parameters
     ----------
     source : Any
-        The table.
+        Table that is about to be charged: a path, an address or a frame.
     schema : Schema
-        Its declaration.
+        Schema that declares the columns of the table.
     ledger : Ledger, path, URL, False or None
         As for :func:`~discreet.job.declared.ledger_place`. A ledger that was opened was chosen knowingly.
     new_ledger : bool
