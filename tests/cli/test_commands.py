@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,12 @@ def test_the_shell_completes_commands_and_methods(tmp_path: Path) -> None:
             [sys.executable, "-c", code], env=os.environ | words, capture_output=True, text=True, cwd=tmp_path
         )
         assert done.stdout.split() == [expected], done.stderr
+
+
+def test_version_is_that_of_the_package(tmp_path: Path) -> None:
+    done = discreet("--version", cwd=tmp_path)
+    assert (done.code, done.out, done.err) == (0, f"discreet {metadata.version('discreet')}\n", "")
+    assert "--version" in discreet("--help", cwd=tmp_path).out
 
 
 def test_the_reference_page_is_what_the_program_says() -> None:

@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,28 @@ wrong (a draft is written where there was none); 3 our own mathematics failed it
 published; 4 the budget does not allow it.
 """
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, help=HELP)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _print_version(requested: bool) -> None:
+    """Print the name and the installed version, and end the program."""
+    if requested:
+        from importlib.metadata import version
+
+        write_out(f"discreet {version('discreet')}\n")
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def _global_options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command; each acts in its own callback."""
+
+
 app.command()(init.init)
 app.command(cls=plan.Command)(plan.plan)
 app.command(cls=release.Command)(release.release)

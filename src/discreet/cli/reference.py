@@ -19,7 +19,7 @@ HEAD = """\
 # The command line
 
 `discreet COMMAND --help` says the same. `discreet --install-completion` teaches the shell to complete
-commands, options and the names of methods and models.
+commands, options and the names of methods and models. `discreet --version` prints the version and exits.
 
 | exit code | |
 |---|---|
