@@ -201,3 +201,14 @@ def test_processes_that_open_close_and_are_killed_never_alarm(tmp_path: Path) ->
             spent = ledger.spent().charges
         noted = acknowledged.stat().st_size if acknowledged.exists() else 0
         assert noted <= spent
+
+
+def test_a_charge_is_flushed_through_the_cache_of_the_disk(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger", limit=WHOLE) as ledger:
+        ledger.charge(TENTH)
+        used = sqlite.SqliteFile(str(tmp_path / "ledger"), 1.0)._connect()
+        settings = [
+            used.connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "fullfsync")
+        ]
+        used.close()
+    assert settings == [(2,), (1,)]  # FULL; on macOS alone fullfsync has an effect

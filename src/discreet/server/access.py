@@ -407,6 +407,9 @@ class AccessBook:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(
+                "PRAGMA fullfsync = ON"
+            )  # macOS keeps a revoked token's row in the disk's cache
             connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.DatabaseError:
             pass  # said properly by whoever reads the tables
