@@ -485,6 +485,8 @@ def test_a_large_table_goes_to_a_file_that_has_no_name(
 
 def files_without_a_name(folder: Path) -> int:
     """Return how many bytes this process has in files of a folder that were removed."""
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("only Linux tells where an open file without a name was")
     handles = list(Path("/proc/self/fd").iterdir())
     ours = [h for h in handles if h.is_symlink() and h.readlink().is_relative_to(folder)]
     return sum(handle.stat().st_size for handle in ours)
@@ -604,7 +606,8 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
     steps = [(i * 2**17 + 9) // 18 for i in range(10)]
     assert engine.reduce(kernel) == [n // 10 * sum(step * step for step in steps)]
     engine.close()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20  # kB
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < 2**30
 
 
 SPARK = """

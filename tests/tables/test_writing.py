@@ -277,6 +277,7 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, name: str) -> Non
         write_table(f"{tmp_path}/{name}", SCHEMA, [ENCODED])
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="only Linux has such a folder")
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.duckdb?table=t"])
 def test_a_folder_that_takes_no_files_is_named(name: str) -> None:
     with pytest.raises(SourceError, match=r"written to|cannot be opened|must be a DuckDB"):
