@@ -268,7 +268,7 @@ class SqliteFile(Store):
         )
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            # On macOS a plain fsync leaves the charge in the cache of the disk; elsewhere this changes nothing.
+            # On macOS a plain fsync leaves the charge in the disk's cache; elsewhere this changes nothing.
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             return _Open(connection, self._file())
