@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 import discreet
+from discreet.cli import app as typer_app
 from discreet.cli import main
 from discreet.law import ColumnLaw as column_law  # noqa: N813
 from discreet.law import GaussianLaw as gaussian_law  # noqa: N813
@@ -30,11 +31,13 @@ from discreet.query import question_from_dict as aggregate_from_dict
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 __all__ = [
     "Answer",
+    "App",
     "Column",
     "Done",
     "Schema",
@@ -49,6 +52,7 @@ __all__ = [
     "query",
     "response_law",
     "service_app",
+    "typer_app",
 ]
 
 _OPTIONAL = ("spark",)
@@ -113,11 +117,17 @@ def calibrate(database: Any, aggregate: Mapping[str, Any], **how: Any) -> tuple[
 # The service.
 
 
+class App(NamedTuple):
+    """An application, and what cases do with it beside sending requests."""
+
+    asgi: Any
+    tokens: dict[str, str]
+    failing: Callable[[str], AbstractContextManager[Any]]
+
+
 @contextlib.contextmanager
-def service_app(
-    folder: Path, settings: Mapping[str, Any], people: Mapping[str, str]
-) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Yield the ASGI application of a service on a folder, and tokens of people by name.
+def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, str]) -> Iterator[App]:
+    """Yield the ASGI application of a service on a folder, with tokens of people by name.
 
     Parameters
     ----------
@@ -127,13 +137,27 @@ def service_app(
         Configuration as in the service's file.
     people : mapping of str to str
         Scope, ``analyst`` or ``curator``, of each name that gets a token.
+
+    Notes
+    -----
+    ``failing(part)`` makes the ``engine``, the ``ledger`` or the ``program`` itself fail inside a block.
     """
+    from discreet.errors import EngineFailed, LedgerUnavailable
     from discreet.server import telling
     from discreet.server.app import make_app
     from discreet.server.config import Config
     from discreet.server.office import Office
 
-    with mock.patch.object(telling, "write_line", lambda line: None):
+    with mock.patch.object(telling, "write_line"):
         office = Office(Config.of(settings, folder))
         tokens = {name: office.create_token("test", name, scope) for name, scope in people.items()}  # type: ignore[arg-type]
-        yield make_app(office), tokens
+
+        def failing(part: str) -> AbstractContextManager[Any]:
+            where, name, error = {
+                "engine": (office.database, "asking", EngineFailed()),
+                "ledger": (office.ledger, "do", LedgerUnavailable("the disk is full: /secret/place")),
+                "program": (office, "asking", RuntimeError("row 17 has the secret 4711")),
+            }[part]
+            return mock.patch.object(where, name, side_effect=error)
+
+        yield App(make_app(office), tokens, failing)

@@ -65,10 +65,19 @@ def rounded(value: Any, digits: int = 10) -> Any:
     return value
 
 
-def error_of(call: Callable[[], Any]) -> str:
-    """Return the name and the digest of the text of the error that a call raises."""
+def error_of(call: Callable[[], Any], *, hide: str = "") -> str:
+    """Return the name and the digest of the text of the error that a call raises.
+
+    Parameters
+    ----------
+    call : callable
+        What must fail.
+    hide : str
+        Name of a temporary folder, which is left out of the text; empty for none.
+    """
     try:
         call()
     except Exception as error:
-        return f"{type(error).__name__} {of_bytes(str(error).encode())}"
+        text = str(error).replace(hide, "FOLDER") if hide else str(error)
+        return f"{type(error).__name__} {of_bytes(text.encode())}"
     return "no error"

@@ -22,11 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.golden import (
+    cli_cases,
+    http_cases,
     learner_cases,
+    ledger_cases,
     noise_cases,
+    publication_cases,
     query_cases,
     release_cases,
 )
+from tests.postgres import no_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -60,6 +65,19 @@ GROUPS: dict[str, Group] = {
     "learners": Group(learner_cases.learner_cases),
     "aggregates on duckdb": Group(query_cases.database_cases),
     "learners on duckdb": Group(query_cases.learner_on_database_cases),
+    "aggregates on postgresql": Group(query_cases.postgres_cases, slow=True, absent=no_postgres),
+    "ledger": Group(ledger_cases.ledger_cases),
+    "model folders": Group(publication_cases.model_folder_cases),
+    "gaussian folder": Group(lambda: publication_cases.release_folder_cases(("gaussian",))),
+    "other release folders": Group(
+        lambda: publication_cases.release_folder_cases(
+            tuple(name for name in publication_cases.RELEASES if name != "gaussian")
+        ),
+        slow=True,
+    ),
+    "responses": Group(http_cases.http_cases),
+    "flags": Group(cli_cases.flag_cases),
+    "commands": Group(cli_cases.command_cases, slow=True),
 }
 
 

@@ -12,6 +12,7 @@ from discreet.learn import METHODS
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from tests.golden._entry_points import calibrate, query
 from tests.golden.digests import error_of, of_array, of_json, rounded
+from tests.postgres import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,6 +171,27 @@ def learner_on_database_cases(source: Any = None, version: str | None = None) ->
             found[name] = of_json(fitted)
             found[f"{name} promises"] = of_json(rounded([p.to_dict() for p in model.promises_], 8))
     return found
+
+
+def postgres_cases() -> dict[str, Any]:
+    """Return the digests of :func:`database_cases` on a PostgreSQL server that is started for it."""
+    import psycopg
+
+    rows = people()
+    with running_server() as server, server.database() as url:
+        with psycopg.connect(url) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE TABLE people (income double precision, height double precision, age integer, "
+                "job text, owner integer)"
+            )
+            cursor.executemany(
+                "INSERT INTO people VALUES (%s, %s, %s, %s, %s)",
+                [
+                    (float(income), float(height), int(age), job, int(owner))
+                    for income, height, age, job, owner in zip(*rows.values(), strict=True)
+                ],
+            )
+        return database_cases(f"{url}?table=people")
 
 
 def _database(source: Any, version: str | None, *, target: str | None = None) -> Database:
