@@ -91,8 +91,8 @@ def frozen(label: str) -> Iterator[None]:
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(os, "urandom", counter.urandom))
-        stack.enter_context(mock.patch.object(importlib.metadata, "version", lambda _: VERSION))
-        stack.enter_context(mock.patch.object(platform, "python_version", lambda: VERSION))
+        stack.enter_context(mock.patch.object(importlib.metadata, "version", return_value=VERSION))
+        stack.enter_context(mock.patch.object(platform, "python_version", return_value=VERSION))
         for name, module in list(sys.modules.items()):
             # A stream finds out by the true process number that it was forked.
             if name.partition(".")[0] != "discreet" or name == Stream.__module__:

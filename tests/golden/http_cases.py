@@ -84,7 +84,7 @@ async def send(app: App, request: Request) -> tuple[int, dict[str, str], bytes]:
     async def receive() -> Any:
         if waiting:
             return waiting.pop(0)
-        await asyncio.Event().wait()
+        return await asyncio.Event().wait()
 
     async def sent(message: Any) -> None:
         messages.append(message)

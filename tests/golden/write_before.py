@@ -1,4 +1,4 @@
-"""Write ``tests/golden/before.tar.xz``: what the code of one day published, for the code of later days to accept.
+"""Write ``before.tar.xz``: what the code of one day published, for the code of later days to accept.
 
 Run ``python -m tests.golden.write_before FILE``. The archive that is kept was written before the source tree
 was rebuilt. It must not be written anew by later code: it shows that later code still reads it.
