@@ -82,7 +82,7 @@ MODELS: dict[str, tuple[str, ...]] = {
 
 @functools.cache
 def machine() -> str:
-    """Return what the last bits of a published folder depend on: the BLAS kernel and versions of libraries."""
+    """Return what the last bits of a folder depend on: the BLAS kernel and versions of libraries."""
     kernels = {item.get("architecture") for item in threadpoolctl.threadpool_info()} - {None}
     versions = (f"{package.__name__} {package.__version__}" for package in (np, scipy, sklearn, duckdb))
     return ", ".join([*sorted(map(str, kernels)), *versions])
@@ -170,8 +170,8 @@ def _without_numbers(text: str) -> str:
 
 def _array(values: Any) -> Any:
     """Return the digest of an array of a model: numbers on a grid, its header without the last digits."""
-    if values.dtype.kind == "U" and values.ndim == 0:
-        return of_json(_portable(json.loads(str(values))))
+    if values.dtype == np.uint8 and values.tobytes()[:1] == b"{":
+        return of_json(_portable(json.loads(values.tobytes())))
     return of_array(values, step=1e-6)
 
 
