@@ -23,7 +23,7 @@ import duckdb
 import numpy as np
 import scipy
 import sklearn
-import threadpoolctl
+import threadpoolctl  # type: ignore[import-untyped]
 
 from tests.golden._entry_points import command
 from tests.golden.digests import of_array, of_bytes, of_json, rounded
