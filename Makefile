@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test check stats bench figures docs clean
+.PHONY: help demo test slow check stats bench figures docs clean
 help:            ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
@@ -29,8 +29,11 @@ $(VENV)/.docs: $(VENV)/.dev
 demo: $(VENV)/.core  ## install and run the main job on a bundled table
 	$(BIN)/discreet demo
 
-test: $(VENV)/.dev   ## the test suite, long checks in reduced form
-	$(BIN)/python -m pytest -n auto -m "not stats"
+test: $(VENV)/.dev   ## the fast tests: they start no process but one PostgreSQL server
+	$(BIN)/python -m pytest -n auto -m "not slow and not stats"
+
+slow: $(VENV)/.dev   ## the tests of processes, engines and browsers, long checks in reduced form
+	$(BIN)/python -m pytest -n auto -m "slow and not stats"
 
 check: $(VENV)/.dev  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import settings
 
 from tests.postgres import PostgresServer, no_postgres, running_server
 from tests.servers import MARK, no_spark, required
+from tests.tiers import is_slower, with_processes, without_processes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -50,10 +52,26 @@ settings.register_profile("discreet", deadline=None, derandomize=True)
 settings.load_profile("discreet")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Keep processes out of the fixtures of every fast test, of whatever scope."""
+    with contextlib.nullcontext() if is_slower(item) else without_processes():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Keep processes out of every fast test."""
+    with contextlib.nullcontext() if is_slower(item) else without_processes():
+        return (yield)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of this test process's own."""
-    with running_server() as server:
+    """A PostgreSQL server of this test process's own: the one process that a fast test may start."""
+    with contextlib.ExitStack() as stack:
+        with with_processes():
+            server = stack.enter_context(running_server())
         yield server
 
 
