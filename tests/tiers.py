@@ -1,8 +1,8 @@
 """The tiers of the tests, and the guard that keeps processes out of the fast one.
 
-A test with the marker `slow` may start processes, engines and browsers; one with the marker `stats` may take as
-long as it needs; every other test is fast. An audit hook sees every way in which Python starts a process, also
-inside a library; during a fast test it refuses.
+A test with the marker `slow` may start processes, engines and browsers; one with the marker `stats` may take
+as long as it needs; every other test is fast. An audit hook sees every way in which Python starts a process,
+also inside a library; during a fast test it refuses.
 """
 
 from __future__ import annotations

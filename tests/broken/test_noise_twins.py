@@ -160,6 +160,7 @@ def test_a_draw_used_twice(mechanism: Callable[[int, Stream], AnyArray], verdict
         assert min(result.details["hits"]) < 0.01 * N
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("careless", [False, True])
 def test_a_stream_carried_over_a_fork(careless: bool) -> None:

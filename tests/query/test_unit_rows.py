@@ -170,6 +170,7 @@ def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
     local.close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", ["integers", "text"])
 def test_spark_holds_the_same_rows(spark: Any, kind: str) -> None:
