@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests.keys import KEYS
 from tests.postgres import PostgresServer, no_postgres, running_server
 from tests.servers import MARK, no_spark, required
 from tests.tiers import is_slower, with_processes, without_processes
@@ -32,10 +33,12 @@ def _states() -> Iterator[Path]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Give a fixture that several tests share an empty list of known tables of its own."""
+    """Give a fixture that several tests share an empty list of known tables, and keys, of its own."""
     if fixturedef.scope != "function" and fixturedef.argname != "_states":
         states = request.getfixturevalue("_states")
         os.environ[STATE] = tempfile.mkdtemp(dir=states)
+        with KEYS.of(f"{fixturedef.baseid} {fixturedef.argname} {request.param_index}"):
+            return (yield)
     return (yield)
 
 
@@ -52,17 +55,34 @@ settings.register_profile("discreet", deadline=None, derandomize=True)
 settings.load_profile("discreet")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the keys of fast tests follow from their names."""
+    patched = pytest.MonkeyPatch()
+    patched.setattr(os, "urandom", KEYS)
+    config.add_cleanup(patched.undo)
+
+
+@contextlib.contextmanager
+def _fast(item: pytest.Item, phase: str) -> Iterator[None]:
+    """Keep processes and chance out of a test, unless it is marked as one of another tier."""
+    if is_slower(item):
+        yield
+    else:
+        with without_processes(), KEYS.of(f"{item.nodeid} {phase}"):
+            yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Keep processes out of the fixtures of every fast test, of whatever scope."""
-    with contextlib.nullcontext() if is_slower(item) else without_processes():
+    with _fast(item, "setup"):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Keep processes out of every fast test."""
-    with contextlib.nullcontext() if is_slower(item) else without_processes():
+    with _fast(item, "call"):
         return (yield)
 
 

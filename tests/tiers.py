@@ -49,13 +49,15 @@ sys.addaudithook(_guard)
 @contextlib.contextmanager
 def without_processes() -> Iterator[None]:
     """Refuse to start processes inside the block; fail at its end where a caught exception hid a refusal."""
-    before, _guard.closed, _guard.refused = _guard.closed, True, []
+    before = _guard.closed, _guard.refused
+    refused: list[str] = []
+    _guard.closed, _guard.refused = True, refused
     try:
         yield
     finally:
-        _guard.closed = before
-    if _guard.refused:
-        raise ProcessStarted(f"a fast test starts a process ({', '.join(_guard.refused)}); mark it slow")
+        _guard.closed, _guard.refused = before
+    if refused:
+        raise ProcessStarted(f"a fast test starts a process ({', '.join(refused)}); mark it slow")
 
 
 @contextlib.contextmanager
