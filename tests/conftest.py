@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import settings
 from tests.keys import KEYS
 from tests.postgres import PostgresServer, no_postgres, running_server
 from tests.servers import MARK, no_spark, required
+from tests.tiers import install as watch_processes
 from tests.tiers import is_slower, with_processes, without_processes
 
 if TYPE_CHECKING:
@@ -43,9 +45,10 @@ def pytest_fixture_setup(
 
 
 @pytest.fixture(autouse=True)
-def known_tables(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def known_tables(_states: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty list of known tables for each test, in the folder that is returned."""
-    folder = tmp_path_factory.mktemp("state")
+    # Not pytest's own temporary folder, which is listed anew for each that is made in it.
+    folder = Path(tempfile.mkdtemp(dir=_states))
     monkeypatch.setenv(STATE, str(folder))
     return folder
 
@@ -56,10 +59,22 @@ settings.load_profile("discreet")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the keys of fast tests follow from their names."""
+    """Let the keys of fast tests follow from their names, and see what starts processes."""
+    watch_processes()
     patched = pytest.MonkeyPatch()
     patched.setattr(os, "urandom", KEYS)
     config.add_cleanup(patched.undo)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without looking for garbage: ten thousand tests are none, and stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager

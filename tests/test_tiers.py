@@ -35,6 +35,7 @@ STARTS: dict[str, Callable[[], object]] = {
     "spawn": lambda: os.posix_spawn(COMMAND[0], COMMAND, {}),
     "fork": fork,
     "pool": lambda: multiprocessing.get_context("fork").Pool(1),
+    "worker": lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
 }
 
 

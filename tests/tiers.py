@@ -7,6 +7,7 @@ also inside a library; during a fast test it refuses.
 
 from __future__ import annotations
 
+import _posixsubprocess
 import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,19 @@ class _Guard:
 
 
 _guard = _Guard()
-# A hook cannot be taken away again; one module, imported once in a process, installs one.
-sys.addaudithook(_guard)
+
+
+def install() -> None:
+    """Let the guard see every start of a process from now on; audit hooks cannot be taken away again."""
+    sys.addaudithook(_guard)
+    # multiprocessing and loky spawn their workers below what is audited.
+    start = _posixsubprocess.fork_exec
+
+    def fork_exec(*arguments: Any) -> int:
+        _guard("os.spawn", ())
+        return start(*arguments)
+
+    _posixsubprocess.fork_exec = fork_exec
 
 
 @contextlib.contextmanager
