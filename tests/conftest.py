@@ -64,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patched = pytest.MonkeyPatch()
     patched.setattr(os, "urandom", KEYS)
     config.add_cleanup(patched.undo)
+    config.add_cleanup(gc.unfreeze)
 
 
 @pytest.hookimpl(wrapper=True)
