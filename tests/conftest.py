@@ -61,6 +61,8 @@ settings.load_profile("discreet")
 def pytest_configure(config: pytest.Config) -> None:
     """Let the keys of fast tests follow from their names, and see what starts processes."""
     watch_processes()
+    # joblib starts a process to count the cores of the machine, unless it is told to take few.
+    os.environ.setdefault("LOKY_MAX_CPU_COUNT", "0")
     patched = pytest.MonkeyPatch()
     patched.setattr(os, "urandom", KEYS)
     config.add_cleanup(patched.undo)

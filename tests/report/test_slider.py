@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         PROGRAM is None,
-        reason="NO CHROMIUM ON THE PATH: the slider and the layout of both pages are NOT tested",
+        reason="Chromium is NOT TESTED: found none on the path (the slider, the layout of both pages)",
     ),
 ]
 

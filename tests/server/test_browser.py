@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         PROGRAM is None,
-        reason="NO CHROMIUM ON THE PATH: scripts and layout of the service's pages are NOT tested",
+        reason="Chromium is NOT TESTED: found none on the path (scripts, layout of the service's pages)",
     ),
 ]
 
