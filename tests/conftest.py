@@ -39,7 +39,7 @@ def pytest_fixture_setup(
     if fixturedef.scope != "function" and fixturedef.argname != "_states":
         states = request.getfixturevalue("_states")
         os.environ[STATE] = tempfile.mkdtemp(dir=states)
-        with KEYS.of(f"{fixturedef.baseid} {fixturedef.argname} {request.param_index}"):
+        with KEYS.of(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"):
             return (yield)
     return (yield)
 

@@ -55,7 +55,7 @@ def install() -> None:
         _guard("os.spawn", ())
         return start(*arguments)
 
-    _posixsubprocess.fork_exec = fork_exec
+    vars(_posixsubprocess)["fork_exec"] = fork_exec
 
 
 @contextlib.contextmanager
