@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -10,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests.keys import KEYS
 from tests.postgres import PostgresServer, no_postgres, running_server
 from tests.servers import MARK, no_spark, required
+from tests.tiers import install as watch_processes
+from tests.tiers import is_slower, with_processes, without_processes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -30,17 +35,20 @@ def _states() -> Iterator[Path]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Give a fixture that several tests share an empty list of known tables of its own."""
+    """Give a fixture that several tests share an empty list of known tables, and keys, of its own."""
     if fixturedef.scope != "function" and fixturedef.argname != "_states":
         states = request.getfixturevalue("_states")
         os.environ[STATE] = tempfile.mkdtemp(dir=states)
+        with KEYS.of(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"):
+            return (yield)
     return (yield)
 
 
 @pytest.fixture(autouse=True)
-def known_tables(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def known_tables(_states: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty list of known tables for each test, in the folder that is returned."""
-    folder = tmp_path_factory.mktemp("state")
+    # Not pytest's own temporary folder, which is listed anew for each that is made in it.
+    folder = Path(tempfile.mkdtemp(dir=_states))
     monkeypatch.setenv(STATE, str(folder))
     return folder
 
@@ -50,10 +58,58 @@ settings.register_profile("discreet", deadline=None, derandomize=True)
 settings.load_profile("discreet")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the keys of fast tests follow from their names, and see what starts processes."""
+    watch_processes()
+    # joblib starts a process to count the cores of the machine, unless it is told to take few.
+    os.environ.setdefault("LOKY_MAX_CPU_COUNT", "0")
+    patched = pytest.MonkeyPatch()
+    patched.setattr(os, "urandom", KEYS)
+    config.add_cleanup(patched.undo)
+    config.add_cleanup(gc.unfreeze)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without looking for garbage: ten thousand tests are none, and stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@contextlib.contextmanager
+def _fast(item: pytest.Item, phase: str) -> Iterator[None]:
+    """Keep processes and chance out of a test, unless it is marked as one of another tier."""
+    if is_slower(item):
+        yield
+    else:
+        with without_processes(), KEYS.of(f"{item.nodeid} {phase}"):
+            yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Keep processes out of the fixtures of every fast test, of whatever scope."""
+    with _fast(item, "setup"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Keep processes out of every fast test."""
+    with _fast(item, "call"):
+        return (yield)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of this test process's own."""
-    with running_server() as server:
+    """A PostgreSQL server of this test process's own: the one process that a fast test may start."""
+    with contextlib.ExitStack() as stack:
+        with with_processes():
+            server = stack.enter_context(running_server())
         yield server
 
 

@@ -25,6 +25,7 @@ def run_without_java(**more: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_without_java_says_loudly_that_spark_was_not_tested() -> None:
     code, said = run_without_java()
     assert code == 0, said
@@ -48,6 +49,7 @@ def test_a_run_without_java_fails_where_engines_are_promised(
         cannot_start("Spark", "found no java")
 
 
+@pytest.mark.slow
 def test_the_promise_reaches_a_real_run() -> None:
     code, said = run_without_java(DISCREET_REQUIRE_ENGINES="1")
     assert code == 1, said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from discreet.query.engines.duckdb import DuckDBEngine
 from discreet.tables.engine import literal
 from tests.cli.killing import killer
@@ -24,6 +26,7 @@ def plain_database() -> None:
     setattr(DuckDBEngine, "_to_file", to_file)  # noqa: B010 - a method
 
 
+@pytest.mark.slow
 def test_rows_in_a_file_with_a_name_are_found_after_a_kill(tmp_path: Path) -> None:
     people = marked_people(1500)
     (tmp_path / "data").mkdir()

@@ -230,6 +230,7 @@ def test_help_lists_every_method_of_the_registry(
         assert re.search(rf"^  {name} ", done.out, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands_and_methods(tmp_path: Path) -> None:
     code = "import sys; sys.argv[0] = 'discreet'; from discreet.cli import main; main()"
     for typed, expected in (("discreet rel", "release"), ("discreet release t.csv --method gau", "gaussian")):

@@ -114,6 +114,7 @@ STAGES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_kill_in_any_stage_leaves_no_private_cell(place: Place) -> None:
     for name, stage in STAGES:
         assert place.run(*command(place, name), after=stage).killed, (name, stage)
@@ -177,6 +178,7 @@ def test_a_kill_at_any_moment_leaves_no_private_cell(
     assert 200 in answers
 
 
+@pytest.mark.slow
 def test_a_crash_leaves_no_core_file(place: Place) -> None:
     if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
         pytest.skip("the system allows no core files")

@@ -312,6 +312,7 @@ def test_the_list_and_the_help_name_every_model_with_a_line(tmp_path: Path) -> N
     assert "nobody paid for" in " ".join(helped.out.split())
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_stops_nothing(survey: Path) -> None:
     code = "from discreet.cli import main; main()"
     for arguments in (

@@ -264,6 +264,7 @@ def test_a_password_in_the_address_of_a_ledger_is_not_written_down(monkeypatch: 
     )
 
 
+@pytest.mark.slow
 def test_a_terminated_run_removes_what_it_built(survey: Path) -> None:
     code = "import sys; sys.argv[0] = 'discreet'; from discreet.cli import main; main()"
     words = [sys.executable, "-c", code, "release", "people.csv", "--protect", "age=9"]

@@ -7,6 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.run import discreet
 from tests.docs.test_tutorial import run
 
@@ -14,6 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first-database.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     said: dict[str, list[str]] = {}
     for kind, text in BLOCKS:

@@ -18,6 +18,7 @@ def test_every_page_is_listed() -> None:
     assert sorted(listed) == sorted(page.stem for page in PAGES.glob("*.md") if page.stem != "index")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
@@ -21,6 +23,7 @@ def run(code: str, cwd: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
     (place,) = (i for i, (kind, _) in enumerate(BLOCKS) if kind == "python")
     assert run(BLOCKS[place][1], tmp_path) == BLOCKS[place + 1][1]
@@ -39,6 +42,7 @@ def steady(text: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
     shown = next(text for kind, text in BLOCKS if kind == "text" and "proven floor" in text)
     printed = run("from discreet.cli import main; main()", tmp_path, "demo", "--attack-records", "1000")

@@ -224,6 +224,7 @@ def test_the_proxy_and_the_scraper_fit_the_service() -> None:
 # The tutorial.
 
 
+@pytest.mark.slow
 def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
     said: list[str] = []
     service: subprocess.Popen[str] | None = None

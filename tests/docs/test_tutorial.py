@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first-release.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 QUICK = ("--attack-records", "500")  # the attacks are tested elsewhere
@@ -21,6 +23,7 @@ def run(arguments: list[str], cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     said = []
     for kind, text in BLOCKS:

@@ -288,6 +288,7 @@ print([name for name in sys.modules if name.startswith(("discreet.learn", "sklea
 """
 
 
+@pytest.mark.slow
 def test_a_mean_by_groups_waits_for_no_learner_to_be_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")

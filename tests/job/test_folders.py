@@ -119,6 +119,7 @@ def waiting_run(target: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
     target = tmp_path / "release"
     with waiting_run(target) as process:
@@ -129,6 +130,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
     assert beside(target) == ["release"]
 
 
+@pytest.mark.slow
 def test_what_a_living_run_builds_is_not_touched(tmp_path: Path) -> None:
     target = tmp_path / "release"
     with waiting_run(target) as process:
@@ -138,6 +140,7 @@ def test_what_a_living_run_builds_is_not_touched(tmp_path: Path) -> None:
         process.kill()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_cleans_up_behind_itself(tmp_path: Path) -> None:
     with waiting_run(tmp_path / "release") as process:
         process.send_signal(signal.SIGINT)
@@ -187,6 +190,7 @@ def test_a_folder_that_may_not_be_written_to_is_a_sentence(tmp_path: Path) -> No
         tmp_path.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_both_end_well_or_with_a_sentence(tmp_path: Path) -> None:
     target = tmp_path / "release"
     code = (

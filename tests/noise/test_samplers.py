@@ -171,6 +171,7 @@ def test_a_pool_hands_out_any_scale_and_any_number() -> None:
         Pool(block=0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_pool_is_emptied_by_a_fork() -> None:
     pool = Pool(block=64)
@@ -188,6 +189,7 @@ def test_a_pool_is_emptied_by_a_fork() -> None:
     assert not set(theirs.tolist()) & set(ours.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_pool_that_is_in_use_at_a_fork_serves_the_child_too() -> None:
     """The thread that holds the lock is not there on the other side to let go of it."""

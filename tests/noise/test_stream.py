@@ -84,6 +84,7 @@ def _outcome_in_child(use: Callable[[Stream], object], stream: Stream) -> bytes:
     return outcome
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("use", sorted(USES))
 def test_a_stream_is_not_usable_on_the_other_side_of_a_fork(use: str) -> None:
@@ -92,6 +93,7 @@ def test_a_stream_is_not_usable_on_the_other_side_of_a_fork(use: str) -> None:
     USES[use](stream)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_child_with_its_parents_process_number_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a PID namespace of its own: there the first process has the number 1 on both sides."""
@@ -99,6 +101,7 @@ def test_a_child_with_its_parents_process_number_is_noticed(monkeypatch: pytest.
     assert _outcome_in_child(USES["derive"], Stream()) == b"refused"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_pool_of_forked_workers_cannot_share_a_stream() -> None:
     global _shared

@@ -291,6 +291,7 @@ def test_a_backup_is_one_moment_while_others_charge(place: str, tmp_path: Path) 
                 assert copy.head == head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["row", "total"])
 def test_a_restore_that_is_killed_leaves_the_target_as_it_was(
     ledger: Ledger, place: str, tmp_path: Path, at: str

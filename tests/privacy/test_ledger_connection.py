@@ -130,7 +130,7 @@ def test_a_cut_at_any_message_charges_once_and_keeps_one_answer(
     cuts = 0
     for at in range(MOST):
         name = f"#cut_{next(_numbers)}"
-        with Ledger.open(proxy.url + name, timeout=10) as ledger, Ledger.open(postgres_url + name) as direct:
+        with Ledger.open(proxy.url + name, timeout=120) as ledger, Ledger.open(postgres_url + name) as direct:
             proxy.cut(at, forward=forward)
             before = proxy.cuts
 
@@ -166,7 +166,7 @@ def test_a_database_whose_ledger_is_cut_off_answers_once(
     name = f"#answers_{next(_numbers)}"
     told: set[str] = set()
     with (
-        Ledger.open(proxy.url + name, timeout=10) as ledger,
+        Ledger.open(proxy.url + name, timeout=120) as ledger,
         Ledger.open(postgres_url + name) as direct,
         Database({"age": [20, 70] * 50}, schema=schema, ledger=ledger) as db,
     ):

@@ -86,15 +86,18 @@ def test_threads_never_overspend(place: str) -> None:
     threads_against_one_limit(place, threads=64, charges=100)
 
 
+@pytest.mark.slow
 def test_processes_never_overspend(place: str) -> None:
     processes_against_one_limit(place, processes=2, charges=40)
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_nothing_drawn_unpaid(place: str, tmp_path: Path) -> None:
     drawn, _ = kills(place, tmp_path / "drawn", cycles=25)
     assert drawn >= 40  # two for each child that was killed between draws
 
 
+@pytest.mark.slow
 def test_a_kill_while_threads_share_a_commit_leaves_nothing_drawn_unpaid(place: str, tmp_path: Path) -> None:
     drawn, _ = kills(place, tmp_path / "drawn", cycles=15, threads=8)
     assert drawn >= 24
@@ -156,6 +159,7 @@ def test_one_question_asked_by_all_at_once_is_charged_once(place: str) -> None:
         ledger.check()
 
 
+@pytest.mark.slow
 def test_a_ledger_goes_on_after_a_fork(place: str) -> None:
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         ledger.charge(CHARGE)
@@ -172,6 +176,7 @@ def test_a_ledger_goes_on_after_a_fork(place: str) -> None:
         ledger.check()
 
 
+@pytest.mark.slow
 def test_a_ledger_in_memory_does_not_cross_a_fork() -> None:
     ledger = Ledger.open(":memory:", limit=PureDP(epsilon=1))
     child = os.fork()

@@ -103,6 +103,7 @@ def test_reading_leaves_a_closed_ledger_closed(tmp_path: Path) -> None:
         Ledger.open(copied(path)).close()
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_ledger_that_opens(tmp_path: Path) -> None:
     path = tmp_path / "survey.ledger"
 
@@ -124,6 +125,7 @@ def test_a_killed_process_leaves_a_ledger_that_opens(tmp_path: Path) -> None:
         assert copy.spent().charges == 5
 
 
+@pytest.mark.slow
 def test_a_process_that_forgets_to_close_alarms_nobody(tmp_path: Path) -> None:
     path = tmp_path / "survey.ledger"
 
@@ -156,6 +158,7 @@ def _charge_for_ever(path: Path, acknowledged: Path, seed: int) -> None:
                 os.write(notes, b".")
 
 
+@pytest.mark.slow
 def test_copies_at_any_moment_are_refused_or_forget_nothing(tmp_path: Path) -> None:
     path, acknowledged = tmp_path / "survey.ledger", tmp_path / "acknowledged"
     Ledger.open(path, limit=WHOLE).close()
@@ -186,6 +189,7 @@ def test_copies_at_any_moment_are_refused_or_forget_nothing(tmp_path: Path) -> N
         assert ledger.spent().charges >= acknowledged.stat().st_size
 
 
+@pytest.mark.slow
 def test_processes_that_open_close_and_are_killed_never_alarm(tmp_path: Path) -> None:
     path, acknowledged = tmp_path / "survey.ledger", tmp_path / "acknowledged"
     Ledger.open(path, limit=WHOLE).close()

@@ -66,6 +66,7 @@ def test_a_search_stops_at_the_limit() -> None:
     ledger.close()
 
 
+@pytest.mark.slow
 def test_two_jobs_need_a_ledger_on_file(tmp_path: Path) -> None:
     with Ledger.open(":memory:") as ledger, pytest.raises(Exception, match="pickle"):
         cross_val_score(Majority(ledger), X, y, cv=4, n_jobs=2, error_score="raise")

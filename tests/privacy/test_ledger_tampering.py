@@ -442,6 +442,7 @@ def child(script: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_ledger_killed_while_its_journal_is_written_into_its_file_opens_again(tmp_path: Path) -> None:
     path = tmp_path / "survey.ledger"
     child = os.fork()
@@ -462,6 +463,7 @@ def test_a_ledger_killed_while_its_journal_is_written_into_its_file_opens_again(
         ledger.charge(TENTH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_full_disk_is_unavailable_and_the_ledger_stays_whole(tmp_path: Path, threads: int) -> None:
     path = tmp_path / "survey.ledger"
@@ -500,6 +502,7 @@ def test_a_full_disk_is_unavailable_and_the_ledger_stays_whole(tmp_path: Path, t
         ledger.charge(TENTH)
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_unavailable_and_nothing_changes() -> None:
     # Not in pytest's own folder, which only we can enter: the child below becomes somebody else.
     with tempfile.TemporaryDirectory() as made:

@@ -283,6 +283,7 @@ def test_a_schema_that_does_not_exist_is_told_to_the_curator(postgres_url: str) 
         PostgresEngine(postgres_url, timeout=0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_a_table_in_spark_gives_the_same_answers(spark: Any, tmp_path: Path) -> None:
     write_table(tmp_path / "people.parquet", SCHEMA, [encoded()])
@@ -306,6 +307,7 @@ def test_a_table_in_spark_gives_the_same_answers(spark: Any, tmp_path: Path) -> 
         assert db.n_rows == 2 * 74
 
 
+@pytest.mark.slow
 def test_the_first_answer_on_a_small_file_comes_at_once(tmp_path: Path) -> None:
     write_table(tmp_path / "people.csv", SCHEMA, [encoded(5000)])
     code = f"""

@@ -97,6 +97,7 @@ def _in_spark(rows: dict[str, AnyArray]) -> Any:
 
 
 ENGINES = {"duckdb": _duckdb, "postgres": _postgres, "postgres-schema": _postgres_schema, "spark": _spark}
+KINDS = [pytest.param(name, marks=pytest.mark.slow if name == "spark" else ()) for name in ENGINES]
 # pyspark warns about newer versions of pandas whenever Arrow is used.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -107,7 +108,7 @@ def _registered(request: pytest.FixtureRequest, rows: Any, curation: Curation) -
     return engine
 
 
-@pytest.fixture(scope="module", params=list(ENGINES))
+@pytest.fixture(scope="module", params=KINDS)
 def thousand(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine of each kind on a thousand people, which tests read and none changes."""
     engine = _registered(request, people(1000), CURATION)
@@ -115,7 +116,7 @@ def thousand(request: pytest.FixtureRequest) -> Iterator[Engine]:
     engine.close()
 
 
-@pytest.fixture(params=list(ENGINES))
+@pytest.fixture(params=KINDS)
 def open_engine(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Open an engine of each kind on rows, and close what was opened."""
     made: list[Engine] = []

@@ -374,7 +374,7 @@ def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighb
     ends = [ROWS[0], ROWS[1], ROWS[7], ROWS[-1]]
     worst = 0
     # What is rounded away depends on the other rows.
-    for extra in range(24):
+    for extra in range(12):
         others = [ROWS[(5 * extra + 7 * i) % len(ROWS)] for i in range(extra)]
         sums = [_exact(bound, [*others, end]) for end in ends]
         without = _exact(bound, others)

@@ -187,7 +187,7 @@ def _source(name: str, request: pytest.FixtureRequest, cells: dict[str, Any]) ->
     return request.getfixturevalue("spark").createDataFrame(pa.table({k: list(v) for k, v in cells.items()}))
 
 
-@pytest.mark.parametrize("name", ["postgres", "spark"])
+@pytest.mark.parametrize("name", ["postgres", pytest.param("spark", marks=pytest.mark.slow)])
 def test_every_engine_has_the_same_sketches_and_refuses_the_same_ids(
     name: str, request: pytest.FixtureRequest
 ) -> None:

@@ -120,6 +120,7 @@ def test_comparisons_leave_out_what_is_not_published(done: Published) -> None:
     assert age.distance < 0.1
 
 
+@pytest.mark.slow
 def test_the_three_lines_on_the_public_page_learn_from_it(done: Published) -> None:
     code = "".join(read_page(statement_page(done.statement)).one("learn").strings())
     assert len(code.strip().splitlines()) == 3

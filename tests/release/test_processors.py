@@ -71,6 +71,7 @@ def under(kernel: str, task: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_calibrated_noise_and_masked_points_have_the_same_bits_under_two_kernels() -> None:
     one, other = (json.loads(under(kernel, "digests", *QUICK)) for kernel in ("Prescott", "Haswell"))
     assert one == other

@@ -87,6 +87,7 @@ def test_the_same_table_and_statement_give_the_same_bytes(odd: Path, tmp_path: P
         assert (tmp_path / entry.name).read_bytes() == entry.read_bytes(), entry.name
 
 
+@pytest.mark.slow
 def test_sha256sum_accepts_the_hashes_and_they_cover_everything_else(odd: Path) -> None:
     done = subprocess.run(["sha256sum", "-c", "--strict", SUMS], cwd=odd, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -158,6 +159,7 @@ print(len(list(dataset.records("rows"))))
 """
 
 
+@pytest.mark.slow
 def test_mlcroissant_accepts_the_metadata_and_reads_the_rows_with_it(odd: Path) -> None:
     pytest.importorskip("mlcroissant", reason="the reference implementation is part of the dev extra")
     # In a process of its own: its dependencies warn on import, and here warnings are errors.

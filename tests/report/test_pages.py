@@ -243,6 +243,7 @@ def test_the_slider_and_its_table_say_the_same() -> None:
     assert statement.numbers.columns[0].column in chosen.parent.parent.all("thead")[0].text  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     code = (
         "import hashlib, sys; from tests.report import samples; from discreet.report import pages\n"
@@ -268,6 +269,7 @@ def test_the_report_is_written_over_an_older_one(tmp_path: Path) -> None:
     assert target.read_text(encoding="utf-8") == page("one number", "report")
 
 
+@pytest.mark.slow
 def test_the_snippet_on_the_public_page_runs_and_corrects_for_the_noise(tmp_path: Path) -> None:
     import pandas as pd
 

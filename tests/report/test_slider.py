@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="NO CHROMIUM ON THE PATH: the slider and the layout of both pages are NOT tested"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PROGRAM is None,
+        reason="Chromium is NOT TESTED: found none on the path (the slider, the layout of both pages)",
+    ),
+]
 
 NARROW_CASES = ("census", "hostile", "clinic", "bare", "without floors")
 

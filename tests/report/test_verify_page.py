@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["howto/verify-a-release.md", "reference/statement.md"])
 def test_every_program_on_the_page_runs(page: str) -> None:
     programs = BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))

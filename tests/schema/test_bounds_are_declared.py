@@ -8,6 +8,7 @@ that a reviewer can weigh.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,6 +151,7 @@ def reductions(tree: ast.AST, module: str) -> Iterator[tuple[str, str]]:
                 stack.append((child, where))
 
 
+@functools.cache
 def scan(folder: Path) -> set[tuple[str, str]]:
     found = set()
     for path in sorted(folder.rglob("*.py")):

@@ -156,6 +156,7 @@ def test_a_draft_knows_five_types() -> None:
         Schema.draft({"x": "blob"})
 
 
+@pytest.mark.slow
 def test_importing_the_schema_loads_neither_pydantic_nor_yaml() -> None:
     code = (
         "import sys, discreet.schema; print([m for m in ('pydantic', 'yaml', 'scipy') if m in sys.modules])"

@@ -72,6 +72,7 @@ def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(book: AccessBo
     assert [token.state(book.now()) for token in book.tokens()] == ["revoked", "revoked"]
 
 
+@pytest.mark.slow
 def test_what_another_process_revokes_is_revoked_here(book: AccessBook) -> None:
     token = book.create("ana", "analyst", days=90)
     assert book.find(token) is not None
@@ -474,6 +475,7 @@ def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
     assert health.headers["strict-transport-security"] == "max-age=63072000"
 
 
+@pytest.mark.slow
 def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
     service: Service, tmp_path: Path
 ) -> None:

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
     from tests.server.conftest import Service
 
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None,
-    reason="NO CHROMIUM ON THE PATH: scripts and layout of the service's pages are NOT tested",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PROGRAM is None,
+        reason="Chromium is NOT TESTED: found none on the path (scripts, layout of the service's pages)",
+    ),
+]
 
 READY = "document.getElementById('price').className === 'price ready'"
 

@@ -45,6 +45,7 @@ ADDED = GaussianDP(mu=1, neighbors="add-remove")
 # Packages.
 
 
+@pytest.mark.slow
 def test_the_name_costs_no_web_package_until_one_is_made() -> None:
     web = ("httpx", "fastapi", "uvicorn", "starlette")
     code = (
@@ -337,6 +338,7 @@ def test_many_threads_may_ask_at_once() -> None:
         assert found == local
 
 
+@pytest.mark.slow
 def test_a_fork_gets_connections_of_its_own() -> None:
     program = """
     import os, sys

@@ -132,6 +132,7 @@ def test_real_refusals_come_back_as_themselves(service: Service) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "ask-a-service.md"
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_runs(service: Service) -> None:
     page = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -72,6 +72,7 @@ def crowd_on(service: Served, seconds: float | None, limit: float, ledger: str) 
 LONG = pytest.param(60.0, marks=pytest.mark.stats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [None, LONG])
 def test_a_crowd_spends_one_budget_to_the_last_unit_and_no_further(
     tmp_path: Path, seconds: float | None
@@ -89,6 +90,7 @@ def test_a_crowd_spends_one_budget_to_the_last_unit_and_no_further(
     assert charged == affordable == len(crowd.answered())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [None, LONG])
 def test_two_workers_on_postgresql_share_one_budget(
     tmp_path: Path, postgres_url: str, seconds: float | None
@@ -111,6 +113,7 @@ def test_two_workers_on_postgresql_share_one_budget(
     assert charged == affordable == len(crowd.answered())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.stats)])
 def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_path: Path, kills: int) -> None:
     service = Served(tmp_path, limits={"per_minute": 10**6})
@@ -144,6 +147,7 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
         service.stop()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_loses_a_charge_is_noticed(tmp_path: Path) -> None:
     """The check above is not blind: with one charge less, it fails."""
     with served(tmp_path) as service:

@@ -167,7 +167,7 @@ def test_nothing_but_http_is_spoken(shared_service: Service) -> None:
         f"GET /v1/budget HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(head.encode())
         status = int(connection.recv(65536).split()[1])
     assert 400 <= status < 500
@@ -202,7 +202,7 @@ def test_a_lie_about_the_length_of_a_body_is_refused(shared_service: Service) ->
         f"POST /v1/query HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {shared_service.tokens['ana']}\r\n"
         "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
     )
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(head.encode())
         answer = connection.recv(65536)
     assert b" 413 " in answer.splitlines()[0]

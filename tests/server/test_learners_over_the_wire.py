@@ -336,6 +336,7 @@ class KillingProxy(LossyProxy):
         self._process.kill()
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_in_the_middle_of_a_fit_charges_every_pass_once(tmp_path: Path) -> None:
     # Unseeded, as in earnest: a seed would begin anew with the process.
     process = Process(tmp_path, slots=SLOT, seed=None, testing=False)

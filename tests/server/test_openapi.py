@@ -34,6 +34,7 @@ def requests_made_up(service: Service, who: str, folder: Path, examples: int, *m
     return int(re.findall(r"(\d+) generated", done.stdout)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "examples", "least"),
     [

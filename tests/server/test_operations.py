@@ -167,6 +167,7 @@ def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_fro
         assert service.client("cura").get("/v1/curator/check").json()["intact"]
 
 
+@pytest.mark.slow
 def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) -> None:
     write_table(tmp_path)
     code = (
@@ -345,6 +346,7 @@ def token_for(folder: Path, name: str = "ana") -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
+@pytest.mark.slow
 def test_a_signal_ends_it_after_what_runs_is_finished(tmp_path: Path) -> None:
     with process(tmp_path, slots=1.0) as (running, address):
         headers, got = token_for(tmp_path), []
@@ -369,6 +371,7 @@ def test_a_signal_ends_it_after_what_runs_is_finished(tmp_path: Path) -> None:
     assert again["cells"] == answer["cells"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_in_the_middle_loses_no_charge_and_pays_none_twice(tmp_path: Path) -> None:
     with process(tmp_path, slots=5.0) as (running, address):
         headers = token_for(tmp_path)
@@ -394,6 +397,7 @@ def test_a_process_that_is_killed_in_the_middle_loses_no_charge_and_pays_none_tw
     assert check.json()["intact"]
 
 
+@pytest.mark.slow
 def test_several_processes_share_ledger_tokens_switch_and_counts(tmp_path: Path) -> None:
     with process(tmp_path, workers=2) as (_, address):
         headers = token_for(tmp_path)
@@ -420,6 +424,7 @@ def test_several_processes_share_ledger_tokens_switch_and_counts(tmp_path: Path)
             assert httpx.post(f"{address}/v1/query", json=COUNT, headers=headers).status_code == 423
 
 
+@pytest.mark.slow
 def test_helpers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
     with process(tmp_path, workers=2) as (running, address):
         for event in ("start", "stop"):
@@ -434,6 +439,7 @@ def test_helpers_end_when_the_process_that_started_them_is_killed(tmp_path: Path
             httpx.get(f"{address}/health", timeout=5)
 
 
+@pytest.mark.slow
 def test_tls_ends_here_where_a_certificate_is_given(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     tls = {name: str(place) for name, place in zip(("certificate", "key"), certificate, strict=True)}
     with process(tmp_path, wait=False, tls=tls) as (_, address):
@@ -449,6 +455,7 @@ def test_tls_ends_here_where_a_certificate_is_given(tmp_path: Path, certificate:
     assert "max-age" in response.headers["strict-transport-security"]
 
 
+@pytest.mark.slow
 def test_an_address_that_is_taken_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with process(tmp_path) as (_, address):
         other = tmp_path / "other"
@@ -463,6 +470,7 @@ def test_an_address_that_is_taken_is_refused_in_a_sentence(tmp_path: Path) -> No
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 1])
 def test_the_first_lines_say_where_it_is_how_to_begin_and_that_a_seed_is_public(
     tmp_path: Path, seed: int | None
@@ -480,6 +488,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(os.environ), check=False)
 
 
+@pytest.mark.slow
 def test_a_configuration_can_be_checked_without_making_anything(tmp_path: Path) -> None:
     from discreet.schema.text import write_yaml
 
@@ -496,6 +505,7 @@ def test_a_configuration_can_be_checked_without_making_anything(tmp_path: Path) 
     assert "Did you mean table?" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_package_can_be_imported_without_the_servers_packages() -> None:
     code = (
         "import sys\n"

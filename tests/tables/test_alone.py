@@ -90,6 +90,7 @@ def run(program: str, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_but_the_core_packages_is_needed(tmp_path: Path) -> None:
     assert run(WITHOUT_FRAMES, tmp_path) == "2\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -100,10 +101,12 @@ def test_nothing_but_the_core_packages_is_needed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_frames_of_polars_and_pandas_need_no_pyarrow() -> None:
     assert run(POLARS_WITHOUT_ARROW) == "[1.0, 2.0] [0, 2]\n" * 2
 
 
+@pytest.mark.slow
 def test_reading_and_writing_at_once_need_no_more_memory_for_a_longer_table(tmp_path: Path) -> None:
     # Below that the engine has not yet filled the buffers that it is allowed.
     short, long = 2_500_000, 6_000_000

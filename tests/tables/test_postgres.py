@@ -47,6 +47,7 @@ with open_table(sys.argv[1]) as table:
 """
 
 
+@pytest.mark.slow
 def test_a_long_table_streams_in_order_and_constant_memory(postgres_url: str) -> None:
     n = 700_000
     run(

@@ -150,6 +150,7 @@ def test_small_tables_in_memory_are_scanned_side_by_side_without_seeing_one_anot
             assert (x, c, n) == (k * (3000 + k), 1500 + k, 3000 + k)
 
 
+@pytest.mark.slow
 def test_a_forked_process_reads_tables_too() -> None:
     def count() -> int:
         with open_table({"x": np.arange(7)}) as table:

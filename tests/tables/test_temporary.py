@@ -52,6 +52,7 @@ def test_a_folder_is_private_and_gone_afterwards(place: Path, error: type[BaseEx
     assert names(place) == []
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(place: Path) -> None:
     holders = [subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE) for _ in range(2)]
     folders = []

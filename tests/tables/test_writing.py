@@ -308,6 +308,7 @@ except SourceError as problem:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.csv.gz"])
 def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path, name: str) -> None:
     # A limit on the size of files makes the system refuse writes half-way, as a full disk does.
@@ -329,6 +330,7 @@ write_table(sys.argv[1], [Field("x")], batches(), replace=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.duckdb?table=t"])
 @pytest.mark.parametrize("before", [True, False])
 def test_a_killed_writer_leaves_the_old_table_or_none(tmp_path: Path, name: str, before: bool) -> None:

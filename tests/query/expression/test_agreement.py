@@ -86,6 +86,7 @@ def test_postgres_gives_the_integers_of_numpy(postgres_url: str) -> None:
             agree(generated(seed, 20), COLUMNS, compute)
 
 
+@pytest.mark.slow
 def test_spark_gives_the_integers_of_numpy(spark: Any, tmp_path: Path) -> None:
     compute = spark_indices(spark, ARRAYS, tmp_path)
     agree(fixed(), COLUMNS, compute)

@@ -54,12 +54,12 @@ def run(batches: range, engines: dict[str, tuple[Compute, int]]) -> tuple[Tally,
     return tally, compared
 
 
-def test_two_thousand_texts_are_refused_or_answered_alike() -> None:
+def test_a_thousand_texts_are_refused_or_answered_alike() -> None:
     connection = duckdb_connection(ARRAYS)
-    tally, compared = run(range(50), {"duckdb": (lambda e, b: duckdb_indices(connection, e, b), 1)})
-    assert tally.generated == 2000
-    assert compared["duckdb"] == tally.accepted > 600
-    assert tally.refused > 600
+    tally, compared = run(range(25), {"duckdb": (lambda e, b: duckdb_indices(connection, e, b), 1)})
+    assert tally.generated == 1000
+    assert compared["duckdb"] == tally.accepted > 300
+    assert tally.refused > 300
 
 
 @pytest.mark.stats

@@ -41,7 +41,7 @@ ROWS: dict[str, AnyArray] = {
 OTHER_LABEL = {**ROWS, "y": np.array([*ROWS["y"][:-1], "yes"])}
 OTHER_ROW = {**ROWS, "a": np.array([*ROWS["a"][:-1], -ROWS["a"][-1]])}
 CLAIM = PureDP(epsilon=1)
-RUNS = 400
+RUNS = 240
 
 
 class TrueLabels(MaskedRelease):

@@ -86,6 +86,7 @@ def test_the_search_for_randomness_finds_it(line: str) -> None:
     assert any(RANDOM.match(name) for name in _imports_and_names(ast.parse(line)))
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_without_the_heavy_packages() -> None:
     heavy = ("numpy", "scipy", "sklearn", "duckdb", "pydantic", "matplotlib")
     code = f"import sys, discreet, discreet.cli; print([m for m in {heavy} if m in sys.modules])"
