@@ -154,6 +154,14 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     """
 
     name: ClassVar[str] = "large-margin-gaussian"
+    theorems: ClassVar[tuple[str, ...]] = (
+        "large-margin-private",
+        "large-margin-sensitivity",
+        "large-margin-loss",
+        "large-margin-noise",
+        "large-margin-cone",
+        "large-margin-risk",
+    )
     domains: ClassVar[Mapping[str, Domain]] = {
         **PerturbedClassifier.common_domains,
         "smoothing": Domain(

@@ -115,6 +115,12 @@ class PrivateLogisticRegression(PerturbedClassifier):
     """
 
     name: ClassVar[str] = "logistic"
+    theorems: ClassVar[tuple[str, ...]] = (
+        "masked-sensitivity",
+        "masked-noise",
+        "masked-objective",
+        "masked-gradient",
+    )
     domains: ClassVar[Mapping[str, Domain]] = {
         **PerturbedClassifier.common_domains,
         "mechanism": choice("auto", "output", "objective"),

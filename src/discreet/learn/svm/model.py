@@ -164,6 +164,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
     """
 
     name: ClassVar[str] = "svm"
+    theorems: ClassVar[tuple[str, ...]] = ("fisher-svm",)
     domains: ClassVar[Mapping[str, Domain]] = {"theta": POSITIVE, "rho": POSITIVE}
     saved: ClassVar[tuple[str, ...]] = (
         "classes_", "coef_", "intercept_", "objective_", "gap_", "residual_", "n_iter_", "certificate_",
