@@ -91,9 +91,10 @@ class MaskedRelease(ReleaseMethod):
     construction : {"direct", "greedy"}
         In closed form with a gradient of zero, or point by point as in the paper, slower and only nearly.
     infeasible : {"shrink", "lambda", "error"}
-        What to do where noise has made the classifier longer than any table's: shorten it, which without an
-        intercept changes no decision and with one scales all scores alike; keep it and use another
-        regularization, found as :attr:`regularization_`; or refuse.
+        What to do where noise has made the classifier longer than any table's, or points with the given
+        labels do not have it: move it towards the classifier of points at the origin, which always has
+        points, and which is 0 without an intercept and fixed records, so that no decision changes; keep it
+        and use another regularization, found as :attr:`regularization_`; or refuse.
     radius : float
         Largest norm of a point; that of true rows is 1.
     sensitive : label, optional
@@ -112,7 +113,7 @@ class MaskedRelease(ReleaseMethod):
     regularization_ : float
         With which they are the minimizer.
     scale_ : float
-        What the private weights were multiplied by to become ``model_``.
+        Norm of ``model_`` over the norm of the private weights; 1 where they are the same.
     gradient_ : float
         Norm of the gradient there.
 
