@@ -35,11 +35,11 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP, datasets
+from discreet.learn.large_margin._problem import MarginProblem
+from discreet.learn.large_margin._solver import minimize, projected
 from discreet.learn.large_margin.defaults import make_plan
 from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.large_margin.solver import minimize, projected
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.perturbation.base import Embedding
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from discreet import RegularizedSVM
-from discreet.learn.svm import solver
-from discreet.learn.svm.problem import Problem
+from discreet.learn.svm import _solver as solver
+from discreet.learn.svm._solver import Problem
 from discreet.noise import Stream
 
 THETA, RHO = 1.0, 0.01

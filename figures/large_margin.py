@@ -22,10 +22,8 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import ListedColormap
 
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP
-from discreet.learn.large_margin.gaussians import common_shift
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.large_margin.solver import minimize, psd_part
-from discreet.learn.large_margin.squares import to_coordinates, to_matrices
+from discreet.learn.large_margin._problem import MarginProblem, common_shift, to_coordinates, to_matrices
+from discreet.learn.large_margin._solver import minimize, psd_part
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

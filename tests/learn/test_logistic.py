@@ -21,7 +21,7 @@ from discreet.learn.logistic.defaults import (
     stronger_if_quieter,
 )
 from discreet.learn.logistic.plan import Facts
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.perturbation.base import Embedding
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
 

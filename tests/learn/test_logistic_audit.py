@@ -15,10 +15,9 @@ from discreet.learn.logistic.defaults import make_plan
 from discreet.learn.logistic.objective import ObjectivePerturbation, split_epsilon, tilt_change
 from discreet.learn.logistic.output import OutputPerturbation
 from discreet.learn.logistic.plan import Facts, Plan
-from discreet.learn.logistic.problem import BinaryProblem, Problem, SoftmaxProblem, problem_for
+from discreet.learn.logistic.problem import BinaryProblem, Problem, SoftmaxProblem, minimize, problem_for
 from discreet.learn.logistic.sensitivity import gradient_change, largest_gain
-from discreet.learn.logistic.solver import minimize
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
 from discreet.noise import SphericalLaplace, Stream
 from discreet.privacy import ApproxDP, Promise, PureDP, gaussian_delta
 

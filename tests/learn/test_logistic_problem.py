@@ -11,15 +11,15 @@ from scipy import special
 from sklearn.linear_model import LogisticRegression
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic import solver
+from discreet.learn.logistic import problem as solver
 from discreet.learn.logistic.problem import (
     BinaryProblem,
     Problem,
     SoftmaxProblem,
+    minimize,
     problem_for,
 )
-from discreet.learn.logistic.solver import minimize
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

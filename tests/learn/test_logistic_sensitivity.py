@@ -11,7 +11,7 @@ import pytest
 from scipy import special, stats
 
 from discreet.learn.logistic.objective import split_epsilon, tilt_scale
-from discreet.learn.logistic.problem import BinaryProblem, SoftmaxProblem, problem_for
+from discreet.learn.logistic.problem import BinaryProblem, SoftmaxProblem, minimize, problem_for
 from discreet.learn.logistic.sensitivity import (
     binary_change,
     gradient_change,
@@ -22,7 +22,6 @@ from discreet.learn.logistic.sensitivity import (
     minimizer_sensitivity,
     regularization_for_jacobian,
 )
-from discreet.learn.logistic.solver import minimize
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import pytest
 from scipy import special, stats
 
 from discreet.errors import ParameterError
-from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.learn.logistic.sensitivity import LARGEST_SOFTMAX, gradient_change
-from discreet.learn.logistic.solver import minimize
 from discreet.learn.logistic.utility import (
     input_utility,
     output_utility,

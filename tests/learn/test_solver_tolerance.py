@@ -11,22 +11,22 @@ import pytest
 from discreet import ApproxDP, Ledger, NoPromise, PureDP
 from discreet.errors import DiscreetError, PromiseError
 from discreet.learn import LargeMarginGaussianClassifier, PrivateLogisticRegression
-from discreet.learn.large_margin import solver as margin_solver
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.logistic import solver as logistic_solver
+from discreet.learn.large_margin import _solver as margin_solver
+from discreet.learn.large_margin._bounds import ClasswiseNoise
+from discreet.learn.large_margin._problem import MarginProblem
+from discreet.learn.logistic import problem as logistic_solver
 from discreet.learn.logistic.defaults import make_plan
 from discreet.learn.logistic.plan import Facts
 from discreet.learn.logistic.problem import problem_for
-from discreet.learn.perturbed.descent import GradientDescent
-from discreet.learn.perturbed.embedding import Embedding
-from discreet.learn.perturbed.vector import (
+from discreet.learn.perturbation._solvers import GradientDescent
+from discreet.learn.perturbation.base import Embedding
+from discreet.learn.perturbation.noise import (
     LARGEST_EXPONENTIAL,
     LARGEST_NORMAL,
     GaussianNoise,
     SphericalNoise,
+    zero_sum_basis,
 )
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
 from discreet.noise import Stream
 from discreet.noise.lattice import LOG2_BUCKETS, exponential_table, normal_table
 

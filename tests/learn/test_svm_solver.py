@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
-from discreet.learn.svm import active_set, solver
-from discreet.learn.svm.problem import Gram, Problem
-from discreet.learn.svm.solver import solve
+from discreet.learn.svm import _solver as solver
+from discreet.learn.svm._solver import Gram, Problem, solve
 from tests.learn.svm_problems import hard, mixed, tumors, twenty
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def test_rows_that_crowd_at_the_margin_are_sorted_out_one_at_a_time(monkeypatch:
 
 def test_a_margin_too_crowded_for_one_row_at_a_time_is_left_to_the_rest() -> None:
     problem = Problem(np.ones((300, 2)), np.ones(300), 1.0, 0.01)
-    assert active_set.climb(problem, np.zeros(3), np.full(300, 0.5)) is None
+    assert solver.climb(problem, np.zeros(3), np.full(300, 0.5)) is None
     assert measured(problem)[0] <= 1e-12
 
 
@@ -218,17 +217,17 @@ def test_the_climb_never_lowers_the_dual_value(monkeypatch: pytest.MonkeyPatch) 
     (X, y) = next((X, y) for name, X, y in hard(5) if name == "wild units")
     problem = Problem(X, y, 1.0, 0.01)
     seen: list[float] = []
-    make = active_set.ActiveSet
+    make = solver.ActiveSet
 
     def watched(problem: Problem, z: Floats, omega: Floats, *rest: Any) -> Any:
         seen.append(values(problem, z, omega)[1])
         return make(problem, z, omega, *rest)
 
-    climb = active_set.climb
+    climb = solver.climb
 
     def watched_climb(*arguments: Any) -> Any:
         seen.clear()
-        monkeypatch.setattr(active_set, "ActiveSet", watched)
+        monkeypatch.setattr(solver, "ActiveSet", watched)
         return climb(*arguments)
 
     monkeypatch.setattr(solver, "climb", watched_climb)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.svm.problem import Problem
+    from discreet.learn.svm._solver import Problem
 
 _DENSE = 400
 """Size up to which all eigenvalues are cheaper than an iteration for one."""

@@ -10,22 +10,26 @@ import pytest
 from scipy import optimize, stats
 
 from discreet.audit import Density, LawPair, density, distinguish, pushforward
+from discreet.learn.large_margin._bounds import (
+    ClasswiseNoise,
+    classwise_change,
+    gradient_change,
+    jacobian_cost,
+)
+from discreet.learn.large_margin._solver import minimize
 from discreet.learn.large_margin.defaults import make_plan
-from discreet.learn.large_margin.noise import ClasswiseNoise
 from discreet.learn.large_margin.objective import ObjectivePerturbation
 from discreet.learn.large_margin.output import OutputPerturbation
 from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.sensitivity import classwise_change, gradient_change, jacobian_cost
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, PureDP, gaussian_delta
 from tests.learn.large_margin.tables import hessian, problem, unit_rows, whole_hessian
 
 if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.large_margin.problem import MarginProblem
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.large_margin._problem import MarginProblem
+    from discreet.learn.perturbation.noise import VectorNoise
 
 H = 0.5
 ROOT = math.sqrt(2)

@@ -15,11 +15,10 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import LargeMarginGaussianClassifier
+from discreet.learn.large_margin._problem import common_shift, to_coordinates, to_matrices
+from discreet.learn.large_margin._solver import psd_part
 from discreet.learn.large_margin.defaults import default_regularization, make_plan, stronger_if_quieter
-from discreet.learn.large_margin.gaussians import common_shift
 from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.solver import psd_part
-from discreet.learn.large_margin.squares import to_coordinates, to_matrices
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
 

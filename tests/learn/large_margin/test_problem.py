@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import PromiseError
-from discreet.learn.large_margin import solver, squares
-from discreet.learn.large_margin.problem import MarginProblem, huber_hinge, rounding_error
-from discreet.learn.large_margin.solver import minimize, psd_part
-from discreet.learn.large_margin.squares import n_coordinates, squares_of, to_coordinates, to_matrices
+from discreet.learn.large_margin import _problem as squares
+from discreet.learn.large_margin import _solver as solver
+from discreet.learn.large_margin._problem import (
+    MarginProblem,
+    huber_hinge,
+    n_coordinates,
+    rounding_error,
+    squares_of,
+    to_coordinates,
+    to_matrices,
+)
+from discreet.learn.large_margin._solver import minimize, psd_part
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import FOUR_CODES, codes, four, hessian, problem, unit_rows
 

@@ -9,8 +9,9 @@ import pytest
 from scipy import special, stats
 
 from discreet.errors import ParameterError
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.large_margin.problem import MarginProblem
+from discreet.learn.large_margin._bounds import ClasswiseNoise
+from discreet.learn.large_margin._problem import MarginProblem
+from discreet.learn.large_margin._solver import minimize
 from discreet.learn.large_margin.risk import (
     empirical_excess,
     noise_norm,
@@ -19,8 +20,7 @@ from discreet.learn.large_margin.risk import (
     printed_true_excess,
     true_excess,
 )
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise, VectorNoise
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise, VectorNoise
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, unit_rows
 

@@ -10,26 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.learn.large_margin.noise import ClasswiseNoise, classwise_is_quieter
-from discreet.learn.large_margin.sensitivity import (
+from discreet.learn.large_margin._bounds import (
+    ClasswiseNoise,
     classwise_change,
+    classwise_is_quieter,
     gradient_change,
     jacobian_cost,
     mean_supremum,
     minimizer_sensitivity,
     regularization_for_jacobian,
 )
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.large_margin.squares import squares_of, to_matrices
-from discreet.learn.perturbed.tilt import gaussian_tilt_scale
-from discreet.learn.perturbed.vector import SphericalNoise
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.large_margin._problem import squares_of, to_matrices
+from discreet.learn.large_margin._solver import minimize
+from discreet.learn.perturbation.noise import SphericalNoise, gaussian_tilt_scale, zero_sum_basis
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, hessian, problem, unit_rows
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.large_margin._problem import MarginProblem
 
 CLASSES = (2, 3, 5, 10)
 

@@ -7,7 +7,7 @@ without looking at a row; ``gaussians`` reads ellipsoids out of matrices, ``risk
 ``model`` is what people use.
 """
 
-from discreet.learn.large_margin.gaussians import Ellipse
-from discreet.learn.large_margin.model import LargeMarginGaussianClassifier
+from discreet.learn.large_margin._model import LargeMarginGaussianClassifier
+from discreet.learn.large_margin._problem import Ellipse
 
 __all__ = ["Ellipse", "LargeMarginGaussianClassifier"]

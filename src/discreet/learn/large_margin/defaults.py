@@ -6,14 +6,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from discreet.learn.large_margin.noise import classwise_is_quieter
+from discreet.learn.large_margin._bounds import classwise_change, classwise_is_quieter
 from discreet.learn.large_margin.objective import ObjectivePerturbation, refuse_hopeless, widest_tilt
 from discreet.learn.large_margin.output import OutputPerturbation
 from discreet.learn.large_margin.plan import Exact, Facts, Plan
-from discreet.learn.large_margin.sensitivity import classwise_change
-from discreet.learn.perturbed.promises import gaussian_allowance
-from discreet.learn.perturbed.tilt import gaussian_tilt_scale
-from discreet.learn.perturbed.vector import LARGEST_DELTA
+from discreet.learn.perturbation.noise import LARGEST_DELTA, gaussian_allowance, gaussian_tilt_scale
 from discreet.noise.spherical import TAIL
 from discreet.privacy import ApproxDP, NoPromise, PureDP
 

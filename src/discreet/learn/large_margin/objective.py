@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from discreet.errors import PromiseError
-from discreet.learn.large_margin.noise import (
+from discreet.learn.large_margin._bounds import (
     ClasswiseNoise,
+    classwise_change,
     classwise_is_quieter,
     without_classwise_error,
 )
 from discreet.learn.large_margin.plan import Facts, Plan
-from discreet.learn.large_margin.sensitivity import classwise_change
-from discreet.learn.perturbed.descent import rounded_up
-from discreet.learn.perturbed.promises import delta_without_sampler, spherical_promise, taken_over
-from discreet.learn.perturbed.tilt import HIDING_DELTA, LARGEST_SHARE, LEAST_SHARE, gaussian_tilt_scale
-from discreet.learn.perturbed.vector import (
+from discreet.learn.perturbation._solvers import rounded_up
+from discreet.learn.perturbation.noise import (
+    HIDING_DELTA,
+    LARGEST_SHARE,
+    LEAST_SHARE,
     GaussianNoise,
     SphericalNoise,
     VectorNoise,
+    delta_without_sampler,
+    gaussian_tilt_scale,
+    spherical_promise,
+    taken_over,
     without_density_error,
 )
 from discreet.noise import gaussian
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.large_margin._problem import MarginProblem
     from discreet.noise import Stream
 
 _DOWN = 1 - 2.0**-40

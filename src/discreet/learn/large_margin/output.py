@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from discreet.learn.large_margin._bounds import minimizer_sensitivity
 from discreet.learn.large_margin.plan import Facts, Plan
-from discreet.learn.large_margin.sensitivity import minimizer_sensitivity
-from discreet.learn.perturbed.hiding import output_noise
+from discreet.learn.perturbation.noise import output_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.large_margin._problem import MarginProblem
+    from discreet.learn.perturbation.noise import VectorNoise
     from discreet.noise import Stream
     from discreet.privacy import ApproxDP, PureDP
 

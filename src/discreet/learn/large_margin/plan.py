@@ -7,24 +7,23 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.large_margin.problem import gradient_descent
-from discreet.learn.large_margin.sensitivity import (
+from discreet.learn.large_margin._bounds import (
+    ClasswiseNoise,
     gradient_change,
     jacobian_cost,
     mean_supremum,
     regularization_for_jacobian,
 )
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.large_margin.squares import n_coordinates
+from discreet.learn.large_margin._problem import gradient_descent, n_coordinates
+from discreet.learn.large_margin._solver import minimize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
-    from discreet.learn.perturbed.descent import GradientDescent
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.large_margin._problem import MarginProblem
+    from discreet.learn.perturbation._solvers import GradientDescent
+    from discreet.learn.perturbation.noise import VectorNoise
     from discreet.noise import Stream
     from discreet.privacy import NoPromise, Promise
 

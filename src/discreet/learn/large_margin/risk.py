@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise
+from discreet.learn.large_margin._bounds import ClasswiseNoise
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
 
 if TYPE_CHECKING:
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.perturbation.noise import VectorNoise
 
 
 def printed_norm(n_features: int, epsilon: float, failure: float) -> float:

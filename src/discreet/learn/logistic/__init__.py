@@ -6,7 +6,7 @@ chooses between them without looking at a row; ``model`` is what people use. Row
 hidden by :mod:`discreet.learn.perturbed`.
 """
 
-from discreet.learn.logistic.model import PrivateLogisticRegression
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.logistic._model import PrivateLogisticRegression
+from discreet.learn.perturbation.base import Embedding
 
 __all__ = ["Embedding", "PrivateLogisticRegression"]

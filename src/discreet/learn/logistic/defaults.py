@@ -10,8 +10,7 @@ from discreet.learn.logistic.objective import ObjectivePerturbation, tilt_change
 from discreet.learn.logistic.output import OutputPerturbation
 from discreet.learn.logistic.plan import Exact, Facts, Plan
 from discreet.learn.logistic.sensitivity import gradient_change
-from discreet.learn.perturbed.promises import gaussian_allowance
-from discreet.learn.perturbed.vector import LARGEST_DELTA
+from discreet.learn.perturbation.noise import LARGEST_DELTA, gaussian_allowance
 from discreet.noise.spherical import TAIL
 from discreet.privacy import ApproxDP, NoPromise, PureDP
 

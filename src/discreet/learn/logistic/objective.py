@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from discreet.learn.logistic.plan import Facts, Plan
+from discreet.learn.logistic.problem import minimize
 from discreet.learn.logistic.sensitivity import (
     LARGEST_BINARY,
     LARGEST_SOFTMAX,
@@ -14,13 +15,17 @@ from discreet.learn.logistic.sensitivity import (
     mean_supremum,
     regularization_for_jacobian,
 )
-from discreet.learn.logistic.solver import minimize
-from discreet.learn.perturbed.promises import delta_without_sampler, spherical_promise, taken_over
-from discreet.learn.perturbed.tilt import HIDING_DELTA, LARGEST_SHARE, LEAST_SHARE, gaussian_tilt_scale
-from discreet.learn.perturbed.vector import (
+from discreet.learn.perturbation.noise import (
+    HIDING_DELTA,
+    LARGEST_SHARE,
+    LEAST_SHARE,
     GaussianNoise,
     SphericalNoise,
     VectorNoise,
+    delta_without_sampler,
+    gaussian_tilt_scale,
+    spherical_promise,
+    taken_over,
     without_density_error,
 )
 from discreet.noise import gaussian

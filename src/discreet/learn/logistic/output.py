@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from discreet.learn.logistic.plan import Facts, Plan
+from discreet.learn.logistic.problem import minimize
 from discreet.learn.logistic.sensitivity import gradient_change, minimizer_sensitivity
-from discreet.learn.logistic.solver import minimize
-from discreet.learn.perturbed.hiding import output_noise
+from discreet.learn.perturbation.noise import output_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
     from discreet.learn.logistic.problem import Problem
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.perturbation.noise import VectorNoise
     from discreet.noise import Stream
     from discreet.privacy import ApproxDP, PureDP
 

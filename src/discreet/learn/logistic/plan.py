@@ -6,15 +6,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from discreet.learn.logistic.problem import gradient_descent
-from discreet.learn.logistic.solver import minimize
+from discreet.learn.logistic.problem import gradient_descent, minimize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Floats
     from discreet.learn.logistic.problem import Problem
-    from discreet.learn.perturbed.descent import GradientDescent
+    from discreet.learn.perturbation._solvers import GradientDescent
     from discreet.noise import Stream
     from discreet.privacy import NoPromise, Promise
 

@@ -1,8 +1,9 @@
-"""What is minimized: the mean logistic loss of embedded rows, a quadratic penalty, and a linear term.
+"""The minimized function of logistic regression, and Newton's method with a certificate.
 
-Two classes have one vector of weights. More classes have one vector each; because the minimizer's vectors
-sum to zero, they are written in an orthonormal basis of that subspace, so that there is no direction in
-which noise would be drawn in vain.
+The function is the mean logistic loss of embedded rows, a quadratic penalty, and a linear term. Two classes
+have one vector of weights. More classes have one vector each; because the minimizer's vectors sum to zero,
+they are written in an orthonormal basis of that subspace, so that there is no direction in which noise would
+be drawn in vain.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
+from scipy.sparse.linalg import LinearOperator, cg
 
 from discreet.learn.logistic.sensitivity import largest_gain
-from discreet.learn.perturbed.descent import GradientDescent
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.perturbation._solvers import GradientDescent, quasi_newton, search_line
+from discreet.learn.perturbation.noise import zero_sum_basis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from discreet._typing import Floats, Ints
+
 
 CHUNK = 1 << 10
 """Rows that are added up at once: the rounding error of a sum grows with them."""
@@ -281,3 +284,101 @@ def problem_for(rows: Floats, codes: Ints, regularization: float, n_classes: int
     if n_classes == 2:
         return BinaryProblem(rows, codes, regularization)
     return SoftmaxProblem(rows, codes, regularization, n_classes)
+
+
+MOST_STEPS = 200
+LARGEST_MATRIX = 300
+"""Entries of ``w`` up to which Newton's equation is solved by factoring a matrix."""
+_CG_TOLERANCE = 1e-3
+
+
+def minimize(problem: Problem, tolerance: float) -> Floats:
+    """Return a point no farther from the minimizer than one with a gradient of norm ``tolerance`` can be.
+
+    Parameters
+    ----------
+    problem : Problem
+        Strongly convex with ``problem.regularization``.
+    tolerance : float
+        At least ``problem.descent.least_tolerance``.
+
+    Returns
+    -------
+    array
+        Its distance from the minimizer is at most ``tolerance / problem.regularization``.
+
+    Raises
+    ------
+    PromiseError
+        If the tolerance is below what is certain to be reached for a table of this shape. No row plays a
+        part.
+
+    Notes
+    -----
+    Newton's method stops where the norm of the gradient and a bound on its rounding are within the tolerance.
+    Should it come to a halt before, limited-memory BFGS goes on, and after that gradient steps, which are
+    certain to arrive.
+
+    Privacy
+    -------
+    None: it is for noise to hide what this returns. How many steps it takes depends on the rows too.
+
+    Reference
+    ---------
+    Strong convexity; docs/explanation/theorems/masked-sensitivity.md, solver-tolerance.md.
+    """
+    descent = problem.descent
+    descent.check(tolerance, "minimize")
+
+    def left(w: Floats, gradient: Floats) -> float:
+        """Bound the norm of the true gradient."""
+        norm = float(np.linalg.norm(gradient))
+        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.rounding(w)
+
+    def near(w: Floats, gradient: Floats) -> bool:
+        return left(w, gradient) <= tolerance
+
+    w, reached = newton(problem, near)
+    if not reached:
+        most = MOST_STEPS + 10 * math.isqrt(math.ceil(descent.curvature / descent.regularization))
+        w, reached = quasi_newton(problem.gradient, w, near, length=1 / descent.curvature, most=most)
+    if reached:
+        return w
+    # Its distance from the minimizer is known; gradient steps need one of at most descent.norm.
+    known = left(w, problem.gradient(w)) <= descent.regularization * descent.norm
+    return descent.run(
+        lambda w: w - problem.gradient(w) / descent.curvature,
+        w if known else np.zeros(problem.size),
+        tolerance,
+    )
+
+
+def newton(problem: Problem, near: Callable[[Floats, Floats], bool]) -> tuple[Floats, bool]:
+    """Return where Newton's method stopped, and whether that is near enough."""
+    w = np.zeros(problem.size)
+    gradient = problem.gradient(w)
+    for _ in range(MOST_STEPS):
+        if near(w, gradient):
+            return w, True
+        step = _newton_step(problem, w, gradient)
+        found = None if step is None else search_line(problem.gradient, w, gradient, -step)
+        if found is None:
+            break
+        w, gradient = found
+    return w, near(w, gradient)
+
+
+def _newton_step(problem: Problem, w: Floats, gradient: Floats) -> Floats | None:
+    """Return the solution of Newton's equation, None where it has none in floating point."""
+    if problem.size <= LARGEST_MATRIX:
+        try:
+            factor = linalg.cho_factor(problem.hessian(w), check_finite=False)
+        except linalg.LinAlgError:
+            return None
+        step = np.asarray(linalg.cho_solve(factor, gradient, check_finite=False))
+    else:
+        matrix = LinearOperator(
+            (problem.size, problem.size), matvec=lambda v: problem.curvature_times(w, v.reshape(-1))
+        )
+        step, _ = cg(matrix, gradient, rtol=_CG_TOLERANCE, maxiter=2 * problem.size)
+    return step if np.isfinite(step).all() else None

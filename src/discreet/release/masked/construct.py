@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
-from discreet.learn.logistic.solver import minimize
+from discreet.learn.logistic.problem import SoftmaxProblem, minimize, problem_for
 from discreet.noise.linear import norm, product
 from discreet.release.masked.binary import binary_points
 from discreet.release.masked.existence import least_records, longest, most_gain, regularization_for

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.learn import METHODS
 from discreet.learn.layout import Layout
 from discreet.learn.passes import Passes
-from discreet.learn.perturbed.classifier import PerturbedClassifier
+from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.curation import Curation
 from discreet.query.noising import Noise

@@ -11,8 +11,7 @@ from discreet.learn.base import Domain, is_number
 from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
 from discreet.learn.logistic.plan import Facts
 from discreet.learn.logistic.problem import problem_for
-from discreet.learn.perturbed.classifier import PerturbedClassifier, choice
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,25 +1,37 @@
-"""What is minimized: how far each row is from being nearest to its own class by a margin of 1.
+"""The minimized function of the large-margin classifier: how far rows are from a margin of 1.
 
 Every class has one symmetric matrix, or several; ``f = x' A x`` is how far a row is from it. The loss of a
 row is the sum, over the other classes, of the Huberized hinge of ``1 + f(own) - f(other)``. Only differences
 between matrices count, so that the minimizer's matrices sum to zero, and they are written in an orthonormal
 basis of that subspace: there is no direction in which noise would be drawn in vain.
+
+Frobenius coordinates of a symmetric matrix are its upper triangle, row by row, with everything off the
+diagonal times ``sqrt(2)``: lengths and inner products are those of the matrices.
+
+``x' A x`` of an embedded row is ``(x - center)' P (x - center) + offset`` in the columns' units, as soon as
+``A`` is positive definite. Adding the same multiple of the identity to every matrix adds the same number
+to every class's ``f`` of a row, so that no decision changes; cutting off negative eigenvalues class by class
+would change many.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
-from discreet.learn.large_margin.squares import CHUNK, Squares, to_matrices
-from discreet.learn.perturbed.descent import LARGEST_CONDITION, GradientDescent
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.perturbation._solvers import LARGEST_CONDITION, GradientDescent
+from discreet.learn.perturbation.noise import zero_sum_basis
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from discreet._typing import Floats, Ints
+    from discreet.learn.perturbation.base import Embedding
+
 
 _UNIT = 2.0**-53
 PROJECTION = 64
@@ -304,4 +316,155 @@ def gradient_descent(
         norm=norm,
         rounding=error + step * curvature * norm * _UNIT,
         largest_condition=CONSTRAINED_CONDITION if constrained else LARGEST_CONDITION,
+    )
+
+
+CHUNK = 1 << 11
+"""Rows that are added up at once: the rounding error of a sum grows with them."""
+_KEPT_BYTES = 1 << 30
+"""Coordinates of all rows are kept up to this size, and made again at every pass beyond it."""
+_ROOT = math.sqrt(2)
+
+
+def n_coordinates(p: int) -> int:
+    """Return the dimension of symmetric ``p`` by ``p`` matrices."""
+    return p * (p + 1) // 2
+
+
+def to_matrices(coordinates: Floats, p: int) -> Floats:
+    """Return the matrices, shape (..., p, p), of vectors of Frobenius coordinates."""
+    out = np.empty((*coordinates.shape[:-1], p, p))
+    i, j = np.triu_indices(p)
+    values = coordinates * np.where(i == j, 1.0, 1 / _ROOT)
+    out[..., i, j] = values
+    out[..., j, i] = values
+    return out
+
+
+def to_coordinates(matrices: Floats) -> Floats:
+    """Return the Frobenius coordinates of symmetric matrices, shape (..., p, p)."""
+    i, j = np.triu_indices(matrices.shape[-1])
+    return np.asarray(matrices[..., i, j] * np.where(i == j, 1.0, _ROOT))
+
+
+def squares_of(rows: Floats) -> Floats:
+    """Return the coordinates of ``x x'`` for each row ``x``: of norm ``|x|**2``."""
+    p = rows.shape[1]
+    out = np.empty((len(rows), n_coordinates(p)))
+    longer = rows * _ROOT
+    at = 0
+    for i in range(p):
+        np.multiply(rows[:, i], rows[:, i], out=out[:, at])
+        np.multiply(longer[:, i : i + 1], rows[:, i + 1 :], out=out[:, at + 1 : at + p - i])
+        at += p - i
+    return out
+
+
+class Squares:
+    """The coordinates of ``x x'`` for all rows, by blocks of :data:`CHUNK`.
+
+    Memory is that of the rows and at most a gigabyte besides; with ``keep=False``, for one pass, of a block.
+    """
+
+    def __init__(self, rows: Floats, *, keep: bool = True) -> None:
+        self.rows = rows
+        n, p = rows.shape
+        self.dimension = n_coordinates(p)
+        keep = keep and n * self.dimension * 8 <= _KEPT_BYTES
+        self._kept = np.empty((n, self.dimension)) if keep else None
+        if self._kept is not None:
+            for block in self._slices():
+                self._kept[block] = squares_of(rows[block])
+
+    def __iter__(self) -> Iterator[tuple[slice, Floats]]:
+        for block in self._slices():
+            yield block, squares_of(self.rows[block]) if self._kept is None else self._kept[block]
+
+    def _slices(self) -> Iterator[slice]:
+        for start in range(0, len(self.rows), CHUNK):
+            yield slice(start, start + CHUNK)
+
+
+LEAST = 2.0**-10
+"""The smallest eigenvalue after the shift, as a part of the spread of all eigenvalues."""
+
+
+def common_shift(matrices: Floats) -> Floats:
+    """Return the matrices with one multiple of the identity added to all, so that all are positive definite.
+
+    How much is added is a convention: no more than takes the smallest eigenvalue of all to 2**-10 of their
+    spread.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-cone.md
+    """
+    values = np.linalg.eigvalsh(matrices)
+    least, most = float(values.min()), float(values.max())
+    floor = LEAST * (most - least) if most > least else 1.0
+    return np.asarray(matrices + max(0.0, floor - least) * np.eye(matrices.shape[-1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaussians:
+    """What stands in positive definite matrices, in the columns' own units.
+
+    Attributes
+    ----------
+    centers : array of shape (..., d)
+        Where ``f`` is smallest.
+    inverse_covariances : array of shape (..., d, d)
+        How ``f`` grows from there. A decision surface, not an estimate of how a class is spread.
+    offsets : array of shape (...)
+        What ``f`` is at the center; not negative.
+    """
+
+    centers: Floats
+    inverse_covariances: Floats
+    offsets: Floats
+
+
+def gaussians_in(matrices: Floats, embedding: Embedding) -> Gaussians:
+    """Return centers, inverse covariances and offsets for rows inside what was declared."""
+    d = embedding.n_features
+    inner, cross, last = matrices[..., :d, :d], matrices[..., :d, d], matrices[..., d, d]
+    toward = np.linalg.solve(inner, cross[..., np.newaxis])[..., 0]
+    scale, start = embedding.affine
+    constant = embedding.constant
+    return Gaussians(
+        centers=(-constant * toward - start) / scale,
+        inverse_covariances=inner * scale * scale[:, np.newaxis],
+        offsets=np.maximum(constant**2 * (last - (cross * toward).sum(axis=-1)), 0.0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ellipse:
+    """Points in the plane where a class's ``f`` is one margin above its smallest value.
+
+    Attributes
+    ----------
+    label : object
+        The class.
+    center, radii : (float, float)
+        In the columns' units; the longer radius first.
+    angle : float
+        Of the longer radius, in degrees against the first column.
+    """
+
+    label: object
+    center: tuple[float, float]
+    radii: tuple[float, float]
+    angle: float
+
+
+def ellipse_of(label: object, center: Floats, inverse_covariance: Floats, level: float) -> Ellipse:
+    """Return the ellipse at which a class's ``f`` is ``level`` above its smallest value."""
+    values, vectors = np.linalg.eigh(inverse_covariance)
+    long = vectors[:, 0] if vectors[0, 0] >= 0 else -vectors[:, 0]
+    return Ellipse(
+        label=label,
+        center=(float(center[0]), float(center[1])),
+        radii=(math.sqrt(level / values[0]), math.sqrt(level / values[1])),
+        angle=math.degrees(math.atan2(long[1], long[0])),
     )

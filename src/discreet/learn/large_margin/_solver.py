@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from discreet.learn.large_margin.problem import PROJECTION
-from discreet.learn.large_margin.squares import to_coordinates, to_matrices
-from discreet.learn.perturbed.quasi_newton import quasi_newton as minimize_smooth
+from discreet.learn.large_margin._problem import PROJECTION, to_coordinates, to_matrices
+from discreet.learn.perturbation._solvers import quasi_newton as minimize_smooth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
-    from discreet.learn.perturbed.descent import GradientDescent
+    from discreet.learn.large_margin._problem import MarginProblem
+    from discreet.learn.perturbation._solvers import GradientDescent
+
 
 MOST_STEPS = 5000
 _UNIT = 2.0**-53

@@ -16,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.learn.base import POSITIVE, Domain, Learner, check_finite
-from discreet.learn.svm import solver
-from discreet.learn.svm.problem import Problem
+from discreet.learn.svm._solver import Problem, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats
+
 
 LARGEST_RATIO = 1e10
 """theta / rho beyond which double precision may not fix the intercept."""
@@ -201,7 +201,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         self._check_rows(X, "fit")
         self.classes_ = self._two_classes(y)
         problem = self._problem(X, y)
-        solution = solver.solve(problem)
+        solution = solve(problem)
         z, omega = solution.z, solution.omega
         self.coef_, self.intercept_ = z[:-1], float(z[-1])
         self.dual_coef_ = omega * problem.sign

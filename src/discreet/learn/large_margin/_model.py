@@ -11,20 +11,24 @@ from scipy import special
 from discreet.errors import ParameterError
 from discreet.learn.base import Domain, is_number
 from discreet.learn.kmeans import PrivateKMeans
+from discreet.learn.large_margin._problem import (
+    MarginProblem,
+    Squares,
+    common_shift,
+    ellipse_of,
+    gaussians_in,
+    to_coordinates,
+)
 from discreet.learn.large_margin.defaults import Cone, Mechanism, make_plan
-from discreet.learn.large_margin.gaussians import common_shift, ellipse_of, gaussians_in
 from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.large_margin.squares import Squares, to_coordinates
-from discreet.learn.perturbed.classifier import PerturbedClassifier, choice
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
 from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats, Ints
-    from discreet.learn.large_margin.gaussians import Ellipse
+    from discreet.learn.large_margin._problem import Ellipse
     from discreet.learn.large_margin.plan import Plan
     from discreet.noise import Stream
     from discreet.privacy import Ledger, Promise

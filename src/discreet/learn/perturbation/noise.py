@@ -1,20 +1,23 @@
-"""Hiding a vector: round it to a lattice, add noise of that lattice as integers, know what that promises."""
+"""Noise on vectors of weights: how it is drawn, how much of it a promise asks for, what it promises."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet.errors import PromiseError
 from discreet.noise import SphericalLaplace, gaussian, rounded_gaussian
+from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy.calibrate import gaussian_delta, gaussian_mu, mu_for_sd
 
 if TYPE_CHECKING:
     from discreet._typing import Floats, Ints
     from discreet.noise import Stream
+
 
 _DOWN = 1 - 2.0**-40
 """Covers the rounding of the few operations behind a rate or a scale."""
@@ -231,3 +234,148 @@ class GaussianNoise(VectorNoise):
         """Draw one vector in lattice steps."""
         # The quotient by a power of two is exact.
         return rounded_gaussian(self.sd / self.step, self.dimension, stream)
+
+
+def taken_over(privacy: Promise) -> dict[str, Any]:
+    """Return what a promise takes over from the one that was asked for."""
+    assumes = (
+        *privacy.assumes,
+        f"each {privacy.unit} has one row",
+        "the number of rows, the bounds and the list of classes are public",
+    )
+    return {"unit": privacy.unit, "neighbors": privacy.neighbors, "assumes": assumes}
+
+
+def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> Promise:
+    """Return what spherical noise promises: a point event, pure in one dimension."""
+    rest = {**taken_over(privacy), "total_variation": total_variation}
+    if delta == 0.0:
+        return PureDP(epsilon=privacy.epsilon, **rest)
+    return ApproxDP(epsilon=privacy.epsilon, delta=delta, **rest)
+
+
+def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
+    """Return what is left of delta once the sampler's distance is paid."""
+    distance = 2 * (1 + math.exp(min(privacy.epsilon, 700.0))) * total_variation
+    if distance >= privacy.delta / 2:
+        raise PromiseError(
+            f"delta of privacy must be well above the sampler's {distance:.2g} at this epsilon, was "
+            f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
+        )
+    # A little less, so that the promise can be read at the delta that was asked for.
+    return (privacy.delta - distance) * (1 - 2.0**-38)
+
+
+def gaussian_allowance(privacy: ApproxDP, size: int) -> float:
+    """Return the largest mu of Gaussian noise on ``size`` numbers."""
+    return gaussian_mu(privacy.epsilon, delta_without_sampler(privacy, size * gaussian.TOTAL_VARIATION))
+
+
+def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[VectorNoise, Promise]:
+    """Return the least noise on a vector of weights, and its promise.
+
+    Parameters
+    ----------
+    apart : float
+        How far the computed weights of two neighbors can be apart, before rounding to the lattice.
+    privacy : PureDP or ApproxDP
+        What is asked for.
+    size : int
+        How many weights there are.
+
+    Privacy
+    -------
+    Under :class:`PureDP` the density is in proportion to ``exp(-epsilon |x| / apart)``, under
+    :class:`ApproxDP` the noise is Gaussian and promised as its whole curve.
+
+    Reference
+    ---------
+    docs/explanation/theorems/spherical-laplace.md, analytic-gaussian.md
+    """
+    if isinstance(privacy, PureDP):
+        spherical = SphericalNoise.hiding(apart, privacy.epsilon, size)
+        return spherical, spherical_promise(
+            privacy, spherical.delta(privacy.epsilon), spherical.total_variation
+        )
+    noise = GaussianNoise.hiding(apart, gaussian_allowance(privacy, size), size)
+    promise = GaussianDP(
+        mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
+        total_variation=noise.total_variation,
+        **taken_over(privacy),
+    )
+    return noise, promise
+
+
+LEAST_SHARE, LARGEST_SHARE = 2.0**-10, 0.25
+"""Parts of epsilon that may be spent on hiding the solver's error."""
+HIDING_DELTA = 2.0**-6
+"""Part of delta that is."""
+LARGEST_SCALE = 1e100
+"""Standard deviation of a tilt whose powers are still numbers to a solver."""
+
+
+def gaussian_tilt_scale(change: float, mean: float, epsilon: float, delta: float) -> float:
+    """Return the least standard deviation of a Gaussian tilt that is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    change : float
+        How far apart the tilts can be that lead two neighbors to the same minimizer.
+    mean : float
+        Mean of the largest inner product of a standard normal with such a change.
+    epsilon : float
+        What is left after the change of volume.
+    delta : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    float
+        The least ``s`` with ``gaussian_delta(epsilon - mean / s, change / s) <= delta`` and
+        ``epsilon - mean / s >= change**2 / (2 s**2)``. Found by bisection, rounded up.
+
+    Raises
+    ------
+    PromiseError
+        If it is above ``LARGEST_SCALE``.
+
+    Privacy
+    -------
+    The change of the tilt depends on the noise itself, so that the plain Gaussian mechanism does not apply:
+    ``mean`` pays for that.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-objective.md
+    """
+
+    def enough(s: float) -> bool:
+        left, mu = epsilon - mean / s, change / s
+        # Strictly, for a square that is below all numbers is not 0.
+        return left > mu * mu / 2 and gaussian_delta(left, mu) <= delta
+
+    high = change / epsilon
+    while not enough(high):
+        high *= 2
+    if high > LARGEST_SCALE:
+        raise PromiseError(
+            f"epsilon of privacy must leave a tilt of at most {LARGEST_SCALE:g} for the objective, and "
+            f"{epsilon:g} asks for more. Ask for a weaker promise: nothing could be learned under such noise."
+        )
+    low = high / 2
+    while enough(low):
+        low, high = low / 2, low
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def zero_sum_basis(n_classes: int) -> Floats:
+    """Return an orthonormal basis, one row each, of the vectors whose ``n_classes`` entries sum to zero."""
+    basis = np.zeros((n_classes - 1, n_classes))
+    for k in range(1, n_classes):
+        basis[k - 1, :k] = 1
+        basis[k - 1, k] = -k
+        basis[k - 1] /= math.sqrt(k * (k + 1))
+    return basis
