@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from discreet import ApproxDP, PureDP
 from discreet.errors import PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.defaults import relative_noise, stronger_if_quieter
+from discreet.learn.logistic.constants import relative_noise, stronger_if_quieter
 from discreet.learn.logistic.objective import tilt_change
 from discreet.learn.logistic.plan import Facts
 from discreet.noise import Stream

@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.defaults import (
+from discreet.learn.logistic.constants import (
     default_regularization,
     make_plan,
     relative_noise,

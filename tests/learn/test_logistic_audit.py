@@ -11,7 +11,7 @@ import pytest
 from scipy import special, stats
 
 from discreet.audit import Density, LawPair, density, distinguish, precision, pushforward
-from discreet.learn.logistic.defaults import make_plan
+from discreet.learn.logistic.constants import make_plan
 from discreet.learn.logistic.objective import ObjectivePerturbation, split_epsilon, tilt_change
 from discreet.learn.logistic.output import OutputPerturbation
 from discreet.learn.logistic.plan import Facts, Plan
@@ -255,11 +255,11 @@ def test_hiding_the_solvers_error_once_instead_of_twice_is_too_little() -> None:
     problem = problem_of(((0.0,), (1,)), lam)
     sides = [np.array([s * tolerance / lam * (1 - 1e-9)]) for s in (-1, 1)]
     assert all(np.linalg.norm(problem.gradient(w)) <= tolerance for w in sides)
-    rate = SphericalNoise.hiding(tolerance / lam, 1.0, 1).law.rate
+    rate = SphericalNoise.for_sensitivity(tolerance / lam, 1.0, 1).law.rate
     once = density(
         LawPair(p=laplace(sides[0][0], rate), q=laplace(sides[1][0], rate), claim=PureDP(epsilon=1.0))
     )
-    rate = SphericalNoise.hiding(2 * tolerance / lam, 1.0, 1).law.rate
+    rate = SphericalNoise.for_sensitivity(2 * tolerance / lam, 1.0, 1).law.rate
     twice = density(
         LawPair(p=laplace(sides[0][0], rate), q=laplace(sides[1][0], rate), claim=PureDP(epsilon=1.0))
     )
@@ -336,7 +336,7 @@ def test_noise_in_floats_is_caught_and_ours_is_not() -> None:
         return w + 4.3 * stream.generator().standard_normal(10_000)
 
     def ours(w: float, stream: Stream) -> AnyArray:
-        return noise.hide(np.full(10_000, w), stream)
+        return noise.add_to(np.full(10_000, w), stream)
 
     verdicts = [
         precision(m, 0.0, 1.0, claim, n=50_000, stream=Stream.from_seed(1)).verdict for m in (in_floats, ours)
@@ -369,7 +369,7 @@ def test_the_whole_training_is_told_apart_only_with_a_fraction_of_its_noise(
 @pytest.mark.parametrize("dimension", [1, 2, 5, 51, 585])
 @pytest.mark.parametrize("sensitivity", [1e-12, 0.3, 1e5])
 def test_spherical_noise_pays_for_its_own_lattice(dimension: int, sensitivity: float) -> None:
-    noise = SphericalNoise.hiding(sensitivity, 0.5, dimension)
+    noise = SphericalNoise.for_sensitivity(sensitivity, 0.5, dimension)
     law = noise.law
     spent = law.rate * (sensitivity + law.step * math.sqrt(dimension)) + 2 * law.log_density_error
     assert 0.4 < spent <= 0.5
@@ -389,15 +389,15 @@ def test_the_finest_lattice_stays_within_what_the_sampler_is_proven_for(dimensio
 
 def test_gaussian_noise_pays_for_its_own_lattice() -> None:
     for dimension in (1, 40, 5000):
-        noise = GaussianNoise.hiding(0.7, 0.2, dimension)
+        noise = GaussianNoise.for_sensitivity(0.7, 0.2, dimension)
         spent = (0.7 + noise.step * math.sqrt(dimension)) / noise.sd
         assert 0.19 < spent <= 0.2
         assert math.log2(noise.step) == round(math.log2(noise.step))
 
 
 def test_what_is_hidden_lies_on_the_lattice_whatever_its_size() -> None:
-    noise = SphericalNoise.hiding(1e-12, 1.0, 2)
+    noise = SphericalNoise.for_sensitivity(1e-12, 1.0, 2)
     value = np.array([123.456, -1e-9])
-    hidden = noise.hide(value, Stream.from_seed(4))
+    hidden = noise.add_to(value, Stream.from_seed(4))
     assert np.all(np.rint(hidden / noise.step) == hidden / noise.step)
     assert np.abs(hidden - value).max() < 1e-9

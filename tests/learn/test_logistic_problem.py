@@ -42,7 +42,7 @@ def problems() -> list[Problem]:
     for n, d, n_classes in ((7, 3, 2), (2500, 4, 2), (9, 3, 3), (1500, 2, 5)):
         rows, codes = table(n, d, n_classes)
         problem = problem_for(rows, codes, 0.03, n_classes)
-        problem.tilt = np.linspace(-0.2, 0.3, problem.size)
+        problem.linear_term = np.linspace(-0.2, 0.3, problem.size)
         made.append(problem)
     return made
 

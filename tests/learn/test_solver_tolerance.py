@@ -15,7 +15,7 @@ from discreet.learn.large_margin import _solver as margin_solver
 from discreet.learn.large_margin._bounds import ClasswiseNoise
 from discreet.learn.large_margin._problem import MarginProblem
 from discreet.learn.logistic import problem as logistic_solver
-from discreet.learn.logistic.defaults import make_plan
+from discreet.learn.logistic.constants import make_plan
 from discreet.learn.logistic.plan import Facts
 from discreet.learn.logistic.problem import problem_for
 from discreet.learn.perturbation._solvers import GradientDescent
@@ -189,7 +189,7 @@ def test_every_admitted_tolerance_is_reached_on_hostile_rows(
         tilted = draw.integers(2) * 10 ** draw.uniform(-6, 2)
         flat = 10.0 ** -draw.uniform(0, 11.9)
         problem = problem_for(x, y, 0.5 * flat, n_classes)
-        problem.tilt = tilted * draw.standard_normal(problem.size)
+        problem.linear_term = tilted * draw.standard_normal(problem.size)
         tolerance = problem.descent.least_tolerance
         w = logistic_solver.minimize(problem, tolerance)
         assert np.linalg.norm(problem.gradient(w)) <= tolerance
@@ -198,7 +198,7 @@ def test_every_admitted_tolerance_is_reached_on_hostile_rows(
             x, y, n_classes=n_classes, regularization=max(n * n_classes * flat, 1e-9), smoothing=0.5,
             components=components, proxies=draw.integers(0, components, n),
         )  # fmt: skip
-        of.tilt = tilted * draw.standard_normal(of.size)
+        of.linear_term = tilted * draw.standard_normal(of.size)
         tolerance = of.descent(constrained=False).least_tolerance
         if of.curvature <= 1e11 * of.regularization:
             w = margin_solver.minimize(of, tolerance)
@@ -213,7 +213,7 @@ def test_gradient_steps_arrive_where_newton_halts_at_once(
     draw = generator(3)
     x = hostile_rows(kind, 30, 3, draw)
     problem = problem_for(x, hostile_labels("one row", x, n_classes, draw), 0.01, n_classes)
-    problem.tilt = draw.standard_normal(problem.size) / 50
+    problem.linear_term = draw.standard_normal(problem.size) / 50
     exact = logistic_solver.minimize(problem, problem.descent.least_tolerance)
     monkeypatch.setattr(logistic_solver, "MOST_STEPS", 0)
     for factor in (1.0, 10.0, 1e6, 1e14):
@@ -233,7 +233,7 @@ def test_gradient_steps_arrive_where_the_margin_solvers_halt_at_once(
         x, hostile_labels("mixed", x, 3, draw), n_classes=3, regularization=3.0, smoothing=0.5,
         components=components, proxies=draw.integers(0, components, 8), trace=0.5,
     )  # fmt: skip
-    of.tilt = draw.standard_normal(of.size)
+    of.linear_term = draw.standard_normal(of.size)
     least = of.descent(constrained=constrained).least_tolerance
     exact = margin_solver.minimize(of, least, constrained=constrained)
     for name in ("projected", "quasi_newton"):

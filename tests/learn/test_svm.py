@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.learn import Certificate, RegularizedSVM
-from discreet.learn.svm import _solver
+from discreet.learn.svm import _model, _solver
 from tests.learn.svm_problems import mixed, tumors, twenty
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_a_solution_that_is_off_is_not_called_converged(monkeypatch: pytest.Monk
     with pytest.warns(ConvergenceWarning, match="gap"):
         model = RegularizedSVM().fit(*twenty())
     assert not model.certificate_.converged
-    exact = _solver.solve(_solver.Problem(*twenty(), 1.0, 0.01)).z
+    exact = _solver.solve(_solver.SvmProblem(*twenty(), 1.0, 0.01)).z
     assert np.linalg.norm(model.coef_ - exact[:-1]) <= model.certificate_.coef_error
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from discreet.learn.svm import _solver as solver
-from discreet.learn.svm._solver import Gram, Problem, solve
+from discreet.learn.svm._solver import Gram, SvmProblem, solve
 from tests.learn.svm_problems import hard, mixed, tumors, twenty
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 THETAS, RHOS = (1e-4, 1e-2, 1.0, 1e2, 1e4), (1e-8, 1e-4, 1e-2, 1.0, 1e2)
 
 
-def values(problem: Problem, z: Floats, omega: Floats) -> tuple[float, float]:
+def values(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[float, float]:
     """Return the primal and the dual value as the textbook writes them."""
     c, t = omega * problem.sign, np.maximum(1 - problem.sign * (problem.X @ z[:-1] + z[-1]), 0)
     a, b, rho, theta = z[:-1], z[-1], problem.rho, problem.theta
@@ -31,7 +31,7 @@ def values(problem: Problem, z: Floats, omega: Floats) -> tuple[float, float]:
     return float(primal), float(dual)
 
 
-def measured(problem: Problem) -> tuple[float, float]:
+def measured(problem: SvmProblem) -> tuple[float, float]:
     """Return the residual and the relative gap of a solution, after an independent look at it."""
     solution = solve(problem)
     primal, dual = values(problem, solution.z, solution.omega)
@@ -62,7 +62,7 @@ def test_twenty_rows_by_formula_have_the_known_solution(
 ) -> None:  # fmt: skip
     X, y = twenty()
     assert np.count_nonzero(y > 0) == 9
-    problem = Problem(X, y, theta, rho)
+    problem = SvmProblem(X, y, theta, rho)
     solution = solve(problem)
     omega = solution.omega
     assert solution.z == pytest.approx([a1, a2, b], abs=6e-13)
@@ -85,7 +85,7 @@ def test_the_tumor_table_has_the_known_solution(
     right: int, share: float,
 ) -> None:  # fmt: skip
     X, y = tumors(scaling)
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     solution = solve(problem)
     omega = solution.omega
     assert problem.objective(solution.z) == pytest.approx(objective, abs=6e-11)
@@ -101,7 +101,7 @@ def test_the_tumor_table_has_the_known_solution(
 
 @pytest.mark.parametrize("rho", [1e-8, 1e-3, 1.0, 50.0])
 def test_two_points_follow_the_formula_down_to_small_rho(rho: float) -> None:
-    solution = solve(Problem(np.array([[-1.0], [1.0]]), np.array([-1.0, 1.0]), 0.1, rho))
+    solution = solve(SvmProblem(np.array([[-1.0], [1.0]]), np.array([-1.0, 1.0]), 0.1, rho))
     assert solution.z[0] == pytest.approx(2 * (0.1 + rho) / (1 + 2 * rho), rel=1e-14)
     assert solution.z[1] == pytest.approx(0, abs=1e-15)
 
@@ -110,7 +110,7 @@ def test_rows_without_information_leave_only_the_intercept() -> None:
     # Five positive and seven negative rows at zero, all beyond the margin: b solves a linear equation.
     theta, rho = 1.0, 1.0
     y = np.where(np.arange(12) < 5, 1.0, -1.0)
-    solution = solve(Problem(np.zeros((12, 3)), y, theta, rho))
+    solution = solve(SvmProblem(np.zeros((12, 3)), y, theta, rho))
     b = (5 - 7) * (theta + rho) / (rho + 12 * rho)
     assert solution.z == pytest.approx([0, 0, 0, b], abs=1e-15)
 
@@ -119,7 +119,7 @@ def test_rows_without_information_leave_only_the_intercept() -> None:
 def test_hard_tables_are_solved_at_the_corners_of_the_weights(seed: int) -> None:
     weights = [(1e-4, 1e-8), (1e-4, 1e2), (1.0, 1e-2), (1e4, 1e-4), (1e4, 1e2)]
     for (name, X, y), (theta, rho) in itertools.product(hard(seed), weights):
-        residual, gap = measured(Problem(X, y, theta, rho))
+        residual, gap = measured(SvmProblem(X, y, theta, rho))
         assert residual <= 1e-9, (name, theta, rho)
         assert gap <= 1e-7, (name, theta, rho)
 
@@ -127,7 +127,7 @@ def test_hard_tables_are_solved_at_the_corners_of_the_weights(seed: int) -> None
 @pytest.mark.stats
 def test_hard_tables_are_solved_for_all_weights() -> None:
     cases = itertools.product(range(12), THETAS, RHOS)
-    found = [measured(Problem(X, y, theta, rho)) for seed, theta, rho in cases for _, X, y in hard(seed)]
+    found = [measured(SvmProblem(X, y, theta, rho)) for seed, theta, rho in cases for _, X, y in hard(seed)]
     assert len(found) == 12 * 25 * 17
     assert np.mean([residual <= 1e-9 and gap <= 1e-7 for residual, gap in found]) >= 0.995
     assert max(gap for _, gap in found) <= 1e-6
@@ -146,14 +146,14 @@ def test_small_whole_numbers_with_all_their_ties_are_solved(
     X: Floats, pattern: int, theta: float, rho: float
 ) -> None:
     y = np.array([1.0 if pattern >> i & 1 else -1.0 for i in range(len(X))])
-    residual, gap = measured(Problem(X, y, theta, rho))
+    residual, gap = measured(SvmProblem(X, y, theta, rho))
     assert residual <= 1e-9
     assert gap <= 1e-9
 
 
 def test_the_gap_is_the_difference_of_the_two_values_and_never_negative() -> None:
     X, y = mixed(3, 60, 4)
-    problem = Problem(X, y, 0.7, 0.05)
+    problem = SvmProblem(X, y, 0.7, 0.05)
     solution = solve(problem)
     for k in range(8):
         z = solution.z * (1 + 0.3 * math.sin(k + 1))
@@ -167,7 +167,7 @@ def test_the_gap_is_the_difference_of_the_two_values_and_never_negative() -> Non
 
 def test_the_gap_bounds_the_distance_to_the_solution() -> None:
     X, y = mixed(4, 80, 3)
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     solution = solve(problem)
     for k in range(12):
         z = solution.z + 10.0**-k * np.array([1.0, -2.0, 0.5, 3.0])
@@ -178,7 +178,7 @@ def test_the_gap_bounds_the_distance_to_the_solution() -> None:
 
 def test_a_change_in_one_row_is_seen_by_the_residual() -> None:
     X, y = mixed(5, 80, 3)
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     solution = solve(problem)
     t = 1 - problem.forward(solution.z)
     for row in (int(np.argmax(solution.omega)), int(np.argmin(solution.omega))):
@@ -189,7 +189,7 @@ def test_a_change_in_one_row_is_seen_by_the_residual() -> None:
 
 def test_the_two_parts_agree_where_both_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = mixed(6, 200, 5)
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     finished = solve(problem)
     monkeypatch.setattr(solver, "finish", lambda *_: None)
     unfinished = solve(problem)
@@ -199,7 +199,7 @@ def test_the_two_parts_agree_where_both_apply(monkeypatch: pytest.MonkeyPatch) -
 
 def test_rows_that_crowd_at_the_margin_are_sorted_out_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     (X, y) = next((X, y) for name, X, y in hard(0) if name == "wild units")
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     residual, gap = measured(problem)
     assert residual <= 1e-13
     assert gap <= 1e-13
@@ -208,18 +208,18 @@ def test_rows_that_crowd_at_the_margin_are_sorted_out_one_at_a_time(monkeypatch:
 
 
 def test_a_margin_too_crowded_for_one_row_at_a_time_is_left_to_the_rest() -> None:
-    problem = Problem(np.ones((300, 2)), np.ones(300), 1.0, 0.01)
+    problem = SvmProblem(np.ones((300, 2)), np.ones(300), 1.0, 0.01)
     assert solver.climb(problem, np.zeros(3), np.full(300, 0.5)) is None
     assert measured(problem)[0] <= 1e-12
 
 
 def test_the_climb_never_lowers_the_dual_value(monkeypatch: pytest.MonkeyPatch) -> None:
     (X, y) = next((X, y) for name, X, y in hard(5) if name == "wild units")
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     seen: list[float] = []
     make = solver.ActiveSet
 
-    def watched(problem: Problem, z: Floats, omega: Floats, *rest: Any) -> Any:
+    def watched(problem: SvmProblem, z: Floats, omega: Floats, *rest: Any) -> Any:
         seen.append(values(problem, z, omega)[1])
         return make(problem, z, omega, *rest)
 
@@ -239,7 +239,7 @@ def test_the_climb_never_lowers_the_dual_value(monkeypatch: pytest.MonkeyPatch) 
 
 def test_gram_matrices_that_are_updated_equal_those_that_are_rebuilt() -> None:
     X, y = mixed(7, 400, 3)
-    problem = Problem(X, y, 1.0, 0.01)
+    problem = SvmProblem(X, y, 1.0, 0.01)
     kept = Gram(problem)
     rows = np.column_stack([X, np.ones(400)])
     for k in range(30):
@@ -250,8 +250,8 @@ def test_gram_matrices_that_are_updated_equal_those_that_are_rebuilt() -> None:
 
 def test_the_order_of_rows_does_not_matter() -> None:
     X, y = mixed(8, 150, 4)
-    one = solve(Problem(X, y, 1.0, 0.01))
-    other = solve(Problem(X[::-1].copy(), y[::-1].copy(), 1.0, 0.01))
+    one = solve(SvmProblem(X, y, 1.0, 0.01))
+    other = solve(SvmProblem(X[::-1].copy(), y[::-1].copy(), 1.0, 0.01))
     assert one.z == pytest.approx(other.z, abs=1e-12)
     assert one.omega == pytest.approx(other.omega[::-1], abs=1e-10)
 
@@ -268,7 +268,7 @@ def test_the_solver_uses_one_thread_and_gives_the_others_back(monkeypatch: pytes
         return inner(*arguments)
 
     monkeypatch.setattr(solver, "_inner", watched)
-    solve(Problem(*twenty(), 1.0, 0.01))
+    solve(SvmProblem(*twenty(), 1.0, 0.01))
     assert seen
     assert all(n == 1 for counts in seen for n in counts)
     assert threads() == before

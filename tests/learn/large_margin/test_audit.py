@@ -233,7 +233,7 @@ def whole_training(plan: ObjectivePerturbation, tilt: Any) -> Any:
 
     def train(table: tuple[Floats, AnyArray], stream: Stream) -> AnyArray:
         of = problem(*table, 3, regularization=plan.regularization)
-        of.tilt = tilt(of, stream)
+        of.linear_term = tilt(of, stream)
         return minimize(of, 1e-6)[:1]
 
     return train
@@ -264,7 +264,7 @@ def test_one_tilt_for_all_classes_as_printed_is_no_noise_at_all() -> None:
     assert verdicts == ["broken", "holds"]
     of = problem(rows, labels, 3, regularization=20.0)
     plain = minimize(of, 1e-8)
-    of.tilt = shared(of, Stream.from_seed(3))
+    of.linear_term = shared(of, Stream.from_seed(3))
     assert minimize(of, 1e-8) == pytest.approx(plain, abs=1e-6)
 
 

@@ -78,9 +78,9 @@ def test_the_objective_exceeds_its_minimum_by_no_more_than_theorem_2_corrected(s
     noise = SphericalNoise.with_rate(0.4, of.size)
     tilt = noise.draw(Stream.from_seed(seed))
     tilt *= noise_norm(noise, 0.05) / np.linalg.norm(tilt)
-    of.tilt = tilt
+    of.linear_term = tilt
     at = minimize(of, 1e-8)
-    of.tilt = np.zeros(of.size)
+    of.linear_term = np.zeros(of.size)
     excess = of.value_and_gradient(at)[0] - least
     bound = empirical_excess(noise, 4.0, 0.05)
     assert 0.2 * bound < excess <= bound
@@ -89,7 +89,7 @@ def test_the_objective_exceeds_its_minimum_by_no_more_than_theorem_2_corrected(s
 def test_theorem_2_corrected_is_attained_where_nothing_else_pulls() -> None:
     of = MarginProblem(np.zeros((1, 2)), np.array([0]), n_classes=2, regularization=4.0, smoothing=0.5)
     noise = SphericalNoise.with_rate(0.4, 3)
-    of.tilt = np.array([noise_norm(noise, 0.05), 0.0, 0.0])
+    of.linear_term = np.array([noise_norm(noise, 0.05), 0.0, 0.0])
     at = minimize(of, 1e-10)
     assert np.linalg.norm(at) == pytest.approx(noise_norm(noise, 0.05) / 4.0)
     excess = 4.0 / 2 * float(at @ at)

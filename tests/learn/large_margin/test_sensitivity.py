@@ -22,7 +22,7 @@ from discreet.learn.large_margin._bounds import (
 )
 from discreet.learn.large_margin._problem import squares_of, to_matrices
 from discreet.learn.large_margin._solver import minimize
-from discreet.learn.perturbation.noise import SphericalNoise, gaussian_tilt_scale, zero_sum_basis
+from discreet.learn.perturbation.noise import SphericalNoise, gaussian_term_scale, zero_sum_basis
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, hessian, problem, unit_rows
 
@@ -53,7 +53,7 @@ def test_constants_have_their_published_values() -> None:
 def test_gaussian_tilts_have_the_published_scales(
     epsilon: float, delta: float, n_classes: int, cost: float, sd: float
 ) -> None:
-    found = gaussian_tilt_scale(gradient_change(n_classes), mean_supremum(n_classes), epsilon - cost, delta)
+    found = gaussian_term_scale(gradient_change(n_classes), mean_supremum(n_classes), epsilon - cost, delta)
     assert found == pytest.approx(sd, abs=1e-6)
 
 

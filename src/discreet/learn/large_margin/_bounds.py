@@ -19,8 +19,8 @@ from discreet._typing import Floats
 from discreet.errors import PromiseError
 from discreet.learn.perturbation.noise import (
     FineSphericalLaplace,
+    PointNoise,
     SphericalNoise,
-    VectorNoise,
     zero_sum_basis,
 )
 from discreet.noise import SphericalLaplace
@@ -205,12 +205,12 @@ _UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClasswiseNoise(VectorNoise):
+class ClasswiseNoise(PointNoise):
     """One vector of density ``exp(-rate |x|)`` for each class, together ``exp(-rate`` times the sum of norms.
 
     Privacy
     -------
-    Between tilts whose class norms differ by at most ``D`` in sum: a point event of ``rate D`` plus twice
+    Between terms whose class norms differ by at most ``D`` in sum: a point event of ``rate D`` plus twice
     the error of each class's radius, and the tails of all of them. The projection to what sums to zero is
     post-processing: in that space the density's logarithm changes by no more.
 
@@ -240,14 +240,14 @@ class ClasswiseNoise(VectorNoise):
 
     @property
     def rounding(self) -> float:
-        """How far apart rounding to the lattice can push two tilts; projections shorten."""
+        """How far apart rounding to the lattice can push two linear terms; projections shorten."""
         return self.step * math.sqrt(self.n_classes * self.law.dimension)
 
     @property
-    def longest(self) -> float:
+    def largest_norm(self) -> float:
         """Of all classes' vectors together; projections shorten."""
         one = SphericalNoise(dimension=self.law.dimension, law=self.law)
-        return math.sqrt(self.n_classes) * one.longest
+        return math.sqrt(self.n_classes) * one.largest_norm
 
     def delta(self, epsilon: float) -> float:
         """Return the delta that comes with an epsilon without the sampler's distance."""
@@ -259,12 +259,8 @@ class ClasswiseNoise(VectorNoise):
         """Draw all classes' vectors in lattice steps, one after the other."""
         return np.asarray(self.law.integers(self.n_classes, stream).reshape(-1))
 
-    def draw(self, stream: Stream) -> Floats:
-        """Draw what acts: coordinates in the basis of what sums to zero over classes."""
-        return self.draw_with_error(stream)[0]
-
     def draw_with_error(self, stream: Stream) -> tuple[Floats, float]:
-        """Draw what acts, and return how far floats can have put it from what was meant."""
+        """Draw what acts, in the basis of what sums to zero over classes, and a bound on its float error."""
         whole = np.multiply(self.integers(stream), self.step, dtype=np.float64)
         acts = (zero_sum_basis(self.n_classes) @ whole.reshape(self.n_classes, -1)).reshape(-1)
         return acts, self.float_error(float(np.linalg.norm(whole)))

@@ -11,6 +11,7 @@ from scipy import special
 from discreet.errors import ParameterError
 from discreet.learn.base import Domain, is_number
 from discreet.learn.kmeans import PrivateKMeans
+from discreet.learn.large_margin._constants import Cone, LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import (
     MarginProblem,
     Squares,
@@ -19,8 +20,6 @@ from discreet.learn.large_margin._problem import (
     gaussians_in,
     to_coordinates,
 )
-from discreet.learn.large_margin.defaults import Cone, Mechanism, make_plan
-from discreet.learn.large_margin.plan import Facts
 from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
 from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats, Ints
     from discreet.learn.large_margin._problem import Ellipse
-    from discreet.learn.large_margin.plan import Plan
+    from discreet.learn.perturbation.defaults import Mechanism
+    from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.noise import Stream
     from discreet.privacy import Ledger, Promise
 
@@ -59,7 +59,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     regularization : float, optional
         Above 0, beside a sum over rows: it grows with the table. By default it follows from the number of
         rows, columns and classes and from the promise, see
-        :func:`~discreet.learn.large_margin.defaults.default_regularization`. Where it is too small for
+        :func:`~discreet.learn.large_margin._constants.default_regularization`. Where it is too small for
         objective perturbation at this epsilon it is raised.
     smoothing : float
         Half the width of the hinge's rounded corner.
@@ -241,7 +241,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the matrices."""
         self.check_parameters()
-        X, codes, classes, (embedding, given, facts, plan) = self._read(X, y, self._planned)
+        X, codes, classes, (embedding, given, constants, plan) = self._read(X, y, self._planned)
         buys = self._buys(given)
         receipts: list[Receipt] = []
         promises = plan.promises
@@ -258,20 +258,20 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             codes,
             n_classes=len(classes),
             regularization=plan.regularization,
-            smoothing=facts.smoothing,
-            components=facts.components,
+            smoothing=constants.smoothing,
+            components=constants.components,
             proxies=None if given is None else _nearest(rows, embedding, given, codes),
             trace=float(self.trace_weight),
         )
 
-        def pay() -> Stream:
+        def charge() -> Stream:
             what = "large-margin Gaussian classifier"
             if plan.name != "exact":
                 what += f" by {plan.name} perturbation"
             receipts.append(self._charge(plan.promises, what))
             return self._stream()
 
-        released = problem.matrices(plan.train(problem, pay))
+        released = problem.matrices(plan.train(problem, charge))
         self._keep(released, embedding, len(classes))
         self.classes_ = classes
         self.embedding_ = embedding
@@ -285,7 +285,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
 
     def _planned(
         self, n_rows: int, n_features: int, n_classes: int
-    ) -> tuple[Embedding, Floats | None, Facts, Plan]:
+    ) -> tuple[Embedding, Floats | None, LargeMarginConstants, TrainingPlan]:
         embedding = Embedding.declare(
             n_features,
             bounds=self.bounds,
@@ -294,17 +294,17 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             owner=type(self).__name__,
         )
         given = self._given_centroids(n_classes, n_features)
-        facts = self._facts(n_rows, n_classes, embedding)
+        constants = self._constants(n_rows, n_classes, embedding)
         share = 1 - self.centroid_share
-        plan = self.plan(facts, _part(self.privacy, share) if self._buys(given) else self.privacy)
-        return embedding, given, facts, plan
+        plan = self.plan(constants, _part(self.privacy, share) if self._buys(given) else self.privacy)
+        return embedding, given, constants, plan
 
     def _buys(self, given: Floats | None) -> bool:
         """Whether starting centroids have to be paid for."""
         return self.components > 1 and given is None
 
-    def _facts(self, n_rows: int, n_classes: int, embedding: Embedding) -> Facts:
-        return Facts(
+    def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LargeMarginConstants:
+        return LargeMarginConstants(
             n_rows=n_rows,
             n_classes=n_classes,
             dimension=embedding.dimension,
@@ -315,16 +315,18 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             tolerance=None if self.tolerance is None else float(self.tolerance),
         )
 
-    def replanned(self, n_rows: int) -> tuple[Promise, ...] | None:
-        """Make the promises of a fitted model again; None where centroids were bought with a part of it."""
+    def recompute_promises(self, n_rows: int) -> tuple[Promise, ...] | None:
+        """Return the promises of a fitted model anew; None where a part of them bought centroids."""
         if self.components > 1 and self.centroids is None:
             return None
-        return tuple(self.plan(self._facts(n_rows, len(self.classes_), self.embedding_)).promises)
+        return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
 
-    def plan(self, facts: Facts, privacy: PureDP | ApproxDP | NoPromise | None = None) -> Plan:
-        """Return the mechanism that a table with these public facts will be trained by."""
-        return make_plan(
-            facts,
+    def plan(
+        self, constants: LargeMarginConstants, privacy: PureDP | ApproxDP | NoPromise | None = None
+    ) -> TrainingPlan:
+        """Return the mechanism that a table with these public constants will be trained by."""
+        return make_large_margin_plan(
+            constants,
             self.privacy if privacy is None else privacy,
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=self.mechanism,

@@ -86,10 +86,10 @@ class MarginProblem:
     ----------
     size : int
         Entries of ``w``, the coordinates of matrices that sum to zero.
-    tilt : array
-        Of the linear term; 0 unless the objective is perturbed.
-    tilt_error : float
-        How far the tilt can be from the one that was meant.
+    linear_term : array
+        Coefficients of the linear term; 0 unless the objective is perturbed.
+    linear_term_error : float
+        How far the linear term can be from the one that was drawn.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class MarginProblem:
         self.proxies = np.zeros(len(codes), np.intp) if proxies is None else proxies
         self.basis = zero_sum_basis(self.n_matrices)
         self.size = (self.n_matrices - 1) * self.squares.dimension
-        self.tilt: Floats = np.zeros(self.size)
-        self.tilt_error = 0.0
+        self.linear_term: Floats = np.zeros(self.size)
+        self.linear_term_error = 0.0
 
     def spread(self, w: Floats) -> Floats:
         """Return the Frobenius coordinates of the matrices that ``w`` stands for, one row each."""
@@ -133,13 +133,13 @@ class MarginProblem:
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         """Return the function and its gradient; :meth:`rounding` bounds the gradient's error."""
         loss, slope = self.loss_and_slope(self.spread(w))
-        value = loss + self.regularization / 2 * float(w @ w) + float(self.tilt @ w)
-        return value, self.gathered(slope) + self.regularization * w + self.tilt
+        value = loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
+        return value, self.gathered(slope) + self.regularization * w + self.linear_term
 
     def whole_value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
         """Return the function of matrices that need not sum to zero, with its trace term."""
         loss, slope = self.loss_and_slope(coordinates)
-        linear = self.spread(self.tilt) + self.trace * self.traced
+        linear = self.spread(self.linear_term) + self.trace * self.traced
         value = loss + self.regularization / 2 * float((coordinates**2).sum())
         return value + float((linear * coordinates).sum()), slope + self.regularization * coordinates + linear
 
@@ -195,14 +195,16 @@ class MarginProblem:
             self.n_rows, self.p, self.n_classes, self.smoothing, norm, components=self.components
         )
         return (
-            error + _linear_error(self.n_matrices, self.regularization * norm, self._linear) + self.tilt_error
+            error
+            + _linear_error(self.n_matrices, self.regularization * norm, self._linear)
+            + self.linear_term_error
         )
 
     @property
     def _linear(self) -> float:
         """Norm of all linear terms."""
         traced = abs(self.trace) * math.sqrt(self.n_matrices * (self.p - 1))
-        return float(np.linalg.norm(self.tilt)) + traced
+        return float(np.linalg.norm(self.linear_term)) + traced
 
     @property
     def curvature(self) -> float:
@@ -210,7 +212,7 @@ class MarginProblem:
         return loss_curvature(self.n_rows, self.n_classes, self.smoothing, self.components)
 
     def descent(self, *, constrained: bool) -> GradientDescent:
-        """Return what gradient steps are certain to reach here: rows have no part in it, the tilt has."""
+        """Return what gradient steps are certain to reach here; it depends on the linear term, on no row."""
         return gradient_descent(
             n_rows=self.n_rows,
             p=self.p,
@@ -219,7 +221,7 @@ class MarginProblem:
             smoothing=self.smoothing,
             regularization=self.regularization,
             linear=self._linear,
-            tilt_error=self.tilt_error,
+            linear_error=self.linear_term_error,
             constrained=constrained,
         )
 
@@ -275,7 +277,7 @@ def gradient_descent(
     smoothing: float,
     regularization: float,
     linear: float,
-    tilt_error: float,
+    linear_error: float,
     constrained: bool,
 ) -> GradientDescent:
     """Return what gradient steps are certain to reach, for every table of this shape.
@@ -288,8 +290,8 @@ def gradient_descent(
         As of :class:`MarginProblem`.
     linear : float
         Bound on the norm of all linear terms.
-    tilt_error : float
-        Bound on how far the tilt is from the one that was meant.
+    linear_error : float
+        Bound on how far the linear term is from the one that was drawn.
     constrained : bool
         Whether each step ends with a projection to positive semidefinite matrices.
 
@@ -307,7 +309,7 @@ def gradient_descent(
     norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
     curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization
     error = rounding_error(n_rows, p, n_classes, smoothing, 2 * norm, components=components)
-    error += _linear_error(n_classes * components, 2 * regularization * norm, linear) + tilt_error
+    error += _linear_error(n_classes * components, 2 * regularization * norm, linear) + linear_error
     # A quotient and a difference more, of vectors no longer than 2 norm each, and a projection of their sum.
     step = 8 + (4 * PROJECTION * p if constrained else 0)
     return GradientDescent(

@@ -8,8 +8,12 @@ import numpy as np
 from scipy import special
 
 from discreet.learn.base import Domain, is_number
-from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
-from discreet.learn.logistic.plan import Facts
+from discreet.learn.logistic.constants import (
+    LogisticConstants,
+    LogisticMechanism,
+    Sensitivity,
+    make_logistic_plan,
+)
 from discreet.learn.logistic.problem import problem_for
 from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.logistic.plan import Plan
+    from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.noise import Stream
     from discreet.privacy import ApproxDP, Ledger, NoPromise, Promise, PureDP, Receipt
 
@@ -143,8 +147,8 @@ class PrivateLogisticRegression(PerturbedClassifier):
         norm_bound: float | None = None,
         classes: Any = None,
         regularization: float | None = None,
-        mechanism: Mechanism = "auto",
-        sensitivity: Constant = "tight",
+        mechanism: LogisticMechanism = "auto",
+        sensitivity: Sensitivity = "tight",
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         tolerance: float | None = None,
@@ -171,14 +175,14 @@ class PrivateLogisticRegression(PerturbedClassifier):
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
         receipts: list[Receipt] = []
 
-        def pay() -> Stream:
+        def charge() -> Stream:
             what = "logistic regression"
             if plan.name != "exact":
                 what += f" by {plan.name} perturbation"
             receipts.append(self._charge(plan.promises, what))
             return self._stream()
 
-        released = plan.train(problem, pay)
+        released = plan.train(problem, charge)
         self.classes_ = classes
         self.embedding_ = embedding
         self.weights_ = problem.weights(released)
@@ -189,7 +193,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         (self.receipt_,) = receipts
         return self
 
-    def _planned(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, Plan]:
+    def _planned(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
         embedding = Embedding.declare(
             n_features,
             bounds=self.bounds,
@@ -197,28 +201,28 @@ class PrivateLogisticRegression(PerturbedClassifier):
             constant=self.intercept_scale if self.fit_intercept else 0.0,
             owner=type(self).__name__,
         )
-        return embedding, self.plan(self._facts(n_rows, n_classes, embedding))
+        return embedding, self.plan(self._constants(n_rows, n_classes, embedding))
 
-    def _facts(self, n_rows: int, n_classes: int, embedding: Embedding) -> Facts:
-        return Facts(
+    def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LogisticConstants:
+        return LogisticConstants(
             n_rows=n_rows,
             n_classes=n_classes,
             dimension=embedding.dimension,
             tolerance=None if self.tolerance is None else float(self.tolerance),
+            tight=self.sensitivity == "tight",
         )
 
-    def replanned(self, n_rows: int) -> tuple[Promise, ...]:
-        """Make the promises of a fitted model again, from the number of rows and what it was told."""
-        return tuple(self.plan(self._facts(n_rows, len(self.classes_), self.embedding_)).promises)
+    def recompute_promises(self, n_rows: int) -> tuple[Promise, ...]:
+        """Return the promises of a fitted model, computed anew from the number of rows and its parameters."""
+        return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
 
-    def plan(self, facts: Facts) -> Plan:
-        """Return the mechanism that a table with these public facts will be trained by."""
-        return make_plan(
-            facts,
+    def plan(self, constants: LogisticConstants) -> TrainingPlan:
+        """Return the mechanism that a table with these public constants will be trained by."""
+        return make_logistic_plan(
+            constants,
             self.privacy,
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=self.mechanism,
-            tight=self.sensitivity == "tight",
             owner=type(self).__name__,
         )
 

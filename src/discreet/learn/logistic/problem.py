@@ -56,7 +56,7 @@ def rounding_error(n_rows: int, dimension: int, n_scores: int, norm: float) -> f
 
 
 def gradient_descent(
-    *, n_rows: int, dimension: int, n_classes: int, regularization: float, tilt: float
+    *, n_rows: int, dimension: int, n_classes: int, regularization: float, linear: float
 ) -> GradientDescent:
     """Return what gradient steps are certain to reach, for every table of this shape.
 
@@ -66,7 +66,7 @@ def gradient_descent(
         Of the table, with embedded rows.
     regularization : float
         Above 0.
-    tilt : float
+    linear : float
         Bound on the norm of the linear term.
 
     Notes
@@ -79,11 +79,11 @@ def gradient_descent(
     ---------
     docs/explanation/theorems/solver-tolerance.md, masked-norm.md
     """
-    norm = math.sqrt(largest_gain(n_classes) / regularization) + tilt / regularization
+    norm = math.sqrt(largest_gain(n_classes) / regularization) + linear / regularization
     curvature = (0.25 if n_classes == 2 else 0.5) + regularization
     n_scores = 1 if n_classes == 2 else n_classes
     error = rounding_error(n_rows, dimension, n_scores, 2 * norm)
-    error += 4 * (2 * regularization * norm + tilt) * _UNIT
+    error += 4 * (2 * regularization * norm + linear) * _UNIT
     return GradientDescent(
         curvature=curvature,
         regularization=regularization,
@@ -93,8 +93,8 @@ def gradient_descent(
     )
 
 
-class Problem(ABC):
-    """The function ``mean loss + regularization / 2 |w|**2 + tilt . w`` of a flat vector ``w``.
+class LogisticProblem(ABC):
+    """The function ``mean loss + regularization / 2 |w|**2 + linear_term . w`` of a flat vector ``w``.
 
     Parameters
     ----------
@@ -109,8 +109,10 @@ class Problem(ABC):
     ----------
     size : int
         Entries of ``w``.
-    tilt : array
-        Of the linear term; 0 unless the objective is perturbed.
+    linear_term : array
+        Coefficients of the linear term; 0 unless the objective is perturbed.
+    linear_term_error : float
+        How far the linear term can be from the one that was drawn.
     """
 
     size: int
@@ -120,11 +122,12 @@ class Problem(ABC):
         self.codes = codes
         self.n_rows = len(rows)
         self.regularization = regularization
-        self.tilt: Floats = np.zeros(0)
+        self.linear_term: Floats = np.zeros(0)
+        self.linear_term_error = 0.0
 
     def _start(self, size: int) -> None:
         self.size = size
-        self.tilt = np.zeros(size)
+        self.linear_term = np.zeros(size)
 
     def _blocks(self) -> Iterator[slice]:
         for start in range(0, self.n_rows, CHUNK):
@@ -133,12 +136,12 @@ class Problem(ABC):
     def value(self, w: Floats) -> float:
         """Return the function."""
         loss = math.fsum(self._loss(block, w) for block in self._blocks()) / self.n_rows
-        return loss + self.regularization / 2 * float(w @ w) + float(self.tilt @ w)
+        return loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
 
     def gradient(self, w: Floats) -> Floats:
         """Return the gradient; :meth:`rounding` bounds its error."""
         total = sum((self._slope(block, w) for block in self._blocks()), start=np.zeros(self.size))
-        return total / self.n_rows + self.regularization * w + self.tilt
+        return total / self.n_rows + self.regularization * w + self.linear_term
 
     def hessian(self, w: Floats) -> Floats:
         """Return the matrix of second derivatives."""
@@ -155,18 +158,22 @@ class Problem(ABC):
     def rounding(self, w: Floats) -> float:
         """Return how far :meth:`gradient` can be from the true one: see :func:`rounding_error`."""
         size = float(np.linalg.norm(w))
-        rest = 4 * (self.regularization * size + float(np.linalg.norm(self.tilt)))
-        return rounding_error(self.n_rows, self.rows.shape[1], self._n_scores, size) + rest * _UNIT
+        rest = 4 * (self.regularization * size + float(np.linalg.norm(self.linear_term)))
+        return (
+            rounding_error(self.n_rows, self.rows.shape[1], self._n_scores, size)
+            + rest * _UNIT
+            + self.linear_term_error
+        )
 
     @property
     def descent(self) -> GradientDescent:
-        """What gradient steps are certain to reach here: rows have no part in it, the tilt has."""
+        """What gradient steps are certain to reach here: rows have no part in it, the linear term has."""
         return gradient_descent(
             n_rows=self.n_rows,
             dimension=self.rows.shape[1],
             n_classes=max(2, self._n_scores),
             regularization=self.regularization,
-            tilt=float(np.linalg.norm(self.tilt)),
+            linear=float(np.linalg.norm(self.linear_term)),
         )
 
     @property
@@ -190,7 +197,7 @@ class Problem(ABC):
         """Return one row of weights for each score."""
 
 
-class BinaryProblem(Problem):
+class BinaryProblem(LogisticProblem):
     """Two classes: the loss of a row is ``log(1 + exp(-y w.x))`` with ``y`` -1 or 1."""
 
     def __init__(self, rows: Floats, codes: Ints, regularization: float) -> None:
@@ -226,7 +233,7 @@ class BinaryProblem(Problem):
         return w[np.newaxis, :].copy()
 
 
-class SoftmaxProblem(Problem):
+class SoftmaxProblem(LogisticProblem):
     """Several classes: the loss of a row is ``logsumexp(W x) - (W x)_y``, the rows of ``W`` summing to 0.
 
     ``w`` holds the coordinates of ``W`` in :func:`zero_sum_basis`, whose lengths and angles are those of
@@ -279,7 +286,7 @@ class SoftmaxProblem(Problem):
         return np.asarray(self.basis @ (moved.T @ self.rows[block])).reshape(-1)
 
 
-def problem_for(rows: Floats, codes: Ints, regularization: float, n_classes: int) -> Problem:
+def problem_for(rows: Floats, codes: Ints, regularization: float, n_classes: int) -> LogisticProblem:
     """Return the problem for a number of classes."""
     if n_classes == 2:
         return BinaryProblem(rows, codes, regularization)
@@ -292,12 +299,12 @@ LARGEST_MATRIX = 300
 _CG_TOLERANCE = 1e-3
 
 
-def minimize(problem: Problem, tolerance: float) -> Floats:
+def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
     """Return a point no farther from the minimizer than one with a gradient of norm ``tolerance`` can be.
 
     Parameters
     ----------
-    problem : Problem
+    problem : LogisticProblem
         Strongly convex with ``problem.regularization``.
     tolerance : float
         At least ``problem.descent.least_tolerance``.
@@ -353,7 +360,7 @@ def minimize(problem: Problem, tolerance: float) -> Floats:
     )
 
 
-def newton(problem: Problem, near: Callable[[Floats, Floats], bool]) -> tuple[Floats, bool]:
+def newton(problem: LogisticProblem, near: Callable[[Floats, Floats], bool]) -> tuple[Floats, bool]:
     """Return where Newton's method stopped, and whether that is near enough."""
     w = np.zeros(problem.size)
     gradient = problem.gradient(w)
@@ -368,7 +375,7 @@ def newton(problem: Problem, near: Callable[[Floats, Floats], bool]) -> tuple[Fl
     return w, near(w, gradient)
 
 
-def _newton_step(problem: Problem, w: Floats, gradient: Floats) -> Floats | None:
+def _newton_step(problem: LogisticProblem, w: Floats, gradient: Floats) -> Floats | None:
     """Return the solution of Newton's equation, None where it has none in floating point."""
     if problem.size <= LARGEST_MATRIX:
         try:

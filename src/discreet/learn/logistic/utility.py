@@ -11,10 +11,10 @@ import math
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.learn.logistic.objective import tilt_change
 from discreet.learn.logistic.sensitivity import (
     gradient_change,
     largest_gain,
+    largest_gradient_change,
     largest_norm,
     minimizer_sensitivity,
 )
@@ -177,7 +177,7 @@ def input_utility(
             else math.sqrt(largest_gain(n_classes) / regularization)
         )
     # Half of what two residuals can differ by bounds one of them.
-    steep = tilt_change(n_classes) / 2 + norm * _bend(n_classes)
+    steep = largest_gradient_change(n_classes) / 2 + norm * _bend(n_classes)
     mean = float(special.gammainccinv(n_rows * dimension, failure)) * 2 / (epsilon * n_rows)
     far = steep * mean / regularization
     return far**2 * (regularization + _bend(n_classes)) / 2 * _UP

@@ -1,7 +1,6 @@
-"""What learners share whose noise is on a minimizer or on what is minimized.
+"""Objective and output perturbation of regularized minimizers, for logistic regression and large margins.
 
-``embedding`` carries rows into the unit ball by public constants; ``zero_sum`` has the coordinates that are
-left when only differences between classes count; ``vector`` hides a vector of coefficients on the lattice,
-``tilt`` calibrates noise on an objective, ``promises`` says what either keeps; ``classifier`` is what two
-classifiers have in common towards people.
+``base`` has the classifiers' base class and the public map of rows to the unit ball; ``noise`` draws vectors
+on the lattice and says what they promise; ``mechanisms`` calibrates noise from the public constants of a
+learning problem; ``defaults`` chooses what no row has a part in.
 """

@@ -246,8 +246,8 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         return rows
 
     @abstractmethod
-    def replanned(self, n_rows: int) -> tuple[Promise, ...] | None:
-        """Make the promises of a fitted model again, from the number of rows and what it was told.
+    def recompute_promises(self, n_rows: int) -> tuple[Promise, ...] | None:
+        """Return the promises of a fitted model, computed anew from the number of rows and its parameters.
 
         Returns
         -------

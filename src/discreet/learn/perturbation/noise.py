@@ -53,7 +53,7 @@ class VectorNoise(ABC):
 
     @property
     @abstractmethod
-    def longest(self) -> float:
+    def largest_norm(self) -> float:
         """Bound on the norm of what is drawn: the samplers cut the tails of their laws."""
 
     @abstractmethod
@@ -62,9 +62,17 @@ class VectorNoise(ABC):
 
     def draw(self, stream: Stream) -> Floats:
         """Draw one vector."""
-        return np.multiply(self.integers(stream), self.step, dtype=np.float64)
+        return self.draw_with_error(stream)[0]
 
-    def hide(self, vector: Floats, stream: Stream) -> Floats:
+    def draw_with_error(self, stream: Stream) -> tuple[Floats, float]:
+        """Draw one vector, and return how far floats can have put it from the one on the lattice."""
+        return np.multiply(self.integers(stream), self.step, dtype=np.float64), 0.0
+
+    def float_error(self, norm: float) -> float:
+        """Return how far floats can put a vector of this norm from the one on the lattice: not at all."""
+        return 0.0
+
+    def add_to(self, vector: Floats, stream: Stream) -> Floats:
         """Return the vector, rounded to the lattice, with noise added to it.
 
         The sum is one of integers of any size; turning it into floats comes after the noise.
@@ -78,6 +86,15 @@ class VectorNoise(ABC):
     def rounding(self) -> float:
         """How far apart rounding to the lattice can push two vectors."""
         return self.step * math.sqrt(self.dimension)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointNoise(VectorNoise):
+    """Noise whose promise is a point: one epsilon with one delta, which the noise itself brings."""
+
+    @abstractmethod
+    def delta(self, epsilon: float) -> float:
+        """Return the delta that comes with an epsilon without the sampler's distance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +124,7 @@ class FineSphericalLaplace(SphericalLaplace):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SphericalNoise(VectorNoise):
+class SphericalNoise(PointNoise):
     """Density proportional to ``exp(-rate |x|)``: for promises without a delta of their own.
 
     Privacy
@@ -128,7 +145,7 @@ class SphericalNoise(VectorNoise):
         return cls(dimension=dimension, law=FineSphericalLaplace(rate=rate, dimension=dimension))
 
     @classmethod
-    def hiding(cls, sensitivity: float, epsilon: float, dimension: int) -> SphericalNoise:
+    def for_sensitivity(cls, sensitivity: float, epsilon: float, dimension: int) -> SphericalNoise:
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at an epsilon."""
         step = 0.0
         left = without_density_error(epsilon, dimension) * _DOWN
@@ -150,7 +167,7 @@ class SphericalNoise(VectorNoise):
         return self.law.total_variation
 
     @property
-    def longest(self) -> float:
+    def largest_norm(self) -> float:
         """Of a vector: its radius variable and its coordinates are normals below ``LARGEST_NORMAL`` each."""
         if self.dimension == 1:
             return LARGEST_EXPONENTIAL / self.law.rate
@@ -208,7 +225,7 @@ class GaussianNoise(VectorNoise):
     log2_steps: int = _INNER_STEPS
 
     @classmethod
-    def hiding(cls, sensitivity: float, mu: float, dimension: int) -> GaussianNoise:
+    def for_sensitivity(cls, sensitivity: float, mu: float, dimension: int) -> GaussianNoise:
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at ``mu``."""
         rough = cls(dimension=dimension, sd=sensitivity / mu, log2_steps=_OUTPUT_STEPS)
         # The lattice widens the distance by less than this, also if the wider noise has the next coarser one.
@@ -226,7 +243,7 @@ class GaussianNoise(VectorNoise):
         return self.dimension * gaussian.TOTAL_VARIATION
 
     @property
-    def longest(self) -> float:
+    def largest_norm(self) -> float:
         """Of a vector of normals below ``LARGEST_NORMAL`` each."""
         return LARGEST_NORMAL * self.sd * math.sqrt(self.dimension)
 
@@ -236,7 +253,7 @@ class GaussianNoise(VectorNoise):
         return rounded_gaussian(self.sd / self.step, self.dimension, stream)
 
 
-def taken_over(privacy: Promise) -> dict[str, Any]:
+def inherited_fields(privacy: Promise) -> dict[str, Any]:
     """Return what a promise takes over from the one that was asked for."""
     assumes = (
         *privacy.assumes,
@@ -248,7 +265,7 @@ def taken_over(privacy: Promise) -> dict[str, Any]:
 
 def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> Promise:
     """Return what spherical noise promises: a point event, pure in one dimension."""
-    rest = {**taken_over(privacy), "total_variation": total_variation}
+    rest = {**inherited_fields(privacy), "total_variation": total_variation}
     if delta == 0.0:
         return PureDP(epsilon=privacy.epsilon, **rest)
     return ApproxDP(epsilon=privacy.epsilon, delta=delta, **rest)
@@ -293,34 +310,34 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
     docs/explanation/theorems/spherical-laplace.md, analytic-gaussian.md
     """
     if isinstance(privacy, PureDP):
-        spherical = SphericalNoise.hiding(apart, privacy.epsilon, size)
+        spherical = SphericalNoise.for_sensitivity(apart, privacy.epsilon, size)
         return spherical, spherical_promise(
             privacy, spherical.delta(privacy.epsilon), spherical.total_variation
         )
-    noise = GaussianNoise.hiding(apart, gaussian_allowance(privacy, size), size)
+    noise = GaussianNoise.for_sensitivity(apart, gaussian_allowance(privacy, size), size)
     promise = GaussianDP(
         mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
         total_variation=noise.total_variation,
-        **taken_over(privacy),
+        **inherited_fields(privacy),
     )
     return noise, promise
 
 
 LEAST_SHARE, LARGEST_SHARE = 2.0**-10, 0.25
 """Parts of epsilon that may be spent on hiding the solver's error."""
-HIDING_DELTA = 2.0**-6
+OUTPUT_DELTA = 2.0**-6
 """Part of delta that is."""
 LARGEST_SCALE = 1e100
-"""Standard deviation of a tilt whose powers are still numbers to a solver."""
+"""Standard deviation of a linear term whose powers are still numbers to a solver."""
 
 
-def gaussian_tilt_scale(change: float, mean: float, epsilon: float, delta: float) -> float:
-    """Return the least standard deviation of a Gaussian tilt that is (epsilon, delta)-private.
+def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float) -> float:
+    """Return the least standard deviation of a Gaussian linear term that is (epsilon, delta)-private.
 
     Parameters
     ----------
     change : float
-        How far apart the tilts can be that lead two neighbors to the same minimizer.
+        How far apart the linear terms can be that lead two neighbors to the same minimizer.
     mean : float
         Mean of the largest inner product of a standard normal with such a change.
     epsilon : float
@@ -341,8 +358,8 @@ def gaussian_tilt_scale(change: float, mean: float, epsilon: float, delta: float
 
     Privacy
     -------
-    The change of the tilt depends on the noise itself, so that the plain Gaussian mechanism does not apply:
-    ``mean`` pays for that.
+    The change of the linear term depends on the noise itself, so that the plain Gaussian mechanism does not
+    apply: ``mean`` pays for that.
 
     Reference
     ---------

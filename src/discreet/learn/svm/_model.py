@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.learn.base import POSITIVE, Domain, Learner, check_finite
-from discreet.learn.svm._solver import Problem, solve
+from discreet.learn.svm._solver import SvmProblem, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ class Certificate:
     converged: bool
 
     @classmethod
-    def of(cls, problem: Problem, z: Floats, omega: Floats) -> Self:
+    def of(cls, problem: SvmProblem, z: Floats, omega: Floats) -> Self:
         """Measure a solution."""
         gap = problem.gap(z, omega)
         residual = problem.residual(omega, 1 - problem.forward(z))
@@ -233,7 +233,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         scores = self.decision_function(X)
         return np.asarray(self.classes_[(scores > 0).astype(np.intp)])
 
-    def training_problem(self, X: Any, y: Any) -> tuple[Problem, Floats]:
+    def training_problem(self, X: Any, y: Any) -> tuple[SvmProblem, Floats]:
         """Return the problem that was solved and its multipliers, given the rows it was trained on."""
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=False)
@@ -244,9 +244,9 @@ class RegularizedSVM(ClassifierMixin, Learner):
             )
         return self._problem(X, y), np.abs(self.dual_coef_)
 
-    def _problem(self, X: Floats, y: AnyArray) -> Problem:
+    def _problem(self, X: Floats, y: AnyArray) -> SvmProblem:
         sign = np.where(y == self.classes_[1], 1.0, -1.0)
-        return Problem(self._map(X), sign, float(self.theta), float(self.rho))
+        return SvmProblem(self._map(X), sign, float(self.theta), float(self.rho))
 
     def _check_rows(self, X: Floats, method: str) -> None:
         check_finite(X, f"X of RegularizedSVM.{method}", getattr(self, "feature_names_in_", None))

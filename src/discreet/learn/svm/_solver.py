@@ -34,7 +34,7 @@ _CHUNK = 1 << 17
 
 
 @dataclass(frozen=True)
-class Problem:
+class SvmProblem:
     """Rows, signs and weights; what the mathematics needs of them."""
 
     X: Floats
@@ -106,7 +106,7 @@ class Problem:
         return 4 * EPS * self.theta * float(reach.sum())
 
 
-def multipliers(u: Floats, step: float, problem: Problem) -> Floats:
+def multipliers(u: Floats, step: float, problem: SvmProblem) -> Floats:
     """Return the omega that minimizes the distance to ``u`` plus the conjugate loss."""
     above = np.maximum(u, problem.theta)
     above -= problem.theta
@@ -118,7 +118,7 @@ def multipliers(u: Floats, step: float, problem: Problem) -> Floats:
 class Gram:
     """Z'Z over a set of rows that changes a little from step to step."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SvmProblem) -> None:
         self.problem = problem
         p = problem.X.shape[1]
         self.few = 4 * (p + 1)
@@ -148,7 +148,7 @@ def crowd(p: int) -> int:
     return 3 * (p + 1) + 10
 
 
-def finish(problem: Problem, z: Floats, omega: Floats, t: Floats) -> tuple[Floats, Floats] | None:
+def finish(problem: SvmProblem, z: Floats, omega: Floats, t: Floats) -> tuple[Floats, Floats] | None:
     """Solve the linear system of the active set until the set repeats, or give up."""
     theta = problem.theta
     v = omega + theta * t
@@ -168,7 +168,7 @@ def finish(problem: Problem, z: Floats, omega: Floats, t: Floats) -> tuple[Float
     return None
 
 
-def climb(problem: Problem, z: Floats, omega: Floats) -> tuple[Floats, Floats] | None:
+def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats] | None:
     """Improve the dual value until the active set repeats, one row at a time.
 
     Exchanging many rows at once can go round in circles when they all lie near the margin. Here the
@@ -217,7 +217,7 @@ class ActiveSet:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SvmProblem,
         z: Floats,
         omega: Floats,
         t: Floats,
@@ -295,14 +295,14 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def solve(problem: Problem) -> Solution:
+def solve(problem: SvmProblem) -> Solution:
     """Return the unique minimizer and its multipliers."""
     # The matrices are narrow: a second BLAS thread took up to ten times as long (benchmarks/svm.py).
     with _blas().limit(limits=1, user_api="blas"):
         return _augmented_lagrangian(problem)
 
 
-def _augmented_lagrangian(problem: Problem) -> Solution:
+def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     q, p = problem.X.shape
     theta, rho = problem.theta, problem.rho
     z, omega, t = np.zeros(p + 1), np.zeros(q), np.ones(q)
@@ -339,7 +339,7 @@ def _augmented_lagrangian(problem: Problem) -> Solution:
 
 
 def _inner(
-    problem: Problem,
+    problem: SvmProblem,
     z: Floats,
     omega: Floats,
     t: Floats,
@@ -372,7 +372,7 @@ def _inner(
 
 
 def _search(
-    problem: Problem, z: Floats, d: Floats, e: Floats, u: Floats, step: float, slope0: float
+    problem: SvmProblem, z: Floats, d: Floats, e: Floats, u: Floats, step: float, slope0: float
 ) -> float:
     """Return the length at which the derivative along ``d``, monotone and piecewise linear, is zero."""
     theta, rho = problem.theta, problem.rho

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
-from discreet.learn.logistic.plan import Facts
+from discreet.learn.logistic.constants import (
+    LogisticConstants,
+    LogisticMechanism,
+    Sensitivity,
+    make_logistic_plan,
+)
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
 from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, read_limited
 from discreet.release.masked.encoding import Encoding
@@ -163,8 +167,8 @@ class MaskedRelease(ReleaseMethod):
         proportions: Sequence[float] | None = None,
         count_share: float = 0.1,
         fit_intercept: bool | None = None,
-        mechanism: Mechanism = "auto",
-        sensitivity: Constant = "tight",
+        mechanism: LogisticMechanism = "auto",
+        sensitivity: Sensitivity = "tight",
         construction: Construction = "direct",
         infeasible: Infeasible = "shrink",
         radius: float = 1.0,
@@ -298,19 +302,19 @@ class MaskedRelease(ReleaseMethod):
                     "'objective': what several rows do to the volume is not proven."
                 )
             mechanism = "output"
-        facts = Facts(
+        constants = LogisticConstants(
             # Several rows of a unit move the minimizer as one row of so many times fewer does.
             n_rows=max(1, n_rows // rows),
             n_classes=len(target.levels),
             dimension=encoding.embedding.dimension,
             max_rows_per_unit=rows,
+            tight=self.sensitivity == "tight",
         )
-        training = make_plan(
-            facts,
+        training = make_logistic_plan(
+            constants,
             privacy,
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=mechanism,
-            tight=self.sensitivity == "tight",
             owner=where,
         )
         return MaskedPlan(

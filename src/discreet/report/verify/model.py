@@ -216,7 +216,7 @@ def _on_rows(
     wrong = _charges(statement.passes, promises)
     rows = statement.what.rows
     if isinstance(learner, PerturbedClassifier) and rows is not None:
-        promises = learner.replanned(rows) or promises
+        promises = learner.recompute_promises(rows) or promises
     epsilon, delta = total_cost(promises, learner)
     asked = learner.privacy
     allowed = asked.delta if isinstance(asked, ApproxDP) else _SAMPLERS_MAY
