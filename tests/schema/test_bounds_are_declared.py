@@ -49,7 +49,7 @@ ALLOWED = {
     "learn.closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",
     "learn.svm._model:RegularizedSVM._check_rows": "refuses cells too large to square; promises nothing",
     "learn.svm._model:RegularizedSVM._two_classes": "a model without any promise, as scikit-learn trains it",
-    "learn.svm._solver:Problem.residual": "how well the solver solved; part of its certificate",
+    "learn.svm._solver:SvmProblem.residual": "how well the solver solved; part of its certificate",
     "release.gaussian:GaussianRelease.numbers_for_errors": "over declared columns, not over rows",
     "release.table:checked_weights": "checks that given weights are positive and symmetric",
     "release.invariant.learners:largest_share": "a refusal in the curator's process; promises nothing",

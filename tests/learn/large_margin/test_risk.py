@@ -113,7 +113,7 @@ def test_no_bound_is_below_the_excess_of_new_rows() -> None:
     sample = MarginProblem(population[:500], labels[:500], n_classes=2, regularization=25.0, smoothing=1.0)
     plain = minimize(sample, 1e-7)
     noise = SphericalNoise.with_rate(0.1, sample.size)
-    sample.tilt = noise.draw(Stream.from_seed(2))
+    sample.linear_term = noise.draw(Stream.from_seed(2))
     noisy = minimize(sample, 1e-7)
     everybody = MarginProblem(population, labels, n_classes=2, regularization=1.0, smoothing=1.0)
     means = [everybody.loss_and_slope(everybody.spread(w))[0] / 4000 for w in (plain, noisy)]

@@ -102,7 +102,17 @@ def _same_label(both: Floats, a: Floats, b: Floats) -> _Terms:
 
 
 def _largest(terms: list[tuple[Floats, Floats]], both: Floats, rest: Floats) -> float:
-    """Return the largest sum over ``r`` in [0, 1]: by bisection of its slope, tangents for what is missed."""
+    """Return the largest sum over ``r`` in [0, 1], rounded up.
+
+    Notes
+    -----
+    The sum is concave in ``r``, the squared cosine between the old and the new row: the largest value is
+    found by bisection of the slope, all cases at once, and the tangent at the end bounds what is missed.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-sensitivity.md
+    """
 
     def slope(r: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -235,7 +245,7 @@ class ClasswiseNoise(PointNoise):
 
     @property
     def total_variation(self) -> float:
-        """Of all classes' draws."""
+        """Distance of all classes' draws from their laws."""
         return self.n_classes * self.law.total_variation
 
     @property
@@ -245,7 +255,7 @@ class ClasswiseNoise(PointNoise):
 
     @property
     def largest_norm(self) -> float:
-        """Of all classes' vectors together; projections shorten."""
+        """Bound on the norm of all classes' vectors together; projections shorten."""
         one = SphericalNoise(dimension=self.law.dimension, law=self.law)
         return math.sqrt(self.n_classes) * one.largest_norm
 

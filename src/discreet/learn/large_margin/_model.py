@@ -286,6 +286,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     def _planned(
         self, n_rows: int, n_features: int, n_classes: int
     ) -> tuple[Embedding, Floats | None, LargeMarginConstants, TrainingPlan]:
+        """Return the public map, given centroids, public constants and the plan for a table of this shape."""
         embedding = Embedding.declare(
             n_features,
             bounds=self.bounds,
@@ -304,6 +305,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         return self.components > 1 and given is None
 
     def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LargeMarginConstants:
+        """Return the public constants of a table of this shape."""
         return LargeMarginConstants(
             n_rows=n_rows,
             n_classes=n_classes,
@@ -387,6 +389,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         )
 
     def _given_centroids(self, n_classes: int, n_features: int) -> Floats | None:
+        """Return the given centroids, one set for each class; None if none were given."""
         if self.centroids is None:
             return None
         shape = (int(self.components), n_features)

@@ -64,11 +64,11 @@ class MarginProblem:
     Parameters
     ----------
     rows : array of shape (n_rows, p)
-        Of norm at most 1.
+        Embedded rows, each of norm at most 1.
     codes : array of int
         The class of each row, as a position in the list of classes.
     n_classes : int
-        At least 2.
+        Number of classes, at least 2.
     regularization : float
         Above 0: the function is strongly convex with this constant.
     smoothing : float
@@ -285,7 +285,7 @@ def gradient_descent(
     Parameters
     ----------
     n_rows, p, n_classes : int
-        Of the table, with embedded rows.
+        Numbers of rows, of coordinates of an embedded row, and of classes.
     components, smoothing, regularization
         As of :class:`MarginProblem`.
     linear : float
@@ -447,11 +447,11 @@ class Ellipse:
     Attributes
     ----------
     label : object
-        The class.
+        Label of the class it belongs to.
     center, radii : (float, float)
         In the columns' units; the longer radius first.
     angle : float
-        Of the longer radius, in degrees against the first column.
+        Angle of the longer radius against the first column, in degrees.
     """
 
     label: object

@@ -37,7 +37,8 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
     problem : MarginProblem
         Strongly convex with ``problem.regularization``.
     tolerance : float
-        At least ``problem.descent(constrained=constrained).least_tolerance``.
+        Norm of a (sub)gradient to stop at, at least
+        ``problem.descent(constrained=constrained).least_tolerance``.
     constrained : bool
         Whether every matrix must be positive semidefinite.
 
@@ -98,7 +99,17 @@ def _certain(
 
 
 def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
-    """Limited-memory BFGS."""
+    """Return where limited-memory BFGS meets the tolerance; None if it comes to a halt before.
+
+    Notes
+    -----
+    It stops where the norm of the computed gradient, widened by the rounding of the norm, plus the bound of
+    ``problem.rounding`` is within the tolerance: then the true gradient is.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
 
     def near(w: Floats, gradient: Floats) -> bool:
         norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
@@ -115,10 +126,20 @@ def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEP
 
 
 def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
-    """Accelerated projected gradient steps, started anew when they overshoot; coordinates of all matrices.
+    """Return where accelerated projected gradient steps meet the tolerance; None if they come to a halt.
 
-    With ``x = P(y - g(y) / L)``, ``g(x) - g(y) + L (y - x)`` is a subgradient at ``x`` of the function plus
-    the indicator of the cone: the certificate.
+    The coordinates are those of all matrices, which need not sum to zero.
+
+    Notes
+    -----
+    Nesterov's momentum, started anew when the step turns against the last one. ``L`` is doubled up to the
+    bound of the curvature where the function lies above its model, and lowered a little after each step. With
+    ``x = P(y - g(y) / L)``, ``g(x) - g(y) + L (y - x)`` is a subgradient at ``x`` of the function plus the
+    indicator of the cone: the certificate.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-cone.md, solver-tolerance.md
     """
     x = np.zeros((problem.n_matrices, problem.squares.dimension))
     y, momentum = x, 1.0

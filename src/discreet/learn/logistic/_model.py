@@ -52,7 +52,8 @@ class PrivateLogisticRegression(PerturbedClassifier):
         Noise on the trained weights, or on the objective that is trained (and a little on the weights, to
         hide the solver's error). By default the one that puts less noise on the weights.
     sensitivity : {"tight", "worst-case"}
-        Of output perturbation: the constant for this regularization, or the one for every regularization.
+        Constant of output perturbation: the one for this regularization, or the one for every
+        regularization.
     fit_intercept : bool
         Whether there is an intercept.
     intercept_scale : float, optional
@@ -72,7 +73,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
     coef_ : array of shape (1, n_features) or (n_classes, n_features)
         Coefficients in the columns' own units.
     intercept_ : array of shape (1,) or (n_classes,)
-        Intercepts.
+        Intercepts in the columns' own units.
     weights_ : array of shape (1, dimension) or (n_classes, dimension)
         What was released: the weights of embedded rows, of which the coefficients are another form.
     embedding_ : Embedding
@@ -86,7 +87,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
     promises_ : tuple of Promise
         What holds for whoever's row was among those of the training.
     receipt_ : Receipt
-        What was charged.
+        Receipt of the charge for the training.
 
     Privacy
     -------

@@ -63,9 +63,9 @@ def gradient_descent(
     Parameters
     ----------
     n_rows, dimension, n_classes : int
-        Of the table, with embedded rows.
+        Numbers of rows, of coordinates of an embedded row, and of classes.
     regularization : float
-        Above 0.
+        Weight of the quadratic penalty, above 0.
     linear : float
         Bound on the norm of the linear term.
 
@@ -99,7 +99,7 @@ class LogisticProblem(ABC):
     Parameters
     ----------
     rows : array of shape (n_rows, dimension)
-        Of norm at most 1.
+        Embedded rows, each of norm at most 1.
     codes : array of int
         The class of each row, as a position in the list of classes.
     regularization : float
@@ -108,7 +108,7 @@ class LogisticProblem(ABC):
     Attributes
     ----------
     size : int
-        Entries of ``w``.
+        Number of entries of ``w``.
     linear_term : array
         Coefficients of the linear term; 0 unless the objective is perturbed.
     linear_term_error : float
@@ -267,6 +267,13 @@ class SoftmaxProblem(LogisticProblem):
         return np.asarray(self.basis @ (residual.T @ self.rows[block])).reshape(-1)
 
     def _curvature(self, block: slice, w: Floats) -> Floats:
+        """Return the sum of second derivatives of some rows' losses.
+
+        Notes
+        -----
+        With ``b_a`` the basis vectors and ``p`` a row's probabilities, block ``(a, b)`` is the sum over rows
+        of ``(p . (b_a b_b) - (p . b_a) (p . b_b)) x x'``: the covariance of ``b_a`` and ``b_b`` under ``p``.
+        """
         x = self.rows[block]
         p = special.softmax(self._scores(block, w), axis=1)
         mean = p @ self.basis.T
@@ -307,7 +314,7 @@ def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
     problem : LogisticProblem
         Strongly convex with ``problem.regularization``.
     tolerance : float
-        At least ``problem.descent.least_tolerance``.
+        Norm of a gradient to stop at, at least ``problem.descent.least_tolerance``.
 
     Returns
     -------
@@ -361,7 +368,17 @@ def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
 
 
 def newton(problem: LogisticProblem, near: Callable[[Floats, Floats], bool]) -> tuple[Floats, bool]:
-    """Return where Newton's method stopped, and whether that is near enough."""
+    """Return where Newton's method stopped, and whether that is near enough.
+
+    Notes
+    -----
+    Each step solves ``hessian s = gradient`` and searches the line along ``-s`` by slopes alone. It stops
+    where ``near`` says so, where no step is found, or after ``MOST_STEPS``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
     w = np.zeros(problem.size)
     gradient = problem.gradient(w)
     for _ in range(MOST_STEPS):

@@ -33,7 +33,7 @@ def largest_norm(regularization: float, norm_bound: float = 1.0) -> float:
     Parameters
     ----------
     regularization : float
-        Above 0.
+        Weight of the quadratic penalty, above 0.
     norm_bound : float
         Largest norm of a row.
 
@@ -101,7 +101,7 @@ def gradient_change(n_classes: int, regularization: float, *, tight: bool = True
     Parameters
     ----------
     n_classes : int
-        At least 2.
+        Number of classes, at least 2.
     regularization : float
         Above 0; with a large one minimizers are short, and gradients at short vectors differ less.
     tight : bool

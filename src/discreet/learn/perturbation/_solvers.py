@@ -89,7 +89,7 @@ class GradientDescent:
         start : array
             Zeros, or a point that is known to be at most ``norm`` from the minimizer.
         tolerance : float
-            At least :attr:`least_tolerance`.
+            Norm of a gradient to stop at, at least :attr:`least_tolerance`.
         """
         w = start
         for _ in range(self.most_steps(tolerance)):
@@ -148,15 +148,21 @@ def quasi_newton(
     Parameters
     ----------
     gradient : callable
-        Of a convex function.
+        Gradient of a smooth convex function, from a point to a vector.
     start : array
-        The first point.
+        Point at which the search begins.
     near : callable
         Given a point and the gradient there: whether it is near enough to the minimizer.
     length : float
-        Of the first step, in gradients.
+        Length of the first step as a multiple of the gradient, 1 / curvature.
     most : int
-        Steps to try.
+        Largest number of steps that are tried.
+
+    Notes
+    -----
+    Directions are those of :func:`_direction`, steps those of :func:`search_line`. Pairs with ``s . y`` of at
+    most 0, which rounding makes, are left out; where no step is found the pairs are forgotten, and the next
+    direction is that of steepest descent.
     """
     w, slope_at = start, gradient(start)
     pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=PAIRS)
@@ -180,6 +186,13 @@ def quasi_newton(
 
 
 def _direction(gradient: Floats, pairs: deque[tuple[Floats, Floats, float]], length: float) -> Floats:
+    """Return the L-BFGS direction ``-H g`` by the two-loop recursion.
+
+    Notes
+    -----
+    ``pairs`` are ``(s, y, s . y)``, the moves and the changes of the gradient ``g``, newest last; the initial
+    ``H`` is ``length`` times the identity.
+    """
     q = -gradient
     weights = []
     for moved, bent, curvature in reversed(pairs):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DOWN = 1 - 2.0**-40
 """Covers the rounding of the few operations behind a rate or a scale."""
 LARGEST_DELTA = 2.0**-20
-"""Of what comes with spherical noise; it passes this near an epsilon of 30."""
+"""Largest delta that may come with spherical noise; it passes this near an epsilon of 30."""
 LARGEST_NORMAL, LARGEST_EXPONENTIAL = 14.0, 93.0
 """No standard deviate is larger: the samplers cut at 13.5 and 92, and lattices add next to nothing."""
 _OUTPUT_STEPS = 20
@@ -44,7 +44,7 @@ class VectorNoise(ABC):
     @property
     @abstractmethod
     def step(self) -> float:
-        """Of the lattice, a power of two."""
+        """Distance between neighboring lattice points, a power of two."""
 
     @property
     @abstractmethod
@@ -163,12 +163,12 @@ class SphericalNoise(PointNoise):
 
     @property
     def total_variation(self) -> float:
-        """Of the law's sampler."""
+        """Distance of the sampler from the spherical law."""
         return self.law.total_variation
 
     @property
     def largest_norm(self) -> float:
-        """Of a vector: its radius variable and its coordinates are normals below ``LARGEST_NORMAL`` each."""
+        """Bound from a radius variable and coordinates that are normals below ``LARGEST_NORMAL`` each."""
         if self.dimension == 1:
             return LARGEST_EXPONENTIAL / self.law.rate
         factors = math.sqrt(self.dimension * (self.dimension + 1))
@@ -239,12 +239,12 @@ class GaussianNoise(VectorNoise):
 
     @property
     def total_variation(self) -> float:
-        """Of ``dimension`` draws."""
+        """Distance of ``dimension`` draws from the Gaussian law."""
         return self.dimension * gaussian.TOTAL_VARIATION
 
     @property
     def largest_norm(self) -> float:
-        """Of a vector of normals below ``LARGEST_NORMAL`` each."""
+        """Bound from coordinates that are normals below ``LARGEST_NORMAL`` each."""
         return LARGEST_NORMAL * self.sd * math.sqrt(self.dimension)
 
     def integers(self, stream: Stream) -> Ints:
@@ -326,7 +326,7 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
 LEAST_SHARE, LARGEST_SHARE = 2.0**-10, 0.25
 """Parts of epsilon that may be spent on hiding the solver's error."""
 OUTPUT_DELTA = 2.0**-6
-"""Part of delta that is."""
+"""Part of delta that is spent on the noise that hides the solver's error."""
 LARGEST_SCALE = 1e100
 """Standard deviation of a linear term whose powers are still numbers to a solver."""
 

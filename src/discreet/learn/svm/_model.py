@@ -67,8 +67,8 @@ class Certificate:
     converged: bool
 
     @classmethod
-    def of(cls, problem: SvmProblem, z: Floats, omega: Floats) -> Self:
-        """Measure a solution."""
+    def from_solution(cls, problem: SvmProblem, z: Floats, omega: Floats) -> Self:
+        """Return the certificate of a point ``z`` with multipliers ``omega``."""
         gap = problem.gap(z, omega)
         residual = problem.residual(omega, 1 - problem.forward(z))
         allowed = RELATIVE_GAP * problem.objective(z) + problem.rounding(z, omega)
@@ -122,16 +122,16 @@ class RegularizedSVM(ClassifierMixin, Learner):
     Attributes
     ----------
     coef_ : array of shape (n_features,)
-        The vector a.
+        The coefficient vector ``a``.
     intercept_ : float
-        The number b.
+        The intercept ``b``, a number.
     dual_coef_ : array of shape (n_rows,)
         ``omega * y``, zero exactly where a row does not count. ``a = X.T @ dual_coef_`` and
         ``b = dual_coef_.sum() / rho``.
     support_ : array of int
-        Rows that count.
+        Rows with a multiplier above 0.
     slack_ : array of shape (n_rows,)
-        The variables xi.
+        The slack variables ``xi``, not negative.
     objective_, gap_, residual_ : float
         The least value, and how close the solution is to it; see :class:`Certificate`.
     certificate_ : Certificate
@@ -209,7 +209,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         # (omega - theta) / rho is the same number with the digits lost.
         self.slack_ = np.where(omega > problem.theta, np.maximum(1 - problem.forward(z), 0), 0.0)
         self.objective_ = problem.objective(z)
-        self.certificate_ = Certificate.of(problem, z, omega)
+        self.certificate_ = Certificate.from_solution(problem, z, omega)
         self.gap_, self.residual_ = self.certificate_.gap, self.certificate_.residual
         self.n_iter_ = solution.outer
         if not self.certificate_.converged:

@@ -149,7 +149,13 @@ def crowd(p: int) -> int:
 
 
 def finish(problem: SvmProblem, z: Floats, omega: Floats, t: Floats) -> tuple[Floats, Floats] | None:
-    """Solve the linear system of the active set until the set repeats, or give up."""
+    """Return the optimum if the linear system of an active set confirms it; None if the sets do not repeat.
+
+    Notes
+    -----
+    A row is on the margin where ``0 < omega + theta t <= theta`` and violated above; the solution of the
+    system of :class:`ActiveSet` gives the next sets. Repeated sets satisfy all optimality conditions.
+    """
     theta = problem.theta
     v = omega + theta * t
     margin, violated = (v > 0) & (v <= theta), v > theta
@@ -169,7 +175,7 @@ def finish(problem: SvmProblem, z: Floats, omega: Floats, t: Floats) -> tuple[Fl
 
 
 def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats] | None:
-    """Improve the dual value until the active set repeats, one row at a time.
+    """Return the optimum by raising the dual value one row at a time until the set repeats; None if it fails.
 
     Exchanging many rows at once can go round in circles when they all lie near the margin. Here the
     multipliers go towards the solution of the current set only until the first of them changes sides, so that
@@ -303,6 +309,18 @@ def solve(problem: SvmProblem) -> Solution:
 
 
 def _augmented_lagrangian(problem: SvmProblem) -> Solution:
+    """Return the minimizer by the method of multipliers, finished by the active set's linear system.
+
+    Notes
+    -----
+    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_inner`), which also gives the next
+    multipliers, then multiplies the step by 5. It ends where :func:`finish` confirms an active set, where the
+    residual is at the limit of double precision, or where it gets no smaller; then :func:`climb` is tried.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-svm.md
+    """
     q, p = problem.X.shape
     theta, rho = problem.theta, problem.rho
     z, omega, t = np.zeros(p + 1), np.zeros(q), np.ones(q)
@@ -347,7 +365,13 @@ def _inner(
     enough: float,
     grams: tuple[Gram, Gram],
 ) -> tuple[Floats, Floats, Floats, int]:
-    """Minimize the augmented Lagrangian over z; return z, the new multipliers, the gradient, the steps."""
+    """Minimize the augmented Lagrangian over z; return z, the new multipliers, the gradient, the steps.
+
+    Notes
+    -----
+    Newton's method on a convex piecewise quadratic: its matrix is ``P + step Z'Z`` over rows on the margin
+    ``+ rho step / (rho + step) Z'Z`` over violated ones; then the exact line search of :func:`_search`.
+    """
     theta, rho, weights = problem.theta, problem.rho, problem.weights
     root = math.sqrt(len(omega)) * problem.size
     curve = rho * step / (rho + step)
@@ -381,6 +405,7 @@ def _search(
     curve = rho * step / (rho + step)
 
     def derivatives(s: float) -> tuple[float, float]:
+        """Return the first and second derivative of the augmented Lagrangian at length ``s``."""
         first, second = start + s * bend, bend
         # In pieces that stay in the cache: each is gone over several times.
         for at in range(0, len(e), _PIECE):

@@ -15,8 +15,7 @@ from discreet.learn.large_margin import _solver as margin_solver
 from discreet.learn.large_margin._bounds import ClasswiseNoise
 from discreet.learn.large_margin._problem import MarginProblem
 from discreet.learn.logistic import problem as logistic_solver
-from discreet.learn.logistic.constants import make_plan
-from discreet.learn.logistic.plan import Facts
+from discreet.learn.logistic.constants import LogisticConstants, make_logistic_plan
 from discreet.learn.logistic.problem import problem_for
 from discreet.learn.perturbation._solvers import GradientDescent
 from discreet.learn.perturbation.base import Embedding
@@ -113,7 +112,7 @@ def least_tolerance(model: Any, n: int, d: int, n_classes: int) -> float:
         middle = math.sqrt(low * high)
         model.set_params(tolerance=middle)
         try:
-            model.plan(model._facts(n, n_classes, embedded(model, d)))
+            model.plan(model._constants(n, n_classes, embedded(model, d)))
             high = middle
         except PromiseError:
             low = middle
@@ -291,7 +290,7 @@ def test_no_draw_is_longer_than_the_samplers_allow() -> None:
     for seed in range(50):
         for noise in noises:
             drawn = float(np.linalg.norm(noise.draw(Stream.from_seed(seed))))
-            assert 0 < drawn < noise.longest
+            assert 0 < drawn < noise.largest_norm
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 100, 400])
@@ -301,9 +300,11 @@ def test_the_basis_without_its_signs_has_a_norm_below_three(n_classes: int) -> N
 
 @pytest.mark.parametrize("max_rows", [1, 7])
 def test_what_is_planned_holds_for_the_training_itself(max_rows: int) -> None:
-    # The plan knows the shape and the longest tilt; the problem has one row more or fewer and a tilt.
-    facts = Facts(n_rows=5000 // max_rows, n_classes=3, dimension=2, max_rows_per_unit=max_rows)
-    plan = make_plan(facts, PureDP(epsilon=1.0), regularization=None, mechanism="output", tight=True)
+    # The plan knows the shape and the longest linear term; the problem has one row more or fewer and a term.
+    constants = LogisticConstants(
+        n_rows=5000 // max_rows, n_classes=3, dimension=2, max_rows_per_unit=max_rows
+    )
+    plan = make_logistic_plan(constants, PureDP(epsilon=1.0), regularization=None, mechanism="output")
     x = hostile_rows("spread", 5000, 2, generator(1))
     problem = problem_for(x, np.zeros(5000, np.int64), plan.regularization, 3)
     assert problem.descent.least_tolerance <= plan.tolerance

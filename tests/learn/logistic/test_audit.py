@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,21 @@ import pytest
 from scipy import special, stats
 
 from discreet.audit import Density, LawPair, density, distinguish, precision, pushforward
-from discreet.learn.logistic.constants import make_plan
-from discreet.learn.logistic.objective import ObjectivePerturbation, split_epsilon, tilt_change
-from discreet.learn.logistic.output import OutputPerturbation
-from discreet.learn.logistic.plan import Facts, Plan
-from discreet.learn.logistic.problem import BinaryProblem, Problem, SoftmaxProblem, minimize, problem_for
-from discreet.learn.logistic.sensitivity import gradient_change, largest_gain
+from discreet.learn.logistic.constants import LogisticConstants, make_logistic_plan
+from discreet.learn.logistic.problem import (
+    BinaryProblem,
+    LogisticProblem,
+    SoftmaxProblem,
+    minimize,
+    problem_for,
+)
+from discreet.learn.logistic.sensitivity import gradient_change, largest_gain, largest_gradient_change
+from discreet.learn.perturbation.mechanisms import (
+    ObjectivePerturbation,
+    OutputPerturbation,
+    TrainingPlan,
+    split_epsilon,
+)
 from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
 from discreet.noise import SphericalLaplace, Stream
 from discreet.privacy import ApproxDP, Promise, PureDP, gaussian_delta
@@ -35,13 +45,13 @@ NEIGHBORS: list[tuple[Table, Table]] = [
 """Tables of one column, given as rows and classes, that differ in one row."""
 
 
-def problem_of(table: Table, lam: float) -> Problem:
+def problem_of(table: Table, lam: float) -> LogisticProblem:
     rows, codes = table
     return BinaryProblem(np.array(rows)[:, np.newaxis], np.array(codes), lam)
 
 
-def facts_of(table: Table, dimension: int = 1, n_classes: int = 2) -> Facts:
-    return Facts(n_rows=len(table[0]), n_classes=n_classes, dimension=dimension)
+def constants_of(table: Table, tolerance: float | None = 1e-11) -> LogisticConstants:
+    return LogisticConstants(n_rows=len(table[0]), n_classes=2, dimension=1, tolerance=tolerance)
 
 
 def laplace(center: float, rate: float) -> Density:
@@ -75,7 +85,8 @@ def on_lattice(plan: OutputPerturbation, table: Table) -> float:
 def test_the_exact_law_of_output_perturbation_keeps_its_epsilon(
     one: Table, two: Table, lam: float, tight: bool
 ) -> None:
-    plan = OutputPerturbation.make(with_tolerance(facts_of(one)), PureDP(epsilon=0.7), lam, tight=tight)
+    constants = replace(constants_of(one), tight=tight)
+    plan = OutputPerturbation.from_constants(constants, PureDP(epsilon=0.7), lam)
     assert isinstance(plan, OutputPerturbation)
     assert isinstance(plan.noise, SphericalNoise)
     laws = [laplace(on_lattice(plan, table), plan.noise.law.rate) for table in (one, two)]
@@ -87,14 +98,10 @@ def test_the_exact_law_of_output_perturbation_keeps_its_epsilon(
     assert result.measured <= 0.7
 
 
-def with_tolerance(facts: Facts) -> Facts:
-    return Facts(n_rows=facts.n_rows, n_classes=facts.n_classes, dimension=facts.dimension, tolerance=1e-11)
-
-
 @pytest.mark.parametrize(("one", "two"), NEIGHBORS)
 def test_the_exact_law_of_gaussian_output_keeps_its_curve(one: Table, two: Table) -> None:
     asked = ApproxDP(epsilon=0.7, delta=1e-5)
-    plan = OutputPerturbation.make(with_tolerance(facts_of(one)), asked, 0.5, tight=True)
+    plan = OutputPerturbation.from_constants(constants_of(one), asked, 0.5)
     assert isinstance(plan, OutputPerturbation)
     assert isinstance(plan.noise, GaussianNoise)
     laws = [normal(on_lattice(plan, table), plan.noise.sd) for table in (one, two)]
@@ -136,14 +143,14 @@ def objective_law(table: Table, lam: float, log_noise: Any, reach: float) -> Den
 @cache
 def pure_objective(one: Table, two: Table, lam: float, epsilon: float, *, pay: bool) -> tuple[float, bool]:
     """Return the largest loss of the exact law, and whether the audit calls the claim broken."""
-    plan = ObjectivePerturbation.make(with_tolerance(facts_of(one)), PureDP(epsilon=epsilon), lam)
+    plan = ObjectivePerturbation.from_constants(constants_of(one), PureDP(epsilon=epsilon), lam)
     assert isinstance(plan, ObjectivePerturbation)
-    assert isinstance(plan.tilt, SphericalNoise)
+    assert isinstance(plan.term, SphericalNoise)
     if pay:
-        lam, rate = plan.regularization, plan.tilt.law.rate
+        lam, rate = plan.regularization, plan.term.law.rate
     else:
-        # The tilt for the whole of epsilon, as if the change of volume were free.
-        rate = epsilon / tilt_change(2)
+        # The term for the whole of epsilon, as if the change of volume were free.
+        rate = epsilon / largest_gradient_change(2)
     laws = [
         objective_law(t, lam, lambda b: np.log(rate / 2) - rate * np.abs(b), 40 / rate) for t in (one, two)
     ]
@@ -172,11 +179,11 @@ def test_leaving_out_the_change_of_volume_is_caught() -> None:
 @pytest.mark.parametrize(("one", "two"), NEIGHBORS[1:])
 def test_the_exact_law_of_gaussian_objective_perturbation_keeps_its_delta(one: Table, two: Table) -> None:
     asked = ApproxDP(epsilon=1.0, delta=1e-2)
-    plan = ObjectivePerturbation.make(with_tolerance(facts_of(one)), asked, 0.3)
+    plan = ObjectivePerturbation.from_constants(constants_of(one), asked, 0.3)
     assert isinstance(plan, ObjectivePerturbation)
-    assert isinstance(plan.tilt, GaussianNoise)
+    assert isinstance(plan.term, GaussianNoise)
     verdicts = {}
-    for name, sd in (("ours", plan.tilt.sd), ("a tenth", plan.tilt.sd / 10)):
+    for name, sd in (("ours", plan.term.sd), ("a tenth", plan.term.sd / 10)):
         laws = [
             objective_law(t, plan.regularization, lambda b, sd=sd: stats.norm.logpdf(b, 0, sd), 9 * sd)
             for t in (one, two)
@@ -192,8 +199,10 @@ def test_the_loss_in_two_dimensions_stays_below_epsilon_wherever_one_looks(n_cla
     epsilon, lam, n = 1.0, 0.2, 4
     draw = Stream.from_seed(5).generator()
     dimension = 2 if n_classes == 2 else 1
-    left, lam = split_epsilon(n_classes, n, lam, epsilon)
-    rate = left / tilt_change(n_classes)
+    left, lam = split_epsilon(
+        LogisticConstants(n_rows=n, n_classes=n_classes, dimension=dimension), lam, epsilon
+    )
+    rate = left / largest_gradient_change(n_classes)
     worst = 0.0
     for _ in range(12):
         rows = draw.standard_normal((n, dimension))
@@ -213,8 +222,8 @@ def test_the_loss_in_two_dimensions_stays_below_epsilon_wherever_one_looks(n_cla
 def test_a_table_exists_for_which_objective_perturbation_spends_nearly_all_of_its_epsilon() -> None:
     # A thousand rows pull across; the one that is replaced is wrong either way, and pulls with or against.
     n, epsilon = 1001, 1.0
-    left, lam = split_epsilon(2, n, 0.01, epsilon)
-    rate = left / tilt_change(2)
+    left, lam = split_epsilon(LogisticConstants(n_rows=n, n_classes=2, dimension=2), 0.01, epsilon)
+    rate = left / largest_gradient_change(2)
     rows = np.vstack([np.tile([0.0, 1.0], (n - 1, 1)), [-0.3, math.sqrt(0.91)]])
     other = rows.copy()
     other[-1, 1] *= -1
@@ -228,25 +237,25 @@ def test_a_table_exists_for_which_objective_perturbation_spends_nearly_all_of_it
 
 @pytest.mark.parametrize("privacy", [PureDP(epsilon=0.5), ApproxDP(epsilon=0.5, delta=1e-6)])
 def test_the_two_noises_of_objective_perturbation_share_one_epsilon(privacy: PureDP | ApproxDP) -> None:
-    facts = Facts(n_rows=500, n_classes=3, dimension=4, tolerance=1e-10)
-    plan = ObjectivePerturbation.make(facts, privacy, 0.01)
+    constants = LogisticConstants(n_rows=500, n_classes=3, dimension=4, tolerance=1e-10)
+    plan = ObjectivePerturbation.from_constants(constants, privacy, 0.01)
     assert isinstance(plan, ObjectivePerturbation)
-    # What is computed has this gradient for the tilt before rounding; two such points lie on opposite sides.
-    error = 1e-10 + plan.tilt.step * math.sqrt(8) / 2 / 500
-    apart = 2 * error / plan.regularization + plan.hiding.step * math.sqrt(8)
+    # What is computed has this gradient for the term before rounding; two such points lie on opposite sides.
+    error = 1e-10 + plan.term.step * math.sqrt(8) / 2 / 500
+    apart = 2 * error / plan.regularization + plan.output.step * math.sqrt(8)
     second = plan.share * 0.5
     first = 0.5 - second
-    left, lam = split_epsilon(3, 500, 0.01, first)
+    left, lam = split_epsilon(constants, 0.01, first)
     assert lam == plan.regularization
     (promise,) = plan.promises
-    if isinstance(plan.hiding, SphericalNoise) and isinstance(plan.tilt, SphericalNoise):
-        assert plan.hiding.law.rate * apart + 2 * plan.hiding.law.log_density_error <= second
-        assert plan.tilt.law.rate * tilt_change(3) + 2 * plan.tilt.law.log_density_error <= left
+    if isinstance(plan.output, SphericalNoise) and isinstance(plan.term, SphericalNoise):
+        assert plan.output.law.rate * apart + 2 * plan.output.law.log_density_error <= second
+        assert plan.term.law.rate * largest_gradient_change(3) + 2 * plan.term.law.log_density_error <= left
         assert promise.delta_at(0.5) < 2.0**-61
     else:
-        assert isinstance(plan.hiding, GaussianNoise)
+        assert isinstance(plan.output, GaussianNoise)
         assert promise.delta_at(0.5) <= 1e-6
-        assert gaussian_delta(second, apart / plan.hiding.sd) <= 1e-6 / 64
+        assert gaussian_delta(second, apart / plan.output.sd) <= 1e-6 / 64
 
 
 def test_hiding_the_solvers_error_once_instead_of_twice_is_too_little() -> None:
@@ -351,12 +360,11 @@ def test_the_whole_training_is_told_apart_only_with_a_fraction_of_its_noise(
 ) -> None:
     one, two = NEIGHBORS[1]
     claim = PureDP(epsilon=1.0)
-    plan: Plan = make_plan(
-        facts_of(one),
+    plan: TrainingPlan = make_logistic_plan(
+        constants_of(one, tolerance=None),
         PureDP(epsilon=8.0 if half else 1.0),
         regularization=0.3,
         mechanism=mechanism,
-        tight=True,
     )
 
     def train(table: Table, stream: Stream) -> AnyArray:

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.learn import Certificate, RegularizedSVM
 from discreet.learn.svm import _model, _solver
-from tests.learn.svm_problems import mixed, tumors, twenty
+from tests.learn.svm.problems import mixed, tumors, twenty
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from discreet.errors import PromiseError
 from discreet.learn.logistic import problem as solver
 from discreet.learn.logistic.problem import (
     BinaryProblem,
-    Problem,
+    LogisticProblem,
     SoftmaxProblem,
     minimize,
     problem_for,
@@ -37,8 +37,8 @@ def table(n: int, d: int, n_classes: int, seed: int = 1) -> tuple[Floats, Ints]:
     return rows, scores.argmax(axis=1)
 
 
-def problems() -> list[Problem]:
-    made: list[Problem] = []
+def problems() -> list[LogisticProblem]:
+    made: list[LogisticProblem] = []
     for n, d, n_classes in ((7, 3, 2), (2500, 4, 2), (9, 3, 3), (1500, 2, 5)):
         rows, codes = table(n, d, n_classes)
         problem = problem_for(rows, codes, 0.03, n_classes)
@@ -68,7 +68,7 @@ def test_the_tiny_table_of_three_classes_has_the_known_minimizer() -> None:
 
 
 @each
-def test_gradients_are_the_differences_of_values(problem: Problem) -> None:
+def test_gradients_are_the_differences_of_values(problem: LogisticProblem) -> None:
     w = np.cos(np.arange(problem.size))
     h = 1e-5
     steps = np.eye(problem.size) * h
@@ -78,7 +78,7 @@ def test_gradients_are_the_differences_of_values(problem: Problem) -> None:
 
 @each
 def test_second_derivatives_are_the_differences_of_gradients_and_multiply_as_the_matrix_does(
-    problem: Problem,
+    problem: LogisticProblem,
 ) -> None:
     w, v = np.cos(np.arange(problem.size)), np.sin(1 + np.arange(problem.size))
     h = 1e-5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from discreet.learn.logistic.objective import split_epsilon, tilt_scale
+from discreet.learn.logistic.constants import LogisticConstants
 from discreet.learn.logistic.problem import BinaryProblem, SoftmaxProblem, minimize, problem_for
 from discreet.learn.logistic.sensitivity import (
     binary_change,
@@ -22,10 +22,21 @@ from discreet.learn.logistic.sensitivity import (
     minimizer_sensitivity,
     regularization_for_jacobian,
 )
+from discreet.learn.perturbation.mechanisms import split_epsilon
+from discreet.learn.perturbation.noise import gaussian_term_scale
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
     from discreet._typing import Floats, Ints
+
+
+def constants(n_classes: int, n_rows: int) -> LogisticConstants:
+    return LogisticConstants(n_rows=n_rows, n_classes=n_classes, dimension=1)
+
+
+def term_scale(n_classes: int, epsilon: float) -> float:
+    of = constants(n_classes, 200)
+    return gaussian_term_scale(of.gradient_change, of.mean_supremum, epsilon, 1e-5)
 
 
 def test_the_largest_norms_are_the_published_ones() -> None:
@@ -185,11 +196,11 @@ def test_the_solvers_tolerance_is_counted_for_both_neighbors_and_can_be_needed()
 
 
 def test_what_the_change_of_volume_leaves_is_the_published_part_of_epsilon() -> None:
-    assert split_epsilon(2, 100, 0.5, 1.0)[0] == pytest.approx(0.9950124585, abs=1e-10)
-    assert split_epsilon(2, 100, 0.5, 1.0)[1] == 0.5
-    assert split_epsilon(2, 200, 0.01, 0.5)[0] == pytest.approx(0.3822169643, abs=1e-10)
-    assert split_epsilon(2, 100, 1e-4, 0.1) == pytest.approx((0.05, 0.0487604162), abs=1e-10)
-    left, lam = split_epsilon(3, 100, 1e-6, 0.1)
+    assert split_epsilon(constants(2, 100), 0.5, 1.0)[0] == pytest.approx(0.9950124585, abs=1e-10)
+    assert split_epsilon(constants(2, 100), 0.5, 1.0)[1] == 0.5
+    assert split_epsilon(constants(2, 200), 0.01, 0.5)[0] == pytest.approx(0.3822169643, abs=1e-10)
+    assert split_epsilon(constants(2, 100), 1e-4, 0.1) == pytest.approx((0.05, 0.0487604162), abs=1e-10)
+    left, lam = split_epsilon(constants(3, 100), 1e-6, 0.1)
     assert left == pytest.approx(0.05, abs=1e-10)
     assert lam == pytest.approx(1 / (300 * math.expm1(0.1 / 4)), rel=1e-9)
     assert jacobian_cost(3, regularization_for_jacobian(3, 0.05, 100), 100) <= 0.05 * (1 + 1e-11)
@@ -212,11 +223,11 @@ def test_no_table_changes_the_volume_by_more_than_was_paid_for(n_classes: int) -
     assert 0.5 < worst <= 1
 
 
-def test_gaussian_tilts_have_the_published_scales() -> None:
-    left, _ = split_epsilon(2, 200, 0.5, 1.0)
-    assert tilt_scale(2, left, 1e-5) == pytest.approx(8.210544, abs=1e-6)
-    left, _ = split_epsilon(3, 200, 0.5, 1.0)
-    assert tilt_scale(3, left, 1e-5) == pytest.approx(12.179882, abs=1e-6)
+def test_gaussian_linear_terms_have_the_published_scales() -> None:
+    left, _ = split_epsilon(constants(2, 200), 0.5, 1.0)
+    assert term_scale(2, left) == pytest.approx(8.210544, abs=1e-6)
+    left, _ = split_epsilon(constants(3, 200), 0.5, 1.0)
+    assert term_scale(3, left) == pytest.approx(12.179882, abs=1e-6)
 
 
 def test_mean_suprema_are_the_published_ones_and_bound_what_is_drawn() -> None:

@@ -15,13 +15,13 @@ from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import PrivateLogisticRegression
 from discreet.learn.logistic.constants import (
+    LogisticConstants,
     default_regularization,
-    make_plan,
+    make_logistic_plan,
     relative_noise,
-    stronger_if_quieter,
 )
-from discreet.learn.logistic.plan import Facts
 from discreet.learn.perturbation.base import Embedding
+from discreet.learn.perturbation.defaults import pure_if_quieter
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
 
@@ -93,12 +93,13 @@ def test_gaussian_output_promises_its_whole_curve_and_gaussian_objective_one_poi
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 25.0, 40.0])
 @pytest.mark.parametrize("size", [1, 9, 30, 200])
 def test_an_approximate_promise_never_takes_more_noise_than_the_pure_one(epsilon: float, size: int) -> None:
-    facts, asked = Facts(n_rows=500, n_classes=2, dimension=size), ApproxDP(epsilon=epsilon, delta=1e-6)
-    kept = stronger_if_quieter(facts, asked)
-    noise = {p: relative_noise(facts, p, 2.0) for p in (kept, asked, PureDP(epsilon=epsilon))}
+    constants = LogisticConstants(n_rows=500, n_classes=2, dimension=size)
+    asked = ApproxDP(epsilon=epsilon, delta=1e-6)
+    kept = pure_if_quieter(constants, asked, "auto")
+    noise = {p: relative_noise(constants, p, 2.0) for p in (kept, asked, PureDP(epsilon=epsilon))}
     if epsilon <= 25:
         assert noise[kept] == min(noise.values())
-    plan = make_plan(facts, asked, regularization=None, mechanism="auto", tight=True)
+    plan = make_logistic_plan(constants, asked, regularization=None, mechanism="auto")
     assert plan.promises[0].delta_at(epsilon) <= 1e-6
     assert isinstance(kept, PureDP) == (epsilon <= 25 and size <= 9) or (epsilon, size) == (25.0, 30)
 
@@ -246,11 +247,11 @@ def test_a_tolerance_that_cannot_be_promised_is_refused_before_anything_is_charg
 
 
 def test_parameters_that_depend_on_nothing_but_public_facts_make_the_plan() -> None:
-    facts = Facts(n_rows=455, n_classes=2, dimension=31)
+    constants = LogisticConstants(n_rows=455, n_classes=2, dimension=31)
     for mechanism in ("output", "objective"):
-        weights = [default_regularization(facts, PureDP(epsilon=e), mechanism) for e in (0.1, 1.0, 10.0)]
+        weights = [default_regularization(constants, PureDP(epsilon=e), mechanism) for e in (0.1, 1.0, 10.0)]
         assert weights[0] > weights[1] > weights[2] > 0
-    assert default_regularization(facts, NoPromise("x"), "auto") == 1 / (455 * 31)
+    assert default_regularization(constants, NoPromise("x"), "auto") == 1 / (455 * 31)
     other = Y.copy()
     other[:700] = "no"
     first, second = learner().fit(X, Y), learner().fit(np.zeros_like(X), other)
@@ -259,9 +260,9 @@ def test_parameters_that_depend_on_nothing_but_public_facts_make_the_plan() -> N
 
 
 def test_a_large_penalty_is_left_to_the_output_and_a_small_one_to_the_objective() -> None:
-    facts = Facts(n_rows=1000, n_classes=2, dimension=30)
+    constants = LogisticConstants(n_rows=1000, n_classes=2, dimension=30)
     names = [
-        make_plan(facts, PureDP(epsilon=1.0), regularization=lam, mechanism="auto", tight=True).name
+        make_logistic_plan(constants, PureDP(epsilon=1.0), regularization=lam, mechanism="auto").name
         for lam in (0.5, 1e-3)
     ]
     assert names == ["output", "objective"]
@@ -273,9 +274,13 @@ def test_objective_perturbation_raises_a_penalty_that_would_eat_its_epsilon_and_
 
 
 def test_the_tight_constant_means_less_noise() -> None:
-    facts = Facts(n_rows=100, n_classes=2, dimension=3)
     tight, loose = (
-        make_plan(facts, PureDP(epsilon=1.0), regularization=0.5, mechanism="output", tight=tight)
+        make_logistic_plan(
+            LogisticConstants(n_rows=100, n_classes=2, dimension=3, tight=tight),
+            PureDP(epsilon=1.0),
+            regularization=0.5,
+            mechanism="output",
+        )
         for tight in (True, False)
     )
     ratio = loose.sensitivity / tight.sensitivity  # type: ignore[attr-defined]

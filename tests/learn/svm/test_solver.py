@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from discreet.learn.svm import _solver as solver
 from discreet.learn.svm._solver import Gram, SvmProblem, solve
-from tests.learn.svm_problems import hard, mixed, tumors, twenty
+from tests.learn.svm.problems import hard, mixed, tumors, twenty
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
