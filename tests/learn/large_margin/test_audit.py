@@ -49,8 +49,9 @@ def problem_of(table: Table, regularization: float) -> MarginProblem:
 
 
 def constants_of(n_rows: int, n_classes: int = 2, p: int = 1, **rest: Any) -> LargeMarginConstants:
-    shape = {"n_rows": n_rows, "n_classes": n_classes, "dimension": p}
-    return LargeMarginConstants(**shape, smoothing=H, tolerance=1e-8, **rest)
+    return LargeMarginConstants(
+        n_rows=n_rows, n_classes=n_classes, dimension=p, smoothing=H, tolerance=1e-8, **rest
+    )
 
 
 def objective_law(table: Table, regularization: float, log_noise: Any, reach: float) -> Density:
@@ -314,10 +315,10 @@ def test_the_two_noises_share_one_epsilon(privacy: PureDP | ApproxDP, n_classes:
 @pytest.mark.parametrize("privacy", [PureDP(epsilon=0.7), ApproxDP(epsilon=0.7, delta=1e-5)])
 @pytest.mark.parametrize("constrained", [False, True])
 def test_output_perturbation_hides_what_one_row_can_do(privacy: PureDP | ApproxDP, constrained: bool) -> None:
-    plan = OutputPerturbation.from_constants(constants_of(50, 3, 3, constrained=constrained), privacy, 5.0)
-    assert isinstance(plan, OutputPerturbation)
+    constants = constants_of(50, 3, 3, constrained=constrained)
+    plan = OutputPerturbation.from_constants(constants, privacy, 5.0)
     apart = (ROOT * 3 + 2e-9) / 5.0 + plan.noise.step * math.sqrt(12)
-    assert plan.constrained is constrained
+    assert plan.constants == constants
     if isinstance(plan.noise, SphericalNoise):
         assert 0.69 < plan.noise.law.rate * apart + 2 * plan.noise.law.log_density_error <= 0.7
     else:

@@ -446,6 +446,7 @@ def test_an_epsilon_below_what_its_own_noise_costs_is_refused() -> None:
 def test_the_plan_of_a_mixture_and_of_a_constraint_is_made_too() -> None:
     constants = LargeMarginConstants(n_rows=1000, n_classes=3, dimension=4, components=2, constrained=True)
     plan = make_large_margin_plan(constants, ASKED)
-    assert plan.constrained
+    assert isinstance(plan.constants, LargeMarginConstants)
+    assert plan.constants.constrained
     assert constants.size == 50
     assert plan.promises[0].epsilon_at(1e-6) <= 1.0

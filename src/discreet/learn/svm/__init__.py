@@ -1,7 +1,4 @@
-"""The support vector machine whose solution is unique: exact, certified, and not private.
-
-``problem`` states what is solved, ``solver`` and ``active_set`` solve it, ``model`` is what people use.
-"""
+"""The support vector machine whose solution is unique: exact, certified, and not private."""
 
 from discreet.learn.svm._model import Certificate, RegularizedSVM
 
