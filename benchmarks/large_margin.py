@@ -35,11 +35,10 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP, datasets
-from discreet.learn.large_margin.defaults import make_plan
-from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.large_margin.solver import minimize, projected
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
+from discreet.learn.large_margin._problem import MarginProblem
+from discreet.learn.large_margin._solver import minimize, projected
+from discreet.learn.perturbation.base import Embedding
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
@@ -329,8 +328,8 @@ def _one_size(n: int, connection: Any) -> None:
     X = centers[y] + np.einsum("nij,nj->ni", spread[y], draw.standard_normal((n, 50)))
     rows = Embedding.declare(50, bounds=None, norm_bound=12.0, constant=0.5, owner="benchmark").rows(X)
     del X
-    facts = Facts(n_rows=n, n_classes=10, dimension=51)
-    plan = make_plan(facts, ApproxDP(epsilon=1.0, delta=1e-6))
+    constants = LargeMarginConstants(n_rows=n, n_classes=10, dimension=51)
+    plan = make_large_margin_plan(constants, ApproxDP(epsilon=1.0, delta=1e-6))
     start = time.process_time()
     of = MarginProblem(rows, y, n_classes=10, regularization=plan.regularization, smoothing=1.0)
     counted, evaluate = [0], of.value_and_gradient

@@ -1,7 +1,7 @@
 """How much to regularize, chosen on tables that benchmarks/logistic.py does not measure.
 
 Accuracy is measured over a range of regularizations on nine public tables at several promises. The constants
-of ``discreet.learn.logistic.defaults`` lose, in the mean over these tables and promises, as little against
+of ``discreet.learn.logistic.constants`` lose, in the mean over these tables and promises, as little against
 the best regularization of each as any do, to a twentieth of a point; among equals the smaller penalty was
 taken. Two public considerations enter. Ranges are wide: bounds that are to hold everybody leave most people
 in a corner of the box. And a classifier that is no better than the most common class counts as that class:
@@ -27,9 +27,8 @@ from threadpoolctl import threadpool_limits
 from discreet import ApproxDP, PureDP
 from discreet.errors import PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.defaults import relative_noise, stronger_if_quieter
-from discreet.learn.logistic.objective import tilt_change
-from discreet.learn.logistic.plan import Facts
+from discreet.learn.logistic.constants import LogisticConstants, relative_noise
+from discreet.learn.perturbation.defaults import pure_if_quieter
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
@@ -81,21 +80,23 @@ def measure(name: str) -> list[dict[str, Any]]:
     found = []
     X, y = SOURCES[name].read(two_classes=False, wide=True)
     seeds = SEEDS if len(y) < 2000 else max(1, SEEDS // 4)
-    facts = Facts(n_rows=int(0.8 * len(y)), n_classes=int(y.max()) + 1, dimension=X.shape[1] + 1)
+    constants = LogisticConstants(
+        n_rows=int(0.8 * len(y)), n_classes=int(y.max()) + 1, dimension=X.shape[1] + 1
+    )
     for epsilon, promise in itertools.product(EPSILONS, ("pure", "delta")):
         privacy: Any = PureDP(epsilon=epsilon)
         if promise == "delta":
-            privacy = stronger_if_quieter(facts, ApproxDP(epsilon=epsilon, delta=DELTA))
+            privacy = pure_if_quieter(constants, ApproxDP(epsilon=epsilon, delta=DELTA), "auto")
             if isinstance(privacy, PureDP):
                 continue
-        noise = relative_noise(facts, privacy, tilt_change(facts.n_classes))
+        noise = relative_noise(constants, privacy, constants.gradient_change)
         for mechanism in ("auto", "output"):
             ratios = RATIOS if mechanism == "auto" else OUTPUT[::3]
             scores = [accuracy(X, y, privacy, float(r * noise), mechanism, seeds) for r in ratios]
             found.append(
                 {
                     "table": name, "epsilon": epsilon, "promise": promise, "mechanism": mechanism,
-                    "noise": noise, "least": 1 / (facts.n_rows * facts.dimension),
+                    "noise": noise, "least": 1 / (constants.n_rows * constants.dimension),
                     "majority": float(np.bincount(y).max() / len(y)),
                     "ratios": [float(r) for r in ratios], "scores": scores,
                 }

@@ -12,8 +12,8 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from discreet import RegularizedSVM
-from discreet.learn.svm import solver
-from discreet.learn.svm.problem import Problem
+from discreet.learn.svm import _solver as solver
+from discreet.learn.svm._solver import SvmProblem
 from discreet.noise import Stream
 
 THETA, RHO = 1.0, 0.01
@@ -122,7 +122,7 @@ def growth() -> dict[str, Any]:
 
 def threads() -> dict[str, float]:
     """Compare one BLAS thread with as many as there are processors."""
-    problem = Problem(*table(10_000, 100), THETA, RHO)
+    problem = SvmProblem(*table(10_000, 100), THETA, RHO)
 
     def with_threads(n: int) -> Any:
         def run() -> None:

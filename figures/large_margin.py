@@ -22,10 +22,8 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import ListedColormap
 
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP
-from discreet.learn.large_margin.gaussians import common_shift
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.large_margin.solver import minimize, psd_part
-from discreet.learn.large_margin.squares import to_coordinates, to_matrices
+from discreet.learn.large_margin._problem import MarginProblem, common_shift, to_coordinates, to_matrices
+from discreet.learn.large_margin._solver import minimize, psd_part
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
@@ -78,7 +76,7 @@ def as_printed(trained: LargeMarginGaussianClassifier, X: Floats, y: Ints) -> La
     rows = trained.embedding_.rows(X)
     of = MarginProblem(rows, y, n_classes=3, regularization=trained.regularization_, smoothing=1.0)
     b = Stream.from_seed(SEED).generator().standard_normal(of.squares.dimension)
-    of.tilt = of.gathered(np.tile(168 * b / np.linalg.norm(b), (3, 1)))
+    of.linear_term = of.gathered(np.tile(168 * b / np.linalg.norm(b), (3, 1)))
     twin = model(NoPromise("made-up rows"), X, y, regularization=trained.regularization_)
     twin.matrices_ = common_shift(
         of.matrices(minimize(of, max(1e-5, of.descent(constrained=False).least_tolerance)))

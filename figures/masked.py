@@ -23,9 +23,8 @@ from matplotlib.colors import ListedColormap
 
 from discreet import NoPromise, PureDP
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.learn.logistic.sensitivity import minimizer_sensitivity
-from discreet.learn.logistic.solver import minimize
 from discreet.learn.logistic.utility import (
     input_utility,
     output_utility,

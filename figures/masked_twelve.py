@@ -14,9 +14,8 @@ from masked_tables import SOURCES, say_skipped
 from matplotlib import pyplot as plt
 from matplotlib.ticker import NullLocator
 
-from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.learn.logistic.sensitivity import gradient_change, largest_norm, minimizer_sensitivity
-from discreet.learn.logistic.solver import minimize
 from discreet.noise import Stream, spherical_laplace
 from discreet.release.masked import Task, make_mask
 

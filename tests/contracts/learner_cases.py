@@ -32,7 +32,7 @@ X = np.column_stack([np.sin(np.arange(60.0)), np.cos(3 * np.arange(60.0)), np.ar
 Y = np.where(X[:, 0] + 0.4 * X[:, 1] + 0.3 * np.sin(5 * np.arange(60.0)) > 0, "yes", "no")
 
 # scikit-learn's checks bring labels and ranges of their own; only without a promise are labels taken as they
-# come. tests/learn/test_logistic_sklearn.py runs the same checks with noise, the labels being declared.
+# come. tests/learn/logistic/test_sklearn.py runs the same checks with noise, the labels being declared.
 LOGISTIC: dict[str, Any] = {"privacy": NoPromise("the rows are made up"), "norm_bound": 30.0}
 
 EXACT: dict[str, Any] = {"privacy": NoPromise("the rows are made up")}

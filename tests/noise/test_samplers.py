@@ -15,7 +15,7 @@ import pytest
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.learn.perturbed.vector import FineSphericalLaplace
+from discreet.learn.perturbation.noise import FineSphericalLaplace
 from discreet.noise import (
     BoundedDensity,
     InRange,

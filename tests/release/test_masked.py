@@ -148,6 +148,26 @@ def test_noisy_counts_have_a_share_of_their_own_and_the_sum_is_what_was_asked_fo
     assert 20 <= np.sum(release.target == 1) <= 70  # 40 of 400, with noise of scale 4
 
 
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.stats)], ids=str)
+def test_no_release_that_was_paid_for_fails_for_want_of_points(seeds: range) -> None:
+    # Few rows and labels of their own: about a third of the classifiers that noise makes have no points.
+    schema = Schema(
+        columns=[Column("age", lower=0, upper=120), Column("owner", values=(0, 1))], target="owner"
+    )
+    rows = {"age": np.array([34.0, 61.0, 5.0, 118.0] * 10), "owner": np.array([0, 1, 1, 0] * 10)}
+    for seed in seeds:
+        method = MaskedRelease(
+            privacy=ApproxDP(epsilon=2, delta=1e-6),
+            labels="noisy_counts",
+            n_records=20,
+            schema=schema,
+            random_state=seed,
+        )
+        assert len(method.release(rows).data) == 20
+        assert method.gradient_ is not None
+        assert method.gradient_ <= 1e-12
+
+
 def test_labels_by_public_shares_are_counted_exactly_and_depend_on_no_row() -> None:
     for y in (Y, -Y):
         release = masked(proportions=[0.3, 0.7]).release(X, y)
@@ -337,7 +357,7 @@ def test_targets_that_are_no_lists_of_classes_are_refused() -> None:
 def test_a_solver_that_halts_changes_nothing_about_what_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = []
     for steps in (200, 0):
-        monkeypatch.setattr("discreet.learn.logistic.solver.MOST_STEPS", steps)
+        monkeypatch.setattr("discreet.learn.logistic.problem.MOST_STEPS", steps)
         method = masked(privacy=PureDP(epsilon=1))
         method.release(X, Y)
         weights.append(method.model_)

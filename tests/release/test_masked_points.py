@@ -12,9 +12,8 @@ from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.learn.logistic.sensitivity import largest_norm
-from discreet.learn.logistic.solver import minimize
 from discreet.noise import Stream, standard_normal
 from discreet.release.masked import Task, general, make_mask
 from discreet.release.masked.binary import binary_points

@@ -12,8 +12,7 @@ from discreet.job.models import fit_majority
 from discreet.job.questions import Question
 from discreet.job.scoring import score, worth
 from discreet.job.subgroups import by_subgroup
-from discreet.learn.logistic.problem import problem_for
-from discreet.learn.logistic.solver import minimize
+from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.release.masked.plan import MaskedPlan
 from discreet.report.findings import Learning
 

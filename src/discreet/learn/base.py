@@ -65,6 +65,8 @@ class Learner(BaseEstimator):
     """
 
     name: ClassVar[str]
+    theorems: ClassVar[tuple[str, ...]]
+    """Names of the theorem pages that prove what the learner promises; a published statement lists them."""
     domains: ClassVar[Mapping[str, Domain]]
     """What each parameter must be; :meth:`check_parameters` reads it, and so do the contract tests."""
     saved: ClassVar[tuple[str, ...]]

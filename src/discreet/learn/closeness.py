@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.svm.problem import Problem
+    from discreet.learn.svm._solver import SvmProblem
 
 _DENSE = 400
 """Size up to which all eigenvalues are cheaper than an iteration for one."""
@@ -240,7 +240,7 @@ class _Derivative:
         dxi_V = -(Z_V dz + (y N a)_V).
     """
 
-    def __init__(self, problem: Problem, z: Floats, omega: Floats) -> None:
+    def __init__(self, problem: SvmProblem, z: Floats, omega: Floats) -> None:
         theta, rho = problem.theta, problem.rho
         t = 1 - problem.forward(z)
         margin, beyond = (omega > 0) & (omega <= theta), omega > theta

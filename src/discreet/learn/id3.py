@@ -212,6 +212,7 @@ class PrivateID3Classifier(CellsClassifier):
     """
 
     name: ClassVar[str] = "id3"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-id3", "sulq-sensitivity")
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "edges": EDGES,

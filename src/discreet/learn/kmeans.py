@@ -121,6 +121,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     """
 
     name: ClassVar[str] = "kmeans"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-lemma-1", "sulq-sensitivity")
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "n_clusters": Domain(

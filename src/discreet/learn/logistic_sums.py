@@ -119,6 +119,7 @@ class PrivateGradientLogistic(SumsClassifier):
     """
 
     name: ClassVar[str] = "gradient-logistic"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "edges": EDGES,

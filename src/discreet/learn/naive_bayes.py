@@ -95,6 +95,7 @@ class PrivateNaiveBayes(CellsClassifier):
     """
 
     name: ClassVar[str] = "naive-bayes"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "edges": EDGES,

@@ -111,6 +111,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
     """
 
     name: ClassVar[str] = "pca"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-sensitivity",)
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "n_components": Domain(

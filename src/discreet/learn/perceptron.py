@@ -105,6 +105,7 @@ class PrivatePerceptron(SumsClassifier):
     """
 
     name: ClassVar[str] = "perceptron"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-2",)
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsClassifier.common_domains,
         "rounds": Domain(

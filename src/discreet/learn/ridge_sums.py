@@ -92,6 +92,7 @@ class PrivateRidge(RegressorMixin, SumsLearner):
     """
 
     name: ClassVar[str] = "ridge"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     domains: ClassVar[Mapping[str, Domain]] = {
         **SumsLearner.common_domains,
         "regularization": Domain(

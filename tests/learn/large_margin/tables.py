@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.learn.large_margin.problem import MarginProblem
-from discreet.learn.large_margin.squares import squares_of
+from discreet.learn.large_margin._problem import MarginProblem, squares_of
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

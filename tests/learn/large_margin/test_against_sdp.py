@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.large_margin.squares import to_matrices
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.large_margin._problem import to_matrices
+from discreet.learn.large_margin._solver import minimize
+from discreet.learn.perturbation.base import Embedding
 from tests.learn.large_margin.tables import FOUR_CODES, codes, four, problem, unit_rows
 from tests.learn.large_margin.test_problem import constrained_minimum
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.large_margin._problem import MarginProblem
 
 cvxpy: Any = modeling
 """Half of its names are made at run time, out of sight of type checkers."""

@@ -10,22 +10,24 @@ import pytest
 from scipy import optimize, stats
 
 from discreet.audit import Density, LawPair, density, distinguish, pushforward
-from discreet.learn.large_margin.defaults import make_plan
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.large_margin.objective import ObjectivePerturbation
-from discreet.learn.large_margin.output import OutputPerturbation
-from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.sensitivity import classwise_change, gradient_change, jacobian_cost
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise
+from discreet.learn.large_margin._bounds import (
+    ClasswiseNoise,
+    classwise_change,
+    gradient_change,
+    jacobian_cost,
+)
+from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
+from discreet.learn.large_margin._solver import minimize
+from discreet.learn.perturbation.mechanisms import ObjectivePerturbation, OutputPerturbation
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, PureDP, gaussian_delta
 from tests.learn.large_margin.tables import hessian, problem, unit_rows, whole_hessian
 
 if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats
-    from discreet.learn.large_margin.problem import MarginProblem
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.large_margin._problem import MarginProblem
+    from discreet.learn.perturbation.noise import VectorNoise
 
 H = 0.5
 ROOT = math.sqrt(2)
@@ -46,8 +48,10 @@ def problem_of(table: Table, regularization: float) -> MarginProblem:
     return problem(np.array(rows)[:, None], np.array(labels), 2, regularization=regularization)
 
 
-def facts_of(n_rows: int, n_classes: int = 2, p: int = 1, **rest: Any) -> Facts:
-    return Facts(n_rows=n_rows, n_classes=n_classes, dimension=p, smoothing=H, tolerance=1e-8, **rest)
+def constants_of(n_rows: int, n_classes: int = 2, p: int = 1, **rest: Any) -> LargeMarginConstants:
+    return LargeMarginConstants(
+        n_rows=n_rows, n_classes=n_classes, dimension=p, smoothing=H, tolerance=1e-8, **rest
+    )
 
 
 def objective_law(table: Table, regularization: float, log_noise: Any, reach: float) -> Density:
@@ -97,7 +101,9 @@ def laplace_loss(
 
 
 def pure_plan(n_rows: int, epsilon: float, regularization: float) -> ObjectivePerturbation:
-    plan = make_plan(facts_of(n_rows), PureDP(epsilon=epsilon), regularization=regularization)
+    plan = make_large_margin_plan(
+        constants_of(n_rows), PureDP(epsilon=epsilon), regularization=regularization
+    )
     assert isinstance(plan, ObjectivePerturbation)
     return plan
 
@@ -108,9 +114,9 @@ def test_the_exact_law_of_the_default_keeps_its_epsilon(
     one: Table, two: Table, epsilon: float, regularization: float
 ) -> None:
     plan = pure_plan(len(one[0]), epsilon, regularization)
-    assert isinstance(plan.tilt, SphericalNoise)
+    assert isinstance(plan.term, SphericalNoise)
     claim = (1 - plan.share) * epsilon
-    measured, verdict = laplace_loss(one, two, plan.regularization, plan.tilt.law.rate, claim)
+    measured, verdict = laplace_loss(one, two, plan.regularization, plan.term.law.rate, claim)
     assert verdict == "holds"
     assert measured <= claim
 
@@ -118,8 +124,8 @@ def test_the_exact_law_of_the_default_keeps_its_epsilon(
 def test_some_table_makes_the_default_spend_most_of_its_epsilon() -> None:
     # One row, relabeled; losses are largest where the tilt points the same way for both labels.
     plan = pure_plan(1, 2.0, 20.0)
-    assert isinstance(plan.tilt, SphericalNoise)
-    measured, _ = laplace_loss(*NEIGHBORS[0], plan.regularization, plan.tilt.law.rate, 2.0)
+    assert isinstance(plan.term, SphericalNoise)
+    measured, _ = laplace_loss(*NEIGHBORS[0], plan.regularization, plan.term.law.rate, 2.0)
     assert 0.9 * 2.0 < measured <= 2.0
 
 
@@ -141,8 +147,8 @@ def test_an_appended_one_that_is_not_scaled_is_caught() -> None:
     # A unit vector with a 1 behind it has norm sqrt(2); in one coordinate, that row.
     long = ((ROOT,), (0,)), ((ROOT,), (1,))
     plan = pure_plan(1, 1.0, 40.0)
-    assert isinstance(plan.tilt, SphericalNoise)
-    measured, verdict = laplace_loss(*long, plan.regularization, plan.tilt.law.rate, 1.0)
+    assert isinstance(plan.term, SphericalNoise)
+    measured, verdict = laplace_loss(*long, plan.regularization, plan.term.law.rate, 1.0)
     assert verdict == "broken"
     assert measured > 1.7
 
@@ -159,11 +165,11 @@ def test_leaving_out_the_change_of_volume_is_caught() -> None:
 @pytest.mark.parametrize(("one", "two"), NEIGHBORS[:2])
 def test_the_exact_law_of_the_gaussian_default_keeps_its_delta(one: Table, two: Table) -> None:
     asked = ApproxDP(epsilon=1.0, delta=1e-2)
-    plan = ObjectivePerturbation.make(facts_of(len(one[0])), asked, 10.0)
+    plan = ObjectivePerturbation.from_constants(constants_of(len(one[0])), asked, 10.0)
     assert isinstance(plan, ObjectivePerturbation)
-    assert isinstance(plan.tilt, GaussianNoise)
+    assert isinstance(plan.term, GaussianNoise)
     verdicts = {}
-    for name, sd in (("ours", plan.tilt.sd), ("a tenth", plan.tilt.sd / 10)):
+    for name, sd in (("ours", plan.term.sd), ("a tenth", plan.term.sd / 10)):
         laws = [
             objective_law(t, plan.regularization, lambda b, sd=sd: stats.norm.logpdf(b, 0, sd), 9 * sd)
             for t in (one, two)
@@ -202,10 +208,10 @@ def worst_loss(n_classes: int, p: int, plan: ObjectivePerturbation, seeds: int) 
             problem(x, y, n_classes, regularization=plan.regularization)
             for x, y in ((rows, labels), (other, relabeled))
         ]
-        size = n_classes * p * (p + 1) // 2 if isinstance(plan.tilt, ClasswiseNoise) else pair[0].size
+        size = n_classes * p * (p + 1) // 2 if isinstance(plan.term, ClasswiseNoise) else pair[0].size
 
         def loss(w: Floats, pair: list[MarginProblem] = pair) -> float:
-            return -abs(log_law(pair[0], plan.tilt, w) - log_law(pair[1], plan.tilt, w))
+            return -abs(log_law(pair[0], plan.term, w) - log_law(pair[1], plan.term, w))
 
         draw = Stream.from_seed(seed).generator()
         starts = [draw.standard_normal(size) * scale for scale in (0.1, 0.5, 2.0)]
@@ -217,19 +223,19 @@ def worst_loss(n_classes: int, p: int, plan: ObjectivePerturbation, seeds: int) 
 
 @pytest.mark.parametrize(("n_classes", "p"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 2)])
 def test_the_loss_stays_below_epsilon_wherever_one_looks(n_classes: int, p: int) -> None:
-    plan = make_plan(facts_of(3, n_classes, p), PureDP(epsilon=0.5), regularization=30.0)
+    plan = make_large_margin_plan(constants_of(3, n_classes, p), PureDP(epsilon=0.5), regularization=30.0)
     assert isinstance(plan, ObjectivePerturbation)
-    assert isinstance(plan.tilt, ClasswiseNoise) == (n_classes == 5)
+    assert isinstance(plan.term, ClasswiseNoise) == (n_classes == 5)
     worst = worst_loss(n_classes, p, plan, seeds=3)
     assert 0.2 < worst <= 0.5
 
 
-def whole_training(plan: ObjectivePerturbation, tilt: Any) -> Any:
-    """Return the training of a table with a tilt that somebody else made."""
+def whole_training(plan: ObjectivePerturbation, term: Any) -> Any:
+    """Return the training of a table with a linear term that somebody else made."""
 
     def train(table: tuple[Floats, AnyArray], stream: Stream) -> AnyArray:
         of = problem(*table, 3, regularization=plan.regularization)
-        of.tilt = tilt(of, stream)
+        of.linear_term = term(of, stream)
         return minimize(of, 1e-6)[:1]
 
     return train
@@ -239,7 +245,7 @@ def test_one_tilt_for_all_classes_as_printed_is_no_noise_at_all() -> None:
     rows, labels = unit_rows(12, 2, 1), np.arange(12) % 3
     relabeled = labels.copy()
     relabeled[0] = 1
-    plan = make_plan(facts_of(12, 3, 2), PureDP(epsilon=1.0), regularization=20.0)
+    plan = make_large_margin_plan(constants_of(12, 3, 2), PureDP(epsilon=1.0), regularization=20.0)
     assert isinstance(plan, ObjectivePerturbation)
 
     def shared(of: MarginProblem, stream: Stream) -> Floats:
@@ -249,18 +255,18 @@ def test_one_tilt_for_all_classes_as_printed_is_no_noise_at_all() -> None:
         return of.gathered(np.tile(b, (3, 1)))
 
     def ours(of: MarginProblem, stream: Stream) -> Floats:
-        return plan.tilt.draw(stream)
+        return plan.term.draw(stream)
 
     tables = (rows, labels), (rows, relabeled)
     claim = PureDP(epsilon=1.0)
     verdicts = [
-        distinguish(whole_training(plan, tilt), *tables, claim, n=150, stream=Stream.from_seed(1)).verdict
-        for tilt in (shared, ours)
+        distinguish(whole_training(plan, term), *tables, claim, n=150, stream=Stream.from_seed(1)).verdict
+        for term in (shared, ours)
     ]
     assert verdicts == ["broken", "holds"]
     of = problem(rows, labels, 3, regularization=20.0)
     plain = minimize(of, 1e-8)
-    of.tilt = shared(of, Stream.from_seed(3))
+    of.linear_term = shared(of, Stream.from_seed(3))
     assert minimize(of, 1e-8) == pytest.approx(plain, abs=1e-6)
 
 
@@ -279,40 +285,40 @@ def test_the_printed_objective_has_no_minimum() -> None:
 @pytest.mark.parametrize("privacy", [PureDP(epsilon=0.5), ApproxDP(epsilon=0.5, delta=1e-6)])
 @pytest.mark.parametrize("n_classes", [3, 6])
 def test_the_two_noises_share_one_epsilon(privacy: PureDP | ApproxDP, n_classes: int) -> None:
-    facts = facts_of(500, n_classes, 4)
-    plan = ObjectivePerturbation.make(facts, privacy, 200.0)
+    constants = constants_of(500, n_classes, 4)
+    plan = ObjectivePerturbation.from_constants(constants, privacy, 200.0)
     assert isinstance(plan, ObjectivePerturbation)
-    width = plan.tilt.step * math.sqrt(
-        n_classes * 10 if isinstance(plan.tilt, ClasswiseNoise) else facts.size
+    width = plan.term.step * math.sqrt(
+        n_classes * 10 if isinstance(plan.term, ClasswiseNoise) else constants.size
     )
-    assert plan.tilt.rounding == pytest.approx(width)
-    apart = 2 * (1e-9 + width / 2) / plan.regularization + plan.hiding.step * math.sqrt(facts.size)
+    assert plan.term.rounding == pytest.approx(width)
+    apart = 2 * (1e-9 + width / 2) / plan.regularization + plan.output.step * math.sqrt(constants.size)
     second = plan.share * 0.5
     left = 0.5 - second - jacobian_cost(n_classes, H, plan.regularization)
     (promise,) = plan.promises
-    if isinstance(plan.hiding, SphericalNoise):
-        assert plan.hiding.law.rate * apart + 2 * plan.hiding.law.log_density_error <= second
+    if isinstance(plan.output, SphericalNoise):
+        assert plan.output.law.rate * apart + 2 * plan.output.law.log_density_error <= second
         assert promise.delta_at(0.5) < 2.0**-58
-        if isinstance(plan.tilt, SphericalNoise):
-            assert plan.tilt.law.rate * gradient_change(n_classes) <= left
+        if isinstance(plan.term, SphericalNoise):
+            assert plan.term.law.rate * gradient_change(n_classes) <= left
         else:
-            assert isinstance(plan.tilt, ClasswiseNoise)
-            errors = 2 * n_classes * plan.tilt.law.log_density_error
-            assert plan.tilt.law.rate * classwise_change(n_classes) + errors <= left
-            assert plan.tilt.delta(0.5) > n_classes * 2.0**-64
+            assert isinstance(plan.term, ClasswiseNoise)
+            errors = 2 * n_classes * plan.term.law.log_density_error
+            assert plan.term.law.rate * classwise_change(n_classes) + errors <= left
+            assert plan.term.delta(0.5) > n_classes * 2.0**-64
     else:
-        assert isinstance(plan.hiding, GaussianNoise)
+        assert isinstance(plan.output, GaussianNoise)
         assert promise.delta_at(0.5) <= 1e-6
-        assert gaussian_delta(second, apart / plan.hiding.sd) <= 1e-6 / 64
+        assert gaussian_delta(second, apart / plan.output.sd) <= 1e-6 / 64
 
 
 @pytest.mark.parametrize("privacy", [PureDP(epsilon=0.7), ApproxDP(epsilon=0.7, delta=1e-5)])
 @pytest.mark.parametrize("constrained", [False, True])
 def test_output_perturbation_hides_what_one_row_can_do(privacy: PureDP | ApproxDP, constrained: bool) -> None:
-    plan = OutputPerturbation.make(facts_of(50, 3, 3, constrained=constrained), privacy, 5.0)
-    assert isinstance(plan, OutputPerturbation)
+    constants = constants_of(50, 3, 3, constrained=constrained)
+    plan = OutputPerturbation.from_constants(constants, privacy, 5.0)
     apart = (ROOT * 3 + 2e-9) / 5.0 + plan.noise.step * math.sqrt(12)
-    assert plan.constrained is constrained
+    assert plan.constants == constants
     if isinstance(plan.noise, SphericalNoise):
         assert 0.69 < plan.noise.law.rate * apart + 2 * plan.noise.law.log_density_error <= 0.7
     else:
@@ -326,13 +332,13 @@ def test_output_perturbation_hides_what_one_row_can_do(privacy: PureDP | ApproxD
 def test_the_whole_training_is_told_apart_only_with_a_fraction_of_its_noise(
     mechanism: Any, rest: dict[str, Any], fraction: bool
 ) -> None:
-    facts = Facts(n_rows=2, n_classes=2, dimension=1, smoothing=H, tolerance=1e-4, **rest)
+    constants = LargeMarginConstants(n_rows=2, n_classes=2, dimension=1, smoothing=H, tolerance=1e-4, **rest)
     spent = PureDP(epsilon=8.0 if fraction else 1.0)
-    plan = make_plan(facts, spent, regularization=40.0, mechanism=mechanism)
+    plan = make_large_margin_plan(constants, spent, regularization=40.0, mechanism=mechanism)
 
     def train(labels: AnyArray, stream: Stream) -> AnyArray:
         of = problem(np.ones((2, 1)), labels, 2, regularization=plan.regularization,
-                     components=facts.components, proxies=np.zeros(2, np.intp))  # fmt: skip
+                     components=constants.components, proxies=np.zeros(2, np.intp))  # fmt: skip
         w = of.spread(plan.train(of, lambda: stream))
         return np.asarray(w[0] - w[-1])
 

@@ -15,11 +15,14 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import LargeMarginGaussianClassifier
-from discreet.learn.large_margin.defaults import default_regularization, make_plan, stronger_if_quieter
-from discreet.learn.large_margin.gaussians import common_shift
-from discreet.learn.large_margin.plan import Facts
-from discreet.learn.large_margin.solver import psd_part
-from discreet.learn.large_margin.squares import to_coordinates, to_matrices
+from discreet.learn.large_margin._constants import (
+    LargeMarginConstants,
+    default_regularization,
+    make_large_margin_plan,
+)
+from discreet.learn.large_margin._problem import common_shift, to_coordinates, to_matrices
+from discreet.learn.large_margin._solver import psd_part
+from discreet.learn.perturbation.defaults import pure_if_quieter
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
 
@@ -92,12 +95,12 @@ def test_gaussian_output_promises_its_whole_curve_and_gaussian_objective_one_poi
 
 
 def test_few_weights_keep_an_approximate_promise_by_a_pure_one() -> None:
-    few = Facts(n_rows=500, n_classes=2, dimension=3)
-    many = Facts(n_rows=500, n_classes=2, dimension=30)
-    assert isinstance(stronger_if_quieter(few, ASKED, "objective"), PureDP)
-    assert stronger_if_quieter(many, ASKED, "objective") is ASKED
+    few = LargeMarginConstants(n_rows=500, n_classes=2, dimension=3)
+    many = LargeMarginConstants(n_rows=500, n_classes=2, dimension=30)
+    assert isinstance(pure_if_quieter(few, ASKED, "objective"), PureDP)
+    assert pure_if_quieter(many, ASKED, "objective") is ASKED
     asked = ApproxDP(epsilon=60.0, delta=1e-6)
-    assert stronger_if_quieter(few, asked, "output") is asked
+    assert pure_if_quieter(few, asked, "output") is asked
 
 
 def test_without_a_promise_it_is_a_plain_classifier() -> None:
@@ -313,10 +316,10 @@ def test_a_tolerance_that_cannot_be_promised_is_refused_before_anything_is_charg
 
 
 def test_parameters_that_depend_on_nothing_but_public_facts_make_the_plan() -> None:
-    facts = Facts(n_rows=455, n_classes=4, dimension=9)
+    constants = LargeMarginConstants(n_rows=455, n_classes=4, dimension=9)
     for mechanism in ("objective", "output"):
         for kind in (lambda e: PureDP(epsilon=e), lambda e: ApproxDP(epsilon=e, delta=1e-6)):
-            weights = [default_regularization(facts, kind(e), mechanism) for e in (0.1, 1.0, 10.0)]
+            weights = [default_regularization(constants, kind(e), mechanism) for e in (0.1, 1.0, 10.0)]
             assert weights[0] > weights[1] > weights[2] > 0
     other = Y.copy()
     other[:700] = "in"
@@ -441,8 +444,9 @@ def test_an_epsilon_below_what_its_own_noise_costs_is_refused() -> None:
 
 
 def test_the_plan_of_a_mixture_and_of_a_constraint_is_made_too() -> None:
-    facts = Facts(n_rows=1000, n_classes=3, dimension=4, components=2, constrained=True)
-    plan = make_plan(facts, ASKED)
-    assert plan.constrained
-    assert facts.size == 50
+    constants = LargeMarginConstants(n_rows=1000, n_classes=3, dimension=4, components=2, constrained=True)
+    plan = make_large_margin_plan(constants, ASKED)
+    assert isinstance(plan.constants, LargeMarginConstants)
+    assert plan.constants.constrained
+    assert constants.size == 50
     assert plan.promises[0].epsilon_at(1e-6) <= 1.0

@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import PromiseError
-from discreet.learn.large_margin import solver, squares
-from discreet.learn.large_margin.problem import MarginProblem, huber_hinge, rounding_error
-from discreet.learn.large_margin.solver import minimize, psd_part
-from discreet.learn.large_margin.squares import n_coordinates, squares_of, to_coordinates, to_matrices
+from discreet.learn.large_margin import _problem as squares
+from discreet.learn.large_margin import _solver as solver
+from discreet.learn.large_margin._problem import (
+    MarginProblem,
+    huber_hinge,
+    n_coordinates,
+    rounding_error,
+    squares_of,
+    to_coordinates,
+    to_matrices,
+)
+from discreet.learn.large_margin._solver import minimize, psd_part
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import FOUR_CODES, codes, four, hessian, problem, unit_rows
 
@@ -82,7 +90,7 @@ def test_four_rows_have_the_published_constrained_minimum() -> None:
 def test_the_gradient_is_the_derivative(n_classes: int, components: int) -> None:
     of = with_components(n_classes, components)
     draw = Stream.from_seed(3).generator()
-    of.tilt = draw.standard_normal(of.size)
+    of.linear_term = draw.standard_normal(of.size)
     w, v = draw.standard_normal(of.size) * 0.4, draw.standard_normal(of.size)
     step = 1e-6
     slope = (of.value_and_gradient(w + step * v)[0] - of.value_and_gradient(w - step * v)[0]) / (2 * step)
@@ -148,7 +156,7 @@ def test_a_table_too_large_to_be_kept_gives_the_same(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("constrained", [False, True])
 def test_the_certificate_bounds_the_distance_from_the_minimizer(constrained: bool, components: int) -> None:
     of = with_components(3, components, regularization=2.0)
-    of.tilt = Stream.from_seed(2).generator().standard_normal(of.size) * 5
+    of.linear_term = Stream.from_seed(2).generator().standard_normal(of.size) * 5
     exact = minimize(of, 1e-8, constrained=constrained)
     for tolerance in (10.0, 1.0, 1e-3):
         rough = minimize(of, tolerance, constrained=constrained)
@@ -159,9 +167,9 @@ def test_a_tilt_moves_the_minimizer_by_no_more_than_its_norm_over_the_regulariza
     of = with_components(4, 1, regularization=3.0)
     plain = minimize(of, 1e-9)
     for seed in range(5):
-        of.tilt = Stream.from_seed(seed).generator().standard_normal(of.size) * 4
+        of.linear_term = Stream.from_seed(seed).generator().standard_normal(of.size) * 4
         moved = minimize(of, 1e-9)
-        assert np.linalg.norm(moved - plain) <= np.linalg.norm(of.tilt) / 3.0
+        assert np.linalg.norm(moved - plain) <= np.linalg.norm(of.linear_term) / 3.0
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,8 +9,9 @@ import pytest
 from scipy import special, stats
 
 from discreet.errors import ParameterError
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.large_margin.problem import MarginProblem
+from discreet.learn.large_margin._bounds import ClasswiseNoise
+from discreet.learn.large_margin._problem import MarginProblem
+from discreet.learn.large_margin._solver import minimize
 from discreet.learn.large_margin.risk import (
     empirical_excess,
     noise_norm,
@@ -19,8 +20,7 @@ from discreet.learn.large_margin.risk import (
     printed_true_excess,
     true_excess,
 )
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise, VectorNoise
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise, VectorNoise
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, unit_rows
 
@@ -78,9 +78,9 @@ def test_the_objective_exceeds_its_minimum_by_no_more_than_theorem_2_corrected(s
     noise = SphericalNoise.with_rate(0.4, of.size)
     tilt = noise.draw(Stream.from_seed(seed))
     tilt *= noise_norm(noise, 0.05) / np.linalg.norm(tilt)
-    of.tilt = tilt
+    of.linear_term = tilt
     at = minimize(of, 1e-8)
-    of.tilt = np.zeros(of.size)
+    of.linear_term = np.zeros(of.size)
     excess = of.value_and_gradient(at)[0] - least
     bound = empirical_excess(noise, 4.0, 0.05)
     assert 0.2 * bound < excess <= bound
@@ -89,7 +89,7 @@ def test_the_objective_exceeds_its_minimum_by_no_more_than_theorem_2_corrected(s
 def test_theorem_2_corrected_is_attained_where_nothing_else_pulls() -> None:
     of = MarginProblem(np.zeros((1, 2)), np.array([0]), n_classes=2, regularization=4.0, smoothing=0.5)
     noise = SphericalNoise.with_rate(0.4, 3)
-    of.tilt = np.array([noise_norm(noise, 0.05), 0.0, 0.0])
+    of.linear_term = np.array([noise_norm(noise, 0.05), 0.0, 0.0])
     at = minimize(of, 1e-10)
     assert np.linalg.norm(at) == pytest.approx(noise_norm(noise, 0.05) / 4.0)
     excess = 4.0 / 2 * float(at @ at)
@@ -113,7 +113,7 @@ def test_no_bound_is_below_the_excess_of_new_rows() -> None:
     sample = MarginProblem(population[:500], labels[:500], n_classes=2, regularization=25.0, smoothing=1.0)
     plain = minimize(sample, 1e-7)
     noise = SphericalNoise.with_rate(0.1, sample.size)
-    sample.tilt = noise.draw(Stream.from_seed(2))
+    sample.linear_term = noise.draw(Stream.from_seed(2))
     noisy = minimize(sample, 1e-7)
     everybody = MarginProblem(population, labels, n_classes=2, regularization=1.0, smoothing=1.0)
     means = [everybody.loss_and_slope(everybody.spread(w))[0] / 4000 for w in (plain, noisy)]

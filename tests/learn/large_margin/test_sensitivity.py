@@ -10,26 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.learn.large_margin.noise import ClasswiseNoise, classwise_is_quieter
-from discreet.learn.large_margin.sensitivity import (
+from discreet.learn.large_margin._bounds import (
+    ClasswiseNoise,
     classwise_change,
+    classwise_is_quieter,
     gradient_change,
     jacobian_cost,
     mean_supremum,
     minimizer_sensitivity,
     regularization_for_jacobian,
 )
-from discreet.learn.large_margin.solver import minimize
-from discreet.learn.large_margin.squares import squares_of, to_matrices
-from discreet.learn.perturbed.tilt import gaussian_tilt_scale
-from discreet.learn.perturbed.vector import SphericalNoise
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.large_margin._problem import squares_of, to_matrices
+from discreet.learn.large_margin._solver import minimize
+from discreet.learn.perturbation.noise import SphericalNoise, gaussian_term_scale, zero_sum_basis
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, hessian, problem, unit_rows
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
-    from discreet.learn.large_margin.problem import MarginProblem
+    from discreet.learn.large_margin._problem import MarginProblem
 
 CLASSES = (2, 3, 5, 10)
 
@@ -54,7 +53,7 @@ def test_constants_have_their_published_values() -> None:
 def test_gaussian_tilts_have_the_published_scales(
     epsilon: float, delta: float, n_classes: int, cost: float, sd: float
 ) -> None:
-    found = gaussian_tilt_scale(gradient_change(n_classes), mean_supremum(n_classes), epsilon - cost, delta)
+    found = gaussian_term_scale(gradient_change(n_classes), mean_supremum(n_classes), epsilon - cost, delta)
     assert found == pytest.approx(sd, abs=1e-6)
 
 

@@ -1,13 +1,12 @@
-"""Classes as ellipsoids with a margin between them, and a promise to whoever they are learned from.
+"""Classes as ellipsoids with a margin between them, and a promise to each person they are learned from.
 
-``squares`` has the coordinates of symmetric matrices; ``problem`` states what is minimized and ``solver``
-minimizes it with a certificate; ``sensitivity`` says how far one row moves that, ``noise`` has a law of its
-own for several classes, ``output`` and ``objective`` are the two families of mechanisms, ``defaults`` chooses
-without looking at a row; ``gaussians`` reads ellipsoids out of matrices, ``risk`` bounds what privacy costs;
-``model`` is what people use.
+``risk`` bounds what privacy costs. Inside, ``_problem`` states what is minimized and ``_solver`` minimizes it
+with a certificate; ``_bounds`` says how far one row moves that and has a law of noise for several classes;
+``_constants`` has the public numbers and the choices that no row has a part in. The mechanisms are those of
+:mod:`discreet.learn.perturbation`.
 """
 
-from discreet.learn.large_margin.gaussians import Ellipse
-from discreet.learn.large_margin.model import LargeMarginGaussianClassifier
+from discreet.learn.large_margin._model import LargeMarginGaussianClassifier
+from discreet.learn.large_margin._problem import Ellipse
 
 __all__ = ["Ellipse", "LargeMarginGaussianClassifier"]

@@ -1,6 +1,6 @@
 """Bounds on what privacy costs: theorems 2 and 3, as printed and as they are true.
 
-All are about the exact minimizer of the tilted objective. They are loose: on tables of a few thousand rows
+All are about the exact minimizer of the perturbed objective. They are loose: on tables of a few thousand rows
 they exceed the loss of guessing, and none of them is a promise about accuracy.
 """
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.learn.large_margin.noise import ClasswiseNoise
-from discreet.learn.perturbed.vector import GaussianNoise, SphericalNoise
+from discreet.learn.large_margin._bounds import ClasswiseNoise
+from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
 
 if TYPE_CHECKING:
-    from discreet.learn.perturbed.vector import VectorNoise
+    from discreet.learn.perturbation.noise import VectorNoise
 
 
 def printed_norm(n_features: int, epsilon: float, failure: float) -> float:
@@ -34,7 +34,7 @@ def printed_norm(n_features: int, epsilon: float, failure: float) -> float:
 
 
 def noise_norm(noise: VectorNoise, failure: float) -> float:
-    """Return what the norm of a tilt exceeds with a probability of at most ``failure``.
+    """Return what the norm of a linear term exceeds with a probability of at most ``failure``.
 
     The quantile of the norm's own law, Gamma or chi; for noise by class the smaller of two bounds.
 
@@ -71,7 +71,7 @@ def printed_empirical_excess(
 
 
 def empirical_excess(noise: VectorNoise, regularization: float, failure: float) -> float:
-    """Return by how much the objective at the tilted minimizer can exceed its minimum: theorem 2, corrected.
+    """Return by how much the objective at the noisy minimizer can exceed its minimum: theorem 2, corrected.
 
     ``|B|**2 / (2 regularization)`` with the quantile of :func:`noise_norm`. Sharp in ``|B|``.
 

@@ -1,12 +1,11 @@
 """Logistic regression that one person's row moves by no more than was promised.
 
-``problem`` states what is minimized and ``solver`` minimizes it with a certificate; ``sensitivity`` says how
-far one row moves the minimizer, ``output`` and ``objective`` are the two families of mechanisms, ``defaults``
-chooses between them without looking at a row; ``model`` is what people use. Rows are embedded and vectors
-hidden by :mod:`discreet.learn.perturbed`.
+``problem`` states what is minimized and minimizes it with a certificate; ``sensitivity`` says how far one row
+moves the minimizer; ``constants`` has the public numbers and the choices that no row has a part in;
+``utility`` bounds what privacy costs. The mechanisms are those of :mod:`discreet.learn.perturbation`.
 """
 
-from discreet.learn.logistic.model import PrivateLogisticRegression
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.logistic._model import PrivateLogisticRegression
+from discreet.learn.perturbation.base import Embedding
 
 __all__ = ["Embedding", "PrivateLogisticRegression"]

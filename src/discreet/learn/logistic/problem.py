@@ -1,8 +1,9 @@
-"""What is minimized: the mean logistic loss of embedded rows, a quadratic penalty, and a linear term.
+"""The minimized function of logistic regression, and Newton's method with a certificate.
 
-Two classes have one vector of weights. More classes have one vector each; because the minimizer's vectors
-sum to zero, they are written in an orthonormal basis of that subspace, so that there is no direction in
-which noise would be drawn in vain.
+The function is the mean logistic loss of embedded rows, a quadratic penalty, and a linear term. Two classes
+have one vector of weights. More classes have one vector each; because the minimizer's vectors sum to zero,
+they are written in an orthonormal basis of that subspace, so that there is no direction in which noise would
+be drawn in vain.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
+from scipy.sparse.linalg import LinearOperator, cg
 
 from discreet.learn.logistic.sensitivity import largest_gain
-from discreet.learn.perturbed.descent import GradientDescent
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.perturbation._solvers import GradientDescent, quasi_newton, search_line
+from discreet.learn.perturbation.noise import zero_sum_basis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from discreet._typing import Floats, Ints
+
 
 CHUNK = 1 << 10
 """Rows that are added up at once: the rounding error of a sum grows with them."""
@@ -53,17 +56,17 @@ def rounding_error(n_rows: int, dimension: int, n_scores: int, norm: float) -> f
 
 
 def gradient_descent(
-    *, n_rows: int, dimension: int, n_classes: int, regularization: float, tilt: float
+    *, n_rows: int, dimension: int, n_classes: int, regularization: float, linear: float
 ) -> GradientDescent:
     """Return what gradient steps are certain to reach, for every table of this shape.
 
     Parameters
     ----------
     n_rows, dimension, n_classes : int
-        Of the table, with embedded rows.
+        Numbers of rows, of coordinates of an embedded row, and of classes.
     regularization : float
-        Above 0.
-    tilt : float
+        Weight of the quadratic penalty, above 0.
+    linear : float
         Bound on the norm of the linear term.
 
     Notes
@@ -76,11 +79,11 @@ def gradient_descent(
     ---------
     docs/explanation/theorems/solver-tolerance.md, masked-norm.md
     """
-    norm = math.sqrt(largest_gain(n_classes) / regularization) + tilt / regularization
+    norm = math.sqrt(largest_gain(n_classes) / regularization) + linear / regularization
     curvature = (0.25 if n_classes == 2 else 0.5) + regularization
     n_scores = 1 if n_classes == 2 else n_classes
     error = rounding_error(n_rows, dimension, n_scores, 2 * norm)
-    error += 4 * (2 * regularization * norm + tilt) * _UNIT
+    error += 4 * (2 * regularization * norm + linear) * _UNIT
     return GradientDescent(
         curvature=curvature,
         regularization=regularization,
@@ -90,13 +93,13 @@ def gradient_descent(
     )
 
 
-class Problem(ABC):
-    """The function ``mean loss + regularization / 2 |w|**2 + tilt . w`` of a flat vector ``w``.
+class LogisticProblem(ABC):
+    """The function ``mean loss + regularization / 2 |w|**2 + linear_term . w`` of a flat vector ``w``.
 
     Parameters
     ----------
     rows : array of shape (n_rows, dimension)
-        Of norm at most 1.
+        Embedded rows, each of norm at most 1.
     codes : array of int
         The class of each row, as a position in the list of classes.
     regularization : float
@@ -105,9 +108,11 @@ class Problem(ABC):
     Attributes
     ----------
     size : int
-        Entries of ``w``.
-    tilt : array
-        Of the linear term; 0 unless the objective is perturbed.
+        Number of entries of ``w``.
+    linear_term : array
+        Coefficients of the linear term; 0 unless the objective is perturbed.
+    linear_term_error : float
+        How far the linear term can be from the one that was drawn.
     """
 
     size: int
@@ -117,11 +122,12 @@ class Problem(ABC):
         self.codes = codes
         self.n_rows = len(rows)
         self.regularization = regularization
-        self.tilt: Floats = np.zeros(0)
+        self.linear_term: Floats = np.zeros(0)
+        self.linear_term_error = 0.0
 
     def _start(self, size: int) -> None:
         self.size = size
-        self.tilt = np.zeros(size)
+        self.linear_term = np.zeros(size)
 
     def _blocks(self) -> Iterator[slice]:
         for start in range(0, self.n_rows, CHUNK):
@@ -130,12 +136,12 @@ class Problem(ABC):
     def value(self, w: Floats) -> float:
         """Return the function."""
         loss = math.fsum(self._loss(block, w) for block in self._blocks()) / self.n_rows
-        return loss + self.regularization / 2 * float(w @ w) + float(self.tilt @ w)
+        return loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
 
     def gradient(self, w: Floats) -> Floats:
         """Return the gradient; :meth:`rounding` bounds its error."""
         total = sum((self._slope(block, w) for block in self._blocks()), start=np.zeros(self.size))
-        return total / self.n_rows + self.regularization * w + self.tilt
+        return total / self.n_rows + self.regularization * w + self.linear_term
 
     def hessian(self, w: Floats) -> Floats:
         """Return the matrix of second derivatives."""
@@ -152,18 +158,22 @@ class Problem(ABC):
     def rounding(self, w: Floats) -> float:
         """Return how far :meth:`gradient` can be from the true one: see :func:`rounding_error`."""
         size = float(np.linalg.norm(w))
-        rest = 4 * (self.regularization * size + float(np.linalg.norm(self.tilt)))
-        return rounding_error(self.n_rows, self.rows.shape[1], self._n_scores, size) + rest * _UNIT
+        rest = 4 * (self.regularization * size + float(np.linalg.norm(self.linear_term)))
+        return (
+            rounding_error(self.n_rows, self.rows.shape[1], self._n_scores, size)
+            + rest * _UNIT
+            + self.linear_term_error
+        )
 
     @property
     def descent(self) -> GradientDescent:
-        """What gradient steps are certain to reach here: rows have no part in it, the tilt has."""
+        """What gradient steps are certain to reach here: rows have no part in it, the linear term has."""
         return gradient_descent(
             n_rows=self.n_rows,
             dimension=self.rows.shape[1],
             n_classes=max(2, self._n_scores),
             regularization=self.regularization,
-            tilt=float(np.linalg.norm(self.tilt)),
+            linear=float(np.linalg.norm(self.linear_term)),
         )
 
     @property
@@ -187,7 +197,7 @@ class Problem(ABC):
         """Return one row of weights for each score."""
 
 
-class BinaryProblem(Problem):
+class BinaryProblem(LogisticProblem):
     """Two classes: the loss of a row is ``log(1 + exp(-y w.x))`` with ``y`` -1 or 1."""
 
     def __init__(self, rows: Floats, codes: Ints, regularization: float) -> None:
@@ -223,7 +233,7 @@ class BinaryProblem(Problem):
         return w[np.newaxis, :].copy()
 
 
-class SoftmaxProblem(Problem):
+class SoftmaxProblem(LogisticProblem):
     """Several classes: the loss of a row is ``logsumexp(W x) - (W x)_y``, the rows of ``W`` summing to 0.
 
     ``w`` holds the coordinates of ``W`` in :func:`zero_sum_basis`, whose lengths and angles are those of
@@ -257,6 +267,13 @@ class SoftmaxProblem(Problem):
         return np.asarray(self.basis @ (residual.T @ self.rows[block])).reshape(-1)
 
     def _curvature(self, block: slice, w: Floats) -> Floats:
+        """Return the sum of second derivatives of some rows' losses.
+
+        Notes
+        -----
+        With ``b_a`` the basis vectors and ``p`` a row's probabilities, block ``(a, b)`` is the sum over rows
+        of ``(p . (b_a b_b) - (p . b_a) (p . b_b)) x x'``: the covariance of ``b_a`` and ``b_b`` under ``p``.
+        """
         x = self.rows[block]
         p = special.softmax(self._scores(block, w), axis=1)
         mean = p @ self.basis.T
@@ -276,8 +293,116 @@ class SoftmaxProblem(Problem):
         return np.asarray(self.basis @ (moved.T @ self.rows[block])).reshape(-1)
 
 
-def problem_for(rows: Floats, codes: Ints, regularization: float, n_classes: int) -> Problem:
+def problem_for(rows: Floats, codes: Ints, regularization: float, n_classes: int) -> LogisticProblem:
     """Return the problem for a number of classes."""
     if n_classes == 2:
         return BinaryProblem(rows, codes, regularization)
     return SoftmaxProblem(rows, codes, regularization, n_classes)
+
+
+MOST_STEPS = 200
+LARGEST_MATRIX = 300
+"""Entries of ``w`` up to which Newton's equation is solved by factoring a matrix."""
+_CG_TOLERANCE = 1e-3
+
+
+def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
+    """Return a point no farther from the minimizer than one with a gradient of norm ``tolerance`` can be.
+
+    Parameters
+    ----------
+    problem : LogisticProblem
+        Strongly convex with ``problem.regularization``.
+    tolerance : float
+        Norm of a gradient to stop at, at least ``problem.descent.least_tolerance``.
+
+    Returns
+    -------
+    array
+        Its distance from the minimizer is at most ``tolerance / problem.regularization``.
+
+    Raises
+    ------
+    PromiseError
+        If the tolerance is below what is certain to be reached for a table of this shape. No row plays a
+        part.
+
+    Notes
+    -----
+    Newton's method stops where the norm of the gradient and a bound on its rounding are within the tolerance.
+    Should it come to a halt before, limited-memory BFGS goes on, and after that gradient steps, which are
+    certain to arrive.
+
+    Privacy
+    -------
+    None: it is for noise to hide what this returns. How many steps it takes depends on the rows too.
+
+    Reference
+    ---------
+    Strong convexity; docs/explanation/theorems/masked-sensitivity.md, solver-tolerance.md.
+    """
+    descent = problem.descent
+    descent.check(tolerance, "minimize")
+
+    def left(w: Floats, gradient: Floats) -> float:
+        """Bound the norm of the true gradient."""
+        norm = float(np.linalg.norm(gradient))
+        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.rounding(w)
+
+    def near(w: Floats, gradient: Floats) -> bool:
+        return left(w, gradient) <= tolerance
+
+    w, reached = newton(problem, near)
+    if not reached:
+        most = MOST_STEPS + 10 * math.isqrt(math.ceil(descent.curvature / descent.regularization))
+        w, reached = quasi_newton(problem.gradient, w, near, length=1 / descent.curvature, most=most)
+    if reached:
+        return w
+    # Its distance from the minimizer is known; gradient steps need one of at most descent.norm.
+    known = left(w, problem.gradient(w)) <= descent.regularization * descent.norm
+    return descent.run(
+        lambda w: w - problem.gradient(w) / descent.curvature,
+        w if known else np.zeros(problem.size),
+        tolerance,
+    )
+
+
+def newton(problem: LogisticProblem, near: Callable[[Floats, Floats], bool]) -> tuple[Floats, bool]:
+    """Return where Newton's method stopped, and whether that is near enough.
+
+    Notes
+    -----
+    Each step solves ``hessian s = gradient`` and searches the line along ``-s`` by slopes alone. It stops
+    where ``near`` says so, where no step is found, or after ``MOST_STEPS``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/solver-tolerance.md
+    """
+    w = np.zeros(problem.size)
+    gradient = problem.gradient(w)
+    for _ in range(MOST_STEPS):
+        if near(w, gradient):
+            return w, True
+        step = _newton_step(problem, w, gradient)
+        found = None if step is None else search_line(problem.gradient, w, gradient, -step)
+        if found is None:
+            break
+        w, gradient = found
+    return w, near(w, gradient)
+
+
+def _newton_step(problem: LogisticProblem, w: Floats, gradient: Floats) -> Floats | None:
+    """Return the solution of Newton's equation, None where it has none in floating point."""
+    if problem.size <= LARGEST_MATRIX:
+        try:
+            factor = linalg.cho_factor(problem.hessian(w), check_finite=False)
+        except linalg.LinAlgError:
+            return None
+        step = np.asarray(linalg.cho_solve(factor, gradient, check_finite=False))
+    else:
+        matrix = LinearOperator(
+            (problem.size, problem.size), matvec=lambda v: problem.curvature_times(w, v.reshape(-1))
+        )
+        step, _ = cg(matrix, gradient, rtol=_CG_TOLERANCE, maxiter=2 * problem.size)
+    return step if np.isfinite(step).all() else None

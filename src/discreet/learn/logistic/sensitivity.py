@@ -33,7 +33,7 @@ def largest_norm(regularization: float, norm_bound: float = 1.0) -> float:
     Parameters
     ----------
     regularization : float
-        Above 0.
+        Weight of the quadratic penalty, above 0.
     norm_bound : float
         Largest norm of a row.
 
@@ -101,7 +101,7 @@ def gradient_change(n_classes: int, regularization: float, *, tight: bool = True
     Parameters
     ----------
     n_classes : int
-        At least 2.
+        Number of classes, at least 2.
     regularization : float
         Above 0; with a large one minimizers are short, and gradients at short vectors differ less.
     tight : bool
@@ -116,13 +116,26 @@ def gradient_change(n_classes: int, regularization: float, *, tight: bool = True
     ---------
     docs/explanation/theorems/masked-sensitivity.md
     """
-    if n_classes == 2:
-        return binary_change(largest_norm(regularization) * _UP) if tight else LARGEST_BINARY
     if not tight:
-        return LARGEST_SOFTMAX
+        return largest_gradient_change(n_classes)
+    if n_classes == 2:
+        return binary_change(largest_norm(regularization) * _UP)
     norm = math.sqrt(largest_gain(n_classes) / regularization) * _UP
     others = (n_classes - 1) * math.exp(min(math.sqrt(2) * norm, 700.0))
     return LARGEST_SOFTMAX * others / (1 + others)
+
+
+def largest_gradient_change(n_classes: int) -> float:
+    """Return how much one row's loss gradient can change, at any point, when the row is replaced.
+
+    It is how far apart the linear terms can be that lead two neighbors to the same minimizer of a perturbed
+    objective: that may be any vector, so that no tighter constant holds.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-objective.md
+    """
+    return LARGEST_BINARY if n_classes == 2 else LARGEST_SOFTMAX
 
 
 def minimizer_sensitivity(change: float, regularization: float, n_rows: int, tolerance: float) -> float:

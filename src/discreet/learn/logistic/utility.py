@@ -11,10 +11,10 @@ import math
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.learn.logistic.objective import tilt_change
 from discreet.learn.logistic.sensitivity import (
     gradient_change,
     largest_gain,
+    largest_gradient_change,
     largest_norm,
     minimizer_sensitivity,
 )
@@ -33,9 +33,9 @@ def printed_output_utility(
     Parameters
     ----------
     n_rows, dimension : int
-        Of the table, in the unit ball.
+        Numbers of rows and columns of the table, in the unit ball.
     regularization, epsilon : float
-        Above 0.
+        Weight of the penalty and promise, both above 0.
     failure : float
         Probability with which more may be lost.
 
@@ -67,13 +67,13 @@ def output_utility(
     Parameters
     ----------
     n_rows, dimension : int
-        Of the table, in the unit ball.
+        Numbers of rows and columns of the table, in the unit ball.
     regularization, epsilon : float
-        Above 0.
+        Weight of the penalty and promise, both above 0.
     failure : float
         Probability with which more may be lost.
     n_classes : int
-        At least 2.
+        Number of classes, at least 2.
     tight : bool
         Whether the noise is for the tight constant of the sensitivity; by default it is for the paper's 2, or
         for ``2 sqrt(2)`` with more classes.
@@ -110,9 +110,9 @@ def printed_input_utility(*, dimension: int, regularization: float, epsilon: flo
     Parameters
     ----------
     dimension : int
-        Columns.
+        Number of columns of the table.
     regularization, epsilon : float
-        Above 0.
+        Weight of the penalty and promise, both above 0.
     failure : float
         Probability with which more may be lost.
 
@@ -144,15 +144,16 @@ def input_utility(
     Parameters
     ----------
     n_rows, dimension : int
-        Of the table, in the unit ball; each row has noise of density ``exp(-epsilon |x| / 2)``.
+        Numbers of rows and columns of the table, in the unit ball; each row has noise of density
+        ``exp(-epsilon |x| / 2)``.
     regularization, epsilon : float
-        Above 0.
+        Weight of the penalty and promise, both above 0.
     failure : float
         Probability with which more may be lost.
     n_classes : int
-        At least 2.
+        Number of classes, at least 2.
     norm : float, optional
-        Of the weights trained without noise. By default the largest that they can have.
+        Norm of the weights trained without noise; None for the largest that they can have.
 
     Returns
     -------
@@ -177,7 +178,7 @@ def input_utility(
             else math.sqrt(largest_gain(n_classes) / regularization)
         )
     # Half of what two residuals can differ by bounds one of them.
-    steep = tilt_change(n_classes) / 2 + norm * _bend(n_classes)
+    steep = largest_gradient_change(n_classes) / 2 + norm * _bend(n_classes)
     mean = float(special.gammainccinv(n_rows * dimension, failure)) * 2 / (epsilon * n_rows)
     far = steep * mean / regularization
     return far**2 * (regularization + _bend(n_classes)) / 2 * _UP
@@ -189,6 +190,7 @@ def _bend(n_classes: int) -> float:
 
 
 def _check(n_rows: int, dimension: int, regularization: float, epsilon: float, failure: float) -> None:
+    """Refuse numbers for which no utility bound is proven."""
     for name, value in (("n_rows", n_rows), ("dimension", dimension)):
         if value < 1:
             raise ParameterError(f"{name} of a utility bound must be at least 1, was {value!r}.")

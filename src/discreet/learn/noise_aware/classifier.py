@@ -118,6 +118,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
     """
 
     name: ClassVar[str] = "noise-aware"
+    theorems: ClassVar[tuple[str, ...]] = ("noise-aware",)
     domains: ClassVar[Mapping[str, Domain]] = {
         "law": LAW,
         "model": one_of("auto", "lda", "nb", "mean"),

@@ -95,6 +95,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
     """
 
     name: ClassVar[str] = "noise-aware-ridge"
+    theorems: ClassVar[tuple[str, ...]] = ("noise-aware",)
     domains: ClassVar[Mapping[str, Domain]] = {
         "law": LAW,
         "folds": FOLDS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
+from discreet.learn.logistic.problem import SoftmaxProblem, minimize, problem_for
 from discreet.noise.linear import norm, product
 from discreet.release.masked.binary import binary_points
 from discreet.release.masked.existence import least_records, longest, most_gain, regularization_for
@@ -42,7 +42,7 @@ class Mask:
     regularization : float
         With which it is trained on them.
     scale : float
-        What the weights that were asked for were multiplied by.
+        Norm of the weights over the norm of those that were asked for; 1 if they are the same.
     gradient : float
         Norm of the gradient of the mean loss and the penalty at ``weights``.
     """
@@ -67,7 +67,7 @@ class Task:
         Of the penalty, of the ball that the points stay in, and their last coordinate (0 if there is none).
     n_records : int
         How many points to make.
-    shares : callable
+    labels : callable
         Takes weights and regularization; returns the label of each point.
     fixed, fixed_codes : array
         Points that are there already, with their labels.
@@ -102,17 +102,25 @@ class Task:
 
 
 def make_mask(task: Task, stream: Stream) -> Mask:
-    """Make points whose classifier is the one asked for, or the nearest that has any.
+    """Make points whose classifier is the one asked for, or one on the way to a classifier that has points.
 
     Raises
     ------
     PromiseError
-        If there are none, and ``infeasible`` does not allow another classifier or another penalty; or if
-        none were found for 40 shorter ones.
+        If there are none, and ``infeasible`` is "error"; or if it is "lambda" and none were found for 40
+        smaller penalties. With "shrink" there always are.
 
     Privacy
     -------
     Post-processing of weights, labels and fixed points. The error, too, depends on nothing else.
+
+    Notes
+    -----
+    With "shrink" the weights tried are ``c + 0.9**k (w - c)``, ``c`` the classifier of points at the origin:
+    the minimizer of the regularized loss on the fixed points and as many points at the origin as are to be
+    made, with the labels of the first try. ``c`` has points by definition, and they lie inside the ball, so
+    that classifiers near ``c`` have points too. It is 0 where there is neither an intercept nor a fixed
+    point. After 40 tries the points at the origin themselves are returned.
 
     Reference
     ---------
@@ -122,18 +130,35 @@ def make_mask(task: Task, stream: Stream) -> Mask:
         task = replace(task, weights=task.weights - task.weights.mean(axis=0))
     asked, first = norm(task.weights), task
     task = _closed_form(task)
+    codes, origin = task.labels(task.weights, task.regularization), None
     for _ in range(_MOST_TRIES):
         try:
-            mask = _attempt(task, stream.spawn())
+            mask = _attempt(task, codes, stream.spawn())
             return replace(mask, scale=norm(mask.weights) / asked if asked > 0 else 1.0)
         except NotFound:
             if task.infeasible == "error":
                 break
-            if task.infeasible == "lambda":
-                task = replace(task, regularization=task.regularization * _SHORTER)
-            else:
-                task = replace(task, weights=task.weights * _SHORTER)
+        if task.infeasible == "lambda":
+            task = replace(task, regularization=task.regularization * _SHORTER)
+            codes = task.labels(task.weights, task.regularization)
+        else:
+            if origin is None:
+                origin = _at_origin(task, codes)
+            task = replace(task, weights=origin.weights + (task.weights - origin.weights) * _SHORTER)
+    if origin is not None and origin.gradient <= LARGEST_GRADIENT:
+        return replace(origin, scale=norm(origin.weights) / asked)
     raise _none_exist(first)
+
+
+def _at_origin(task: Task, codes: Ints) -> Mask:
+    """Return points at the origin, with these labels, and the classifier that belongs to them."""
+    made = np.zeros((len(codes), task.weights.shape[1]))
+    if task.constant > 0:
+        made[:, -1] = task.constant
+    points, labels = np.concatenate([task.fixed, made]), np.concatenate([task.fixed_codes, codes])
+    problem = problem_for(points, labels, task.regularization, max(2, len(task.weights)))
+    weights = problem.weights(minimize(problem, problem.descent.least_tolerance))
+    return _mask(replace(task, weights=weights), points, labels)
 
 
 def _closed_form(task: Task) -> Task:
@@ -167,8 +192,8 @@ def _closed_form(task: Task) -> Task:
     raise _none_exist(task)
 
 
-def _attempt(task: Task, stream: Stream) -> Mask:
-    codes = task.labels(task.weights, task.regularization)
+def _attempt(task: Task, codes: Ints, stream: Stream) -> Mask:
+    """Return points with these labels for the weights of the task; raise ``NotFound`` if none are found."""
     if task.construction == "greedy":
         made = greedy_points(
             task.weights,
@@ -186,16 +211,20 @@ def _attempt(task: Task, stream: Stream) -> Mask:
     else:
         made = general_points(_as_softmax(task, codes), stream)
     points, labels = np.concatenate([task.fixed, made]), np.concatenate([task.fixed_codes, codes])
-    gradient = task.gradient(points, labels)
-    if task.construction == "direct" and not gradient <= LARGEST_GRADIENT:
+    mask = _mask(task, points, labels)
+    if task.construction == "direct" and not mask.gradient <= LARGEST_GRADIENT:
         raise NotFound
+    return mask
+
+
+def _mask(task: Task, points: Floats, codes: Ints) -> Mask:
     return Mask(
         points=points,
-        codes=labels,
+        codes=codes,
         weights=task.weights,
         regularization=task.regularization,
         scale=1.0,
-        gradient=gradient,
+        gradient=task.gradient(points, codes),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.learn.perturbed.embedding import Embedding
+from discreet.learn.perturbation.base import Embedding
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize, special
 
-from discreet.learn.perturbed.zero_sum import zero_sum_basis
+from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise.linear import least_squares, norm, product, row_space, symmetric_eigen
 from discreet.release.masked.labels import apportion
 from discreet.release.masked.prior import ball, blocks

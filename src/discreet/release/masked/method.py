@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.learn.logistic.defaults import Constant, Mechanism, make_plan
-from discreet.learn.logistic.plan import Facts
+from discreet.learn.logistic.constants import (
+    LogisticConstants,
+    LogisticMechanism,
+    Sensitivity,
+    make_logistic_plan,
+)
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
 from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, read_limited
 from discreet.release.masked.encoding import Encoding
@@ -91,9 +95,10 @@ class MaskedRelease(ReleaseMethod):
     construction : {"direct", "greedy"}
         In closed form with a gradient of zero, or point by point as in the paper, slower and only nearly.
     infeasible : {"shrink", "lambda", "error"}
-        What to do where noise has made the classifier longer than any table's: shorten it, which without an
-        intercept changes no decision and with one scales all scores alike; keep it and use another
-        regularization, found as :attr:`regularization_`; or refuse.
+        What to do where noise has made the classifier longer than any table's, or points with the given
+        labels do not have it: move it towards the classifier of points at the origin, which always has
+        points, and which is 0 without an intercept and fixed records, so that no decision changes; keep it
+        and use another regularization, found as :attr:`regularization_`; or refuse.
     radius : float
         Largest norm of a point; that of true rows is 1.
     sensitive : label, optional
@@ -112,7 +117,7 @@ class MaskedRelease(ReleaseMethod):
     regularization_ : float
         With which they are the minimizer.
     scale_ : float
-        What the private weights were multiplied by to become ``model_``.
+        Norm of ``model_`` over the norm of the private weights; 1 where they are the same.
     gradient_ : float
         Norm of the gradient there.
 
@@ -162,8 +167,8 @@ class MaskedRelease(ReleaseMethod):
         proportions: Sequence[float] | None = None,
         count_share: float = 0.1,
         fit_intercept: bool | None = None,
-        mechanism: Mechanism = "auto",
-        sensitivity: Constant = "tight",
+        mechanism: LogisticMechanism = "auto",
+        sensitivity: Sensitivity = "tight",
         construction: Construction = "direct",
         infeasible: Infeasible = "shrink",
         radius: float = 1.0,
@@ -297,19 +302,19 @@ class MaskedRelease(ReleaseMethod):
                     "'objective': what several rows do to the volume is not proven."
                 )
             mechanism = "output"
-        facts = Facts(
+        constants = LogisticConstants(
             # Several rows of a unit move the minimizer as one row of so many times fewer does.
             n_rows=max(1, n_rows // rows),
             n_classes=len(target.levels),
             dimension=encoding.embedding.dimension,
             max_rows_per_unit=rows,
+            tight=self.sensitivity == "tight",
         )
-        training = make_plan(
-            facts,
+        training = make_logistic_plan(
+            constants,
             privacy,
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=mechanism,
-            tight=self.sensitivity == "tight",
             owner=where,
         )
         return MaskedPlan(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats, Ints
     from discreet.law import Law
-    from discreet.learn.logistic.plan import Plan as Training
+    from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.noise import Stream
     from discreet.release.base import Encoded
     from discreet.release.masked.construct import Construction, Infeasible, Mask
@@ -69,7 +69,7 @@ class MaskedPlan(Plan):
     ----------
     encoding : Encoding
         From declared columns to points.
-    training : learn.logistic.plan.Plan
+    training : TrainingPlan
         The private training of the classifier, calibrated.
     n_rows : int
         The public number of rows.
@@ -98,7 +98,7 @@ class MaskedPlan(Plan):
         self,
         *,
         encoding: Encoding,
-        training: Training,
+        training: TrainingPlan,
         n_rows: int,
         n_records: int | None,
         labels: Labels,

@@ -5,9 +5,7 @@ A verifier calls the same functions on promises that it computed itself, and com
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier, is_regressor
@@ -55,7 +53,6 @@ ON_ROWS = (
     "Integers of a lattice, by the exact samplers of Gaussian, Laplace and spherical noise, added to what "
     "was trained or to what training minimizes."
 )
-_THEOREMS = re.compile(r"docs/explanation/theorems/((?:[\w.-]+?\.md(?:,\s+)?)+)")
 _COMMON = {
     "composition": "what several promises come to together",
     "lattice-sampler": "that the sampler follows its law",
@@ -191,10 +188,8 @@ def not_protected(schema: Schema, n_rows: int | None) -> list[str]:
 
 
 def theorems_of(kind: type[Learner]) -> list[Theorem]:
-    """Return the pages that the learner's own documentation names, and those that all share."""
-    text = " ".join((inspect.getdoc(kind) or "").split())
-    own = [page for found in _THEOREMS.findall(text) for page in re.findall(r"([\w.-]+?)\.md", found)]
-    named = dict.fromkeys(own, f"what {kind.__name__} promises")
+    """Return the theorem pages of a learner's class, then those that all learners share."""
+    named = dict.fromkeys(kind.theorems, f"what {kind.__name__} promises")
     return [Theorem(id=page, about=about) for page, about in (named | _COMMON).items()]
 
 

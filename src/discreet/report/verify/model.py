@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.learn import METHODS
 from discreet.learn.layout import Layout
 from discreet.learn.passes import Passes
-from discreet.learn.perturbed.classifier import PerturbedClassifier
+from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.curation import Curation
 from discreet.query.noising import Noise
@@ -216,7 +216,7 @@ def _on_rows(
     wrong = _charges(statement.passes, promises)
     rows = statement.what.rows
     if isinstance(learner, PerturbedClassifier) and rows is not None:
-        promises = learner.replanned(rows) or promises
+        promises = learner.recompute_promises(rows) or promises
     epsilon, delta = total_cost(promises, learner)
     asked = learner.privacy
     allowed = asked.delta if isinstance(asked, ApproxDP) else _SAMPLERS_MAY
