@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from discreet import Database, GaussianDP, PureDP, RemoteDatabase
+from discreet.client import transport
 from discreet.errors import (
     AccessRefused,
     DiscreetError,
@@ -30,7 +31,6 @@ from discreet.errors import (
 )
 from discreet.query import Gram, Histogram, PosteriorOdds, Sums, VerticalDatabases
 from discreet.schema import Column, Schema
-from discreet.server import calls
 from tests.server.scripted import SILENCE, Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, SCHEMA, TOKEN, StandIn, closed_port, public, standing_in
 
@@ -285,7 +285,7 @@ def test_an_address_that_is_none_is_refused_without_secrets(url: Any) -> None:
     ],
 )
 def test_an_address_is_kept_in_one_form(given: str, kept: str) -> None:
-    assert calls.checked_url(given) == kept
+    assert transport.checked_url(given) == kept
 
 
 def test_a_service_may_live_below_a_path() -> None:

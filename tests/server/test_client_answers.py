@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from discreet import RemoteDatabase
+from discreet.client import transport
+from discreet.client.results import Frame, RemoteAnswer
 from discreet.errors import MissingExtra, ServiceError
 from discreet.query import Sums
 from discreet.schema import Column, Schema
-from discreet.server import calls
-from discreet.server.frames import Frame, RemoteAnswer
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, TOKEN, StandIn, public, standing_in
 
@@ -66,7 +66,7 @@ def test_a_number_of_rows_that_must_be_secret_is_not_believed() -> None:
 
 
 def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(transport, "MOST_BYTES", 10_000)
     padded = json.dumps(public(padding="x" * 20_000)).encode()
     with served(lambda _: Say(200, padded)) as url, pytest.raises(ServiceError, match="more than"):
         RemoteDatabase(url, TOKEN)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import RemoteDatabase
+from discreet.client import transport
 from discreet.errors import (
     AccessRefused,
     BudgetExceeded,
@@ -24,7 +25,6 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.server import calls
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
 from tests.server.stand_in import MU, TOKEN, StandIn, closed_port, standing_in
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long the client would have slept."""
     slept: list[float] = []
-    monkeypatch.setattr("discreet.server.calls.sleep", slept.append)
+    monkeypatch.setattr("discreet.client.transport.sleep", slept.append)
     return slept
 
 
@@ -197,7 +197,7 @@ def test_an_interrupt_while_waiting_keeps_the_key(monkeypatch: pytest.MonkeyPatc
 
     with standing_in(SILENCE) as (stand_in, db):
         with monkeypatch.context() as patched:
-            patched.setattr("discreet.server.calls.sleep", interrupted)
+            patched.setattr("discreet.client.transport.sleep", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 db.sum("age", privacy=MU)
         db.sum("age", privacy=MU)
@@ -205,7 +205,7 @@ def test_an_interrupt_while_waiting_keeps_the_key(monkeypatch: pytest.MonkeyPatc
 
 
 def test_keys_of_questions_that_are_never_answered_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_MOST_UNANSWERED", 3)
+    monkeypatch.setattr(transport, "_MOST_UNANSWERED", 3)
     with standing_in(*[Say.error(422, "invalid")] * 5) as (_, db):
         for i in range(5):
             with pytest.raises(ParameterError):
@@ -218,8 +218,8 @@ def test_nobody_there_means_nothing_was_charged() -> None:
         pass
     gone = RemoteDatabase.__new__(RemoteDatabase)
     vars(gone).update(vars(db))
-    gone._calls = calls.Calls(
-        f"http://127.0.0.1:{closed_port()}", calls.Token(TOKEN), timeout=5, retries=2, verify=True
+    gone._calls = transport.Calls(
+        f"http://127.0.0.1:{closed_port()}", transport.Token(TOKEN), timeout=5, retries=2, verify=True
     )
     with pytest.raises(ServiceUnavailable, match=r"cannot be reached.*attempt 3\. Nothing was") as told:
         gone.sum("age", privacy=MU)
@@ -238,7 +238,7 @@ def test_a_service_that_does_not_answer_in_time_may_have_charged() -> None:
 
     with served(Slow()) as url, RemoteDatabase(url, TOKEN) as db:
         db.close()
-        db._calls = calls.Calls(url, calls.Token(TOKEN), timeout=0.2, retries=0, verify=True)
+        db._calls = transport.Calls(url, transport.Token(TOKEN), timeout=0.2, retries=0, verify=True)
         with pytest.raises(ServiceUnavailable, match=r"within 0\.2 seconds.*may have been charged") as told:
             db.sum("age", privacy=MU)
         waiting.set()
@@ -286,7 +286,7 @@ def test_a_service_proves_who_it_is(certificate: tuple[Path, Path], naps: list[f
 # Lost answers are paid once, also where nobody but the client and its key could know.
 
 
-class NewKeys(calls.Calls):
+class NewKeys(transport.Calls):
     """The wrong twin: each attempt is a request of its own."""
 
     def _attempt(self, method: str, path: str, **more: Any) -> Any:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import RemoteDatabase
+from discreet.client import database
 from discreet.errors import ServiceError
-from discreet.server import books, client
+from discreet.server import books
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import TOKEN, public
 
@@ -35,7 +36,7 @@ def asked(service: Service) -> Service:
 
 @pytest.fixture
 def ana(asked: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
-    monkeypatch.setattr(client, "_PAGE", 3)
+    monkeypatch.setattr(database, "_PAGE", 3)
     with RemoteDatabase(asked.url, asked.tokens["ana"]) as db:
         yield db
 

@@ -29,6 +29,7 @@ from discreet import (
     PrivatePerceptron,
     RemoteDatabase,
 )
+from discreet.client.transport import Calls
 from discreet.errors import BudgetExceeded
 from discreet.learn import (
     PrivateGradientLogistic,
@@ -39,7 +40,6 @@ from discreet.learn import (
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.server.access import AccessBook
-from discreet.server.calls import Calls
 from tests.server.conftest import SCHEMA, Service, running, settings, write_table
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
 
@@ -186,7 +186,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
 
 
 def test_a_proxy_that_loses_answers_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.server.calls._FIRST_WAIT", 0.01)
+    monkeypatch.setattr("discreet.client.transport._FIRST_WAIT", 0.01)
     schema, make = LEARNERS["kmeans"]
     with a_service(tmp_path, schema) as service, near(tmp_path, schema) as here:
         proxy = LossyProxy(service.url, lambda n: n % 3 != 0)
@@ -215,7 +215,7 @@ def _charges_when_rows_change_before_the_second_attempt(
     folder: Path, twin: bool, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, float, float]:
     """Return charges, the answer that was lost, and the one that came at last."""
-    monkeypatch.setattr("discreet.server.calls._FIRST_WAIT", 0.01)
+    monkeypatch.setattr("discreet.client.transport._FIRST_WAIT", 0.01)
     with contextlib.ExitStack() as stack:
         first = contextlib.ExitStack()
         before = first.enter_context(running(folder))

@@ -501,7 +501,7 @@ def test_the_package_can_be_imported_without_the_servers_packages() -> None:
         "import sys\n"
         "for name in ('fastapi', 'starlette', 'uvicorn', 'httpx', 'prometheus_client'):\n"
         "    sys.modules[name] = None\n"
-        "import discreet.server, discreet.server.client, discreet.server.config, discreet.server.access\n"
+        "import discreet.server, discreet.client.database, discreet.server.config, discreet.server.access\n"
         "try:\n"
         "    import discreet.server.app\n"
         "except ImportError as problem:\n"

@@ -11,5 +11,5 @@ routes and pages share; :mod:`~discreet.server.clerks` who takes what waits to i
 :mod:`~discreet.server.run` the whole, which :mod:`~discreet.server.preflight` checks before it starts and
 :mod:`~discreet.server.probe` asks whether it answers.
 
-This package by itself imports nothing: :mod:`~discreet.server.client` works without the server's packages.
+This package by itself imports nothing: :mod:`~discreet.client.database` works without the server's packages.
 """

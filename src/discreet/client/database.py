@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from discreet.client.responses import Unanswered
+from discreet.client.results import Budget, Frame, RemoteAnswer, RemotePrice
+from discreet.client.transport import Calls, certificates, checked_url, token_of, warn_if_open
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.reading import check_neighbors
@@ -20,9 +23,6 @@ from discreet.query.sums import Answer
 from discreet.query.verbs import Verbs
 from discreet.report.wording import promised
 from discreet.schema import Schema
-from discreet.server.calls import Calls, certificates, checked_url, token_of, warn_if_open
-from discreet.server.frames import Budget, Frame, RemoteAnswer, RemotePrice
-from discreet.server.unanswered import Unanswered
 
 if TYPE_CHECKING:
     import os

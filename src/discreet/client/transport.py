@@ -15,9 +15,9 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
+from discreet.client.responses import Unanswered
 from discreet.errors import AccessRefused, DiscreetWarning, MissingExtra, ParameterError, ServiceError
 from discreet.noise import Stream
-from discreet.server.unanswered import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
