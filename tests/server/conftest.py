@@ -14,10 +14,10 @@ import pytest
 import uvicorn
 
 from discreet.schema import Column, Schema
-from discreet.server import telling
+from discreet.server import monitoring
 from discreet.server.app import make_app
 from discreet.server.config import Config
-from discreet.server.office import Office
+from discreet.server.service import Office
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,7 +137,7 @@ def overheard() -> Iterator[list[str]]:
     """Collect the lines that services of this process log, which no output then has."""
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(telling, "write_line", lines.append)
+        patched.setattr(monitoring, "write_line", lines.append)
         yield lines
 
 

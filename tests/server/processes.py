@@ -14,9 +14,9 @@ import httpx
 import yaml
 
 from discreet.server.access import AccessBook
+from discreet.server.audit_log import Trail
 from discreet.server.config import Config
 from discreet.server.tokens import TokenDesk
-from discreet.server.trail import Trail
 from tests.server.conftest import settings, table, write_table
 
 if TYPE_CHECKING:

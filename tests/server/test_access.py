@@ -14,8 +14,8 @@ import pytest
 
 from discreet.errors import ParameterError, SourceError
 from discreet.server.access import AccessBook, Caller
-from discreet.server.guard import REFUSED_AFTER
-from discreet.server.sessions import opened
+from discreet.server.credentials import opened
+from discreet.server.middleware import REFUSED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

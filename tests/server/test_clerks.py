@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.query.together import Wish
-from discreet.server.clerks import Clerks
-from discreet.server.problems import BUSY, Refusal
+from discreet.server.errors import BUSY, Refusal
+from discreet.server.workers import Clerks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from discreet.errors import LedgerError, ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PosteriorOdds, PureDP
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config
-from discreet.server.office import Office
+from discreet.server.service import Office
 from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, settings, write_table
 

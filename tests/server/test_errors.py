@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.errors import DataError, EngineFailed, LedgerUnavailable
-from discreet.server.guard import HEADERS, Guard
-from discreet.server.problems import FAILED, STATUS
-from discreet.server.telling import Metrics
+from discreet.server.errors import FAILED, STATUS
+from discreet.server.middleware import HEADERS, Guard
+from discreet.server.monitoring import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

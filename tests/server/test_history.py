@@ -9,7 +9,7 @@ import pytest
 from discreet import RemoteDatabase
 from discreet.client import database
 from discreet.errors import ServiceError
-from discreet.server import books
+from discreet.server import accounting
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import TOKEN, public
 
@@ -106,7 +106,7 @@ def test_a_client_reads_all_of_its_own_pages(
 def test_a_page_that_ended_early_is_followed_too(
     asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "MOST_BYTES", 1)  # one charge on each page
+    monkeypatch.setattr(accounting, "MOST_BYTES", 1)  # one charge on each page
     sizes = watched(ana, monkeypatch)
     assert ana.history().columns["row"] == rows_of(asked)
     assert sizes == [1] * CHARGES
@@ -118,7 +118,7 @@ def test_a_page_that_ended_early_is_followed_too(
 def test_what_is_asked_meanwhile_leaves_no_hole(
     asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, last: int | None
 ) -> None:
-    monkeypatch.setattr(books, "MOST_BYTES", 1)
+    monkeypatch.setattr(accounting, "MOST_BYTES", 1)
     first = rows_of(asked)
 
     def more() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from discreet.query import slots
 from discreet.query.together import Wish
-from discreet.server.guard import Rates, Room
-from discreet.server.problems import Refusal
+from discreet.server.errors import Refusal
+from discreet.server.middleware import Rates, Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,10 +26,10 @@ from discreet.errors import (
 from discreet.privacy import ZCDP, Ledger
 from discreet.query import Database
 from discreet.server.access import AccessBook
+from discreet.server.audit_log import Trail
 from discreet.server.config import Config
-from discreet.server.office import Office
 from discreet.server.preflight import check
-from discreet.server.trail import Trail
+from discreet.server.service import Office
 from tests.server.conftest import ROWS, running, settings, write_table
 
 if TYPE_CHECKING:
@@ -170,14 +170,14 @@ def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_fro
 def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) -> None:
     write_table(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from discreet.server.trail import Trail\n"
+        "import sys; from pathlib import Path; from discreet.server.audit_log import Trail\n"
         "trail = Trail(Path(sys.argv[1]))\n"
         "for i in range(200): trail.write('test', n=i, who=sys.argv[2])"
     )
     path = tmp_path / "audit.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(3)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
-    from discreet.server.trail import Trail
+    from discreet.server.audit_log import Trail
 
     assert Trail(path).check() == 600
 

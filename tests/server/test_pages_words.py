@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.privacy import ApproxDP, Ledger, PureDP
-from discreet.server import books
-from discreet.server.pages.budgets import budget_view, currency_of, price_in, spent_share
+from discreet.server import accounting
+from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share
 from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server.pages.words import amount, amounts, measured, share_words
 from tests.server.markup import read
@@ -133,7 +133,7 @@ def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> Non
             account = {
                 "left": ledger.remaining(),
                 "limit": limit.to_dict(),
-                "spent": books.amounts(ledger.spent(), pooled=False),
+                "spent": accounting.amounts(ledger.spent(), pooled=False),
             }
         assert currency_of(account) == ("epsilon", 1.0)
         assert spent_share(account) == (0.0 if first is None else 1.0)

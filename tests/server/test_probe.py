@@ -11,7 +11,7 @@ import pytest
 from discreet.errors import ParameterError, ServiceUnavailable
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config
-from discreet.server.probe import probe
+from discreet.server.health import probe
 from tests.cli.run import discreet
 from tests.server.conftest import settings
 from tests.server.scripted import Heard, Say, served

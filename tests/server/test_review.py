@@ -18,10 +18,10 @@ import pytest
 from discreet.errors import EngineFailed, LedgerTampered, ParameterError
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.questions import Histogram, Node, NodeTables, Sums
-from discreet.server import books, readiness
+from discreet.server import accounting, readiness
 from discreet.server.config import Config
-from discreet.server.office import Office
 from discreet.server.readiness import Readiness
+from discreet.server.service import Office
 from tests.server.conftest import running, settings
 
 if TYPE_CHECKING:
@@ -461,13 +461,13 @@ def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_
     values = [entry["value"] for entry in whole["entries"]]
     assert [value is None for value in values] == [False] * 7
     assert not whole["more"]
-    assert books.MOST_VALUES == 4096
-    monkeypatch.setattr(books, "MOST_VALUES", 604)
+    assert accounting.MOST_VALUES == 4096
+    monkeypatch.setattr(accounting, "MOST_VALUES", 604)
     values = [entry["value"] for entry in client.get("/v1/history").json()["entries"]]
     assert [value is None for value in values] == [False, True] + [False] * 5
-    monkeypatch.setattr(books, "MOST_VALUES", 605)
+    monkeypatch.setattr(accounting, "MOST_VALUES", 605)
     assert client.get("/v1/history").json() == whole
-    monkeypatch.setattr(books, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(accounting, "MOST_BYTES", 20_000)
     found, after = [], 0
     for _ in range(10):
         page = client.get(f"/v1/history?after={after}").json()
@@ -494,7 +494,7 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
     service = start()
     asked = {"kind": "sum", "expression": "0 - income", "privacy": PRIVACY}
     assert service.ask(asked).json()["value"] < 0
-    from discreet.server.routes import _cell
+    from discreet.server.api.routes import _cell
 
     assert _cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
     assert _cell(-2.5) == -2.5

@@ -27,9 +27,10 @@ from discreet.job.sentence import read_sentence
 from discreet.privacy import Ledger
 from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
-from discreet.server import run, wire
+from discreet.server import run
+from discreet.server.api import requests
+from discreet.server.api.openapi import openapi
 from discreet.server.config import Config
-from discreet.server.openapi import openapi
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.columns import column_views
 from discreet.server.pages.governing import refusal_lines
@@ -357,8 +358,8 @@ def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_
     ],
 )
 def test_a_request_that_is_wrong_is_told_in_words_of_ours(asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(wire.Invalid, match=told) as caught:
-        wire.read(wire.QUESTION, json.dumps(asked).encode())
+    with pytest.raises(requests.Invalid, match=told) as caught:
+        requests.read(requests.QUESTION, json.dumps(asked).encode())
     assert not {"input", "tag", "pattern", "validation"} & set(str(caught.value).lower().split())
 
 

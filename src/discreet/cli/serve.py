@@ -8,7 +8,7 @@ import typer
 from discreet.cli.console import write_out
 
 if TYPE_CHECKING:
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 
 def serve(
@@ -32,7 +32,7 @@ def serve(
     """
     if ready:
         from discreet.server.config import Config
-        from discreet.server.probe import probe
+        from discreet.server.health import probe
 
         asked = Config.load(config)
         probe(asked)

@@ -47,7 +47,7 @@ def create(
     with _desk(config) as (desk, found):
         limit = None
         if any(value is not None for value in numbers.values()):
-            from discreet.server.office import declared_in
+            from discreet.server.service import declared_in
 
             limit = words.dp_promise_of(declared_in(found), **numbers)
         token = desk.create(_who(), name, scope, days=days, limit=limit)
@@ -88,9 +88,9 @@ def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
 @contextmanager
 def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
     from discreet.server.access import AccessBook
+    from discreet.server.audit_log import Trail
     from discreet.server.config import Config
     from discreet.server.tokens import TokenDesk
-    from discreet.server.trail import Trail
 
     if not config.exists():
         from discreet.errors import ParameterError
@@ -111,7 +111,7 @@ def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
 
 
 def _ledger(found: "Config") -> Any:
-    from discreet.server.office import declared_in, open_ledger
+    from discreet.server.service import declared_in, open_ledger
 
     return open_ledger(found, declared_in(found))
 

@@ -24,22 +24,22 @@ except ImportError:  # pragma: no cover - said in the words of the package
     ) from None
 
 from discreet.privacy.receipt import product_version
+from discreet.server.api.routes import Routes
 from discreet.server.config import Config
-from discreet.server.guard import Guard
 from discreet.server.hosts import Hosts
-from discreet.server.office import Office
+from discreet.server.middleware import Guard
+from discreet.server.monitoring import Metrics, RouteNames, log
 from discreet.server.pages import router
-from discreet.server.pages.visit import Visit
+from discreet.server.pages.page import Visit
 from discreet.server.reference import reference_routes
-from discreet.server.routes import Routes
-from discreet.server.telling import Metrics, RouteNames, log
+from discreet.server.service import Office
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.responses import Response
 
-    from discreet.server.routes import Endpoint
+    from discreet.server.api.routes import Endpoint
 
 _MINUTE = 60.0
 CONFIG = "DISCREET_SERVE_CONFIG"

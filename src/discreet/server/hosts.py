@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from discreet.server.problems import HOST, Refusal
+from discreet.server.errors import HOST, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

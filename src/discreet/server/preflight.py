@@ -12,9 +12,9 @@ from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, Para
 from discreet.job.declared import table_of
 from discreet.privacy import Ledger
 from discreet.query.curation import Curation
+from discreet.server.audit_log import Trail
 from discreet.server.config import Config
-from discreet.server.office import declared_in, known_table
-from discreet.server.trail import Trail
+from discreet.server.service import declared_in, known_table
 from discreet.tables import open_table
 
 if TYPE_CHECKING:

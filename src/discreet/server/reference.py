@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from starlette.responses import HTMLResponse, Response
 
-from discreet.server.openapi import openapi
+from discreet.server.api.openapi import openapi
+from discreet.server.errors import STATUS
 from discreet.server.pages.rendering import asset_address
-from discreet.server.problems import STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.requests import Request
 
-    from discreet.server.office import Office
-    from discreet.server.routes import Endpoint
+    from discreet.server.api.routes import Endpoint
+    from discreet.server.service import Office
 
 _TEMPLATE = resources.files("discreet.server") / "templates" / "reference.html.j2"
 _HEAD = """\

@@ -18,9 +18,9 @@ except ImportError:  # pragma: no cover - said in the words of the package
     ) from None
 
 from discreet.server.app import CONFIG, PARENT, make_app, settle
-from discreet.server.office import Office
+from discreet.server.monitoring import LOGGING, SHARED, log
 from discreet.server.preflight import check
-from discreet.server.telling import LOGGING, SHARED, log
+from discreet.server.service import Office
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Ledger, Promise
     from discreet.server.access import AccessBook, Scope
-    from discreet.server.trail import Trail
+    from discreet.server.audit_log import Trail
 
 
 class TokenDesk:

@@ -2,11 +2,11 @@
 
 Reading order: :mod:`~discreet.server.pages.forms` what a browser sends; :mod:`~discreet.server.pages.words`,
 :mod:`~discreet.server.pages.charts`, :mod:`~discreet.server.pages.columns`,
-:mod:`~discreet.server.pages.budgets` and :mod:`~discreet.server.pages.answers` what it is shown;
+:mod:`~discreet.server.pages.budget` and :mod:`~discreet.server.pages.answer` what it is shown;
 :mod:`~discreet.server.pages.recall` and :mod:`~discreet.server.pages.trial` answers that cost nothing;
-:mod:`~discreet.server.pages.rendering` and :mod:`~discreet.server.pages.visit` how a request becomes a page;
+:mod:`~discreet.server.pages.rendering` and :mod:`~discreet.server.pages.page` how a request becomes a page;
 :mod:`~discreet.server.pages.doors`, :mod:`~discreet.server.pages.history`,
-:mod:`~discreet.server.pages.desk` and :mod:`~discreet.server.pages.curator` the pages themselves.
+:mod:`~discreet.server.pages.ask` and :mod:`~discreet.server.pages.curator` the pages themselves.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import curator, desk, doors, history
-from discreet.server.pages.visit import seen
+from discreet.server.pages import ask, curator, doors, history
+from discreet.server.pages.page import seen
 
 if TYPE_CHECKING:
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 __all__ = ["router"]
 
@@ -43,11 +43,11 @@ def router(office: Office) -> APIRouter:
         ("/login", "POST", doors.login),
         ("/logout", "POST", doors.logout),
         ("/static/{name}", "GET", doors.static),
-        ("/", "GET", desk.ask_page),
-        ("/ask", "POST", desk.ask),
-        ("/refine", "POST", desk.refine),
-        ("/price", "POST", desk.price),
-        ("/answers/{receipts}", "GET", desk.answer_page),
+        ("/", "GET", ask.ask_page),
+        ("/ask", "POST", ask.ask),
+        ("/refine", "POST", ask.refine),
+        ("/price", "POST", ask.price),
+        ("/answers/{receipts}", "GET", ask.answer_page),
         ("/history", "GET", history.history_page),
         ("/curator", "GET", curator.curator_page),
         ("/curator/analysts/{name:path}", "GET", curator.analyst_page),

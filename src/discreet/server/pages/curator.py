@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError, LedgerError, SourceError
+from discreet.server.api.routes import revoked, stopped
 from discreet.server.config import Limit
-from discreet.server.pages.budgets import currency_of
+from discreet.server.errors import Problem, Refusal, told_to_curator
+from discreet.server.pages.budget import currency_of
 from discreet.server.pages.governing import (
     attack_view,
     refusal_lines,
@@ -15,10 +17,8 @@ from discreet.server.pages.governing import (
     token_lines,
 )
 from discreet.server.pages.history import budget_of, history_lines, past_answers
-from discreet.server.pages.visit import Visit, away
+from discreet.server.pages.page import Visit, away
 from discreet.server.pages.words import letter
-from discreet.server.problems import Problem, Refusal, told_to_curator
-from discreet.server.routes import revoked, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

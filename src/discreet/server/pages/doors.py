@@ -6,11 +6,11 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from discreet.server.guard import REFUSED_AFTER
+from discreet.server.credentials import closed, opened, same_origin
+from discreet.server.errors import FORM, NOT_FOUND, Refusal
+from discreet.server.middleware import REFUSED_AFTER
+from discreet.server.pages.page import Visit, away
 from discreet.server.pages.rendering import asset_response
-from discreet.server.pages.visit import Visit, away
-from discreet.server.problems import FORM, NOT_FOUND, Refusal
-from discreet.server.sessions import closed, opened, same_origin
 
 if TYPE_CHECKING:
     from starlette.responses import Response

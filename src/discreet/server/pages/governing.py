@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.report import wording
 from discreet.report.charts import Mark, three_marks
-from discreet.server.pages.budgets import account_bar, currency_of, share_kind, spent_share, spent_words
+from discreet.server.pages.budget import account_bar, currency_of, share_kind, spent_share, spent_words
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.words import amounts, letter
 

@@ -11,11 +11,11 @@ from discreet.errors import LedgerError, LedgerUnavailable, ParameterError
 from discreet.job.combining import Term, combined
 from discreet.privacy import promise_from_dict
 from discreet.report import wording
-from discreet.server.pages.budgets import Budget, budget_view
+from discreet.server.errors import NOT_FOUND, Refusal
+from discreet.server.pages.budget import Budget, budget_view
 from discreet.server.pages.charts import Interval, interval_bar
 from discreet.server.pages.recall import Paid, Recalled, paid_questions, recalled, reply_of
 from discreet.server.pages.words import measured, with_unit
-from discreet.server.problems import NOT_FOUND, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from discreet.job.reply import Reply
-    from discreet.server.pages.visit import Visit
+    from discreet.server.pages.page import Visit
 
 _MOST = 100  # charges that a page shows; the downloads have the last thousand
 _TERMS = 4

@@ -12,7 +12,7 @@ from discreet.errors import DiscreetError, LedgerError, ParameterError
 from discreet.job.asking import answered, priced
 from discreet.job.sentence import Sentence, read_sentence
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
-from discreet.server.answers import answer_wire
+from discreet.server.api.responses import answer_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.privacy.ledger.entries import Entry
     from discreet.query import Answer, Question
     from discreet.server.access import Caller
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 _NUMBERS = ("epsilon", "delta", "rho", "mu")
 

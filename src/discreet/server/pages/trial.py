@@ -9,12 +9,12 @@ import numpy as np
 
 from discreet.job.asking import answered
 from discreet.query.local import LocalSums
-from discreet.server import wire
-from discreet.server.answers import answer_wire
+from discreet.server.api import requests
+from discreet.server.api.responses import answer_wire
 
 if TYPE_CHECKING:
     from discreet._typing import AnyArray
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 _MOST_ROWS = 10_000
 _SEED = 1  # of rows that are public anyway: /v1/dummy?seed=1 begins with them
@@ -28,7 +28,7 @@ def tried(office: Office, request: Any) -> dict[str, Any]:
     ----------
     office : Office
         Whose schema the rows are made up from.
-    request : wire.Question
+    request : requests.Question
         What would be asked.
 
     Privacy
@@ -36,7 +36,7 @@ def tried(office: Office, request: Any) -> dict[str, Any]:
     The rows are drawn from the schema, so nothing is learned and nothing is charged.
     """
     schema = office.schema
-    privacy = wire.promise_of(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
+    privacy = requests.promise_of(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
     asked = office.sentence(request)
     # Made for each trial anew: one that stays would keep the answers of all of them.
     with LocalSums(_rows(office), schema=schema) as rows:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import RedirectResponse, Response
 
 from discreet.errors import DiscreetError
-from discreet.server.pages.forms import posted
-from discreet.server.pages.rendering import page
-from discreet.server.problems import (
+from discreet.server.credentials import check_form
+from discreet.server.errors import (
     FORBIDDEN,
     UNAUTHORIZED,
     Problem,
@@ -18,7 +17,8 @@ from discreet.server.problems import (
     problem_of,
     told_to_curator,
 )
-from discreet.server.sessions import check_form
+from discreet.server.pages.forms import posted
+from discreet.server.pages.rendering import page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from discreet.server.access import Caller, Session
-    from discreet.server.guard import Guard
-    from discreet.server.office import Office
+    from discreet.server.middleware import Guard
+    from discreet.server.service import Office
 
     T = TypeVar("T")
     Handler: TypeAlias = Callable[["Visit"], Awaitable[Response]]

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from discreet.errors import LedgerError, SourceError
-from discreet.server import wire
 from discreet.server.access import has_token
-from discreet.server.problems import FORBIDDEN, NOT_JSON, TOKEN_IN_BODY, Refusal, told_to_curator
+from discreet.server.api import requests
+from discreet.server.errors import FORBIDDEN, NOT_JSON, TOKEN_IN_BODY, Refusal, told_to_curator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from discreet.query.together import Flow
-    from discreet.server.guard import Guard
-    from discreet.server.office import Office
+    from discreet.server.middleware import Guard
+    from discreet.server.service import Office
 
     Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-_TOKENS: TypeAdapter[Any] = TypeAdapter(wire.TokenOrder)
-_STOP: TypeAdapter[Any] = TypeAdapter(wire.StopOrder)
-_KEY: TypeAdapter[str] = TypeAdapter(wire.IdempotencyKey)
+_TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokenOrder)
+_STOP: TypeAdapter[Any] = TypeAdapter(requests.StopOrder)
+_KEY: TypeAdapter[str] = TypeAdapter(requests.IdempotencyKey)
 _MOST_HISTORY = 10_000
 
 
@@ -78,15 +78,15 @@ class Routes:
         body = await self._json(request)
         key = request.headers.get("idempotency-key")
 
-        def flow() -> Flow[_Told | wire.Training]:
-            asked, named = wire.read(wire.QUESTION, body), None if key is None else _key(key)
-            if isinstance(asked, wire.Training):
+        def flow() -> Flow[_Told | requests.Training]:
+            asked, named = requests.read(requests.QUESTION, body), None if key is None else _key(key)
+            if isinstance(asked, requests.Training):
                 return asked
             told = yield from self._office.asking(who, asked, key=named)
             return _Told.of(asked.kind, told)
 
         found = await guard.question(flow())
-        if isinstance(found, wire.Training):
+        if isinstance(found, requests.Training):
             # Asks many questions: no clerk has the time.
             model = found
             found = await guard.long(lambda: _Told.of(model.kind, self._office.ask(who, model)))
@@ -99,7 +99,7 @@ class Routes:
         body = await self._json(request)
 
         def work() -> bytes:
-            return _dumped(self._office.preview(who, wire.read(wire.QUESTION, body)))
+            return _dumped(self._office.preview(who, requests.read(requests.QUESTION, body)))
 
         return _answered(await guard.desk(work))
 
@@ -121,7 +121,7 @@ class Routes:
         after, last = asked.whole("after", 0, 2**62), asked.whole("last", 1000, _MOST_HISTORY, least=1)
         first = asked.whole("first", 0, _MOST_HISTORY, least=1) or None
         if first is not None and "last" in request.query_params:
-            raise wire.Invalid((("first", "it must not be given with last"),))
+            raise requests.Invalid((("first", "it must not be given with last"),))
         form = asked.choice("format", ("json", "csv"))
         if analyst not in (None, who.name) and not who.is_curator:
             raise Refusal(FORBIDDEN)
@@ -176,14 +176,14 @@ class Routes:
         who, body = request.state.caller.name, await self._json(request)
 
         def work() -> bytes:
-            order = wire.read(_TOKENS, body)
+            order = requests.read(_TOKENS, body)
             with _telling(lambda: revoked(self._office, order.name) if order.action == "revoke" else ""):
                 return ordered(order)
 
-        def ordered(order: wire.TokenOrder) -> bytes:
+        def ordered(order: requests.TokenOrder) -> bytes:
             told: dict[str, Any] = {"name": order.name}
             if order.action == "create":
-                limit = wire.promise_of(order.limit, **self._office.whom)
+                limit = requests.promise_of(order.limit, **self._office.whom)
                 told["token"] = self._office.create_token(
                     who, order.name, order.scope, days=order.days, limit=limit
                 )
@@ -200,7 +200,7 @@ class Routes:
         who, body = request.state.caller, await self._json(request)
 
         def work() -> bytes:
-            order = wire.read(_STOP, body)
+            order = requests.read(_STOP, body)
             with _telling(lambda: stopped(self._office)):
                 (self._office.stop if order.stopped else self._office.resume)(who)
             return _dumped(self._stopped())
@@ -253,20 +253,20 @@ class _Asked:
         self._given: Mapping[str, str] = request.query_params
         unknown = [name for name in self._given if name not in known]
         if unknown:
-            raise wire.Invalid(tuple((name, "there is no such parameter") for name in unknown))
+            raise requests.Invalid(tuple((name, "there is no such parameter") for name in unknown))
 
     def whole(self, name: str, default: int, most: int, *, least: int = 0) -> int:
         text = self._given.get(name)
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-            raise wire.Invalid(((name, f"it must be a whole number from {least} to {most}"),))
+            raise requests.Invalid(((name, f"it must be a whole number from {least} to {most}"),))
         return int(text)
 
     def choice(self, name: str, known: Sequence[str]) -> str:
         text = self._given.get(name, known[0])
         if text not in known:
-            raise wire.Invalid(((name, f"it must be one of {', '.join(known)}"),))
+            raise requests.Invalid(((name, f"it must be one of {', '.join(known)}"),))
         return text
 
 
@@ -299,7 +299,9 @@ def _key(text: str) -> str:
     try:
         return _KEY.validate_python(text)
     except ValueError:
-        raise wire.Invalid((("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)) from None
+        raise requests.Invalid(
+            (("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)
+        ) from None
 
 
 def _dumped(value: Any) -> bytes:

@@ -7,13 +7,13 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from discreet.server.problems import FORM, Refusal
+from discreet.server.errors import FORM, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from discreet.server.access import Caller, Session
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 FORM_FIELD = "csrf"
 """What forms call the text that proves where they came from."""

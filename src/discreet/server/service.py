@@ -22,16 +22,16 @@ from discreet.privacy import Ledger
 from discreet.query import Database, Sums
 from discreet.query.questions import question_from_dict
 from discreet.query.together import Wish, alone
-from discreet.server import wire
 from discreet.server.access import AccessBook, Caller
-from discreet.server.answers import answer_wire, model_wire, price_wire, statistical_wire
-from discreet.server.books import Books
-from discreet.server.learning import Aimed, prepared, targeted
-from discreet.server.problems import STOPPED, UNAUTHORIZED, Refusal, fitting, problem_of, too_expensive
+from discreet.server.accounting import Books
+from discreet.server.api import requests
+from discreet.server.api.responses import answer_wire, model_wire, price_wire, statistical_wire
+from discreet.server.audit_log import Answered, Trail
+from discreet.server.errors import STOPPED, UNAUTHORIZED, Refusal, fitting, problem_of, too_expensive
+from discreet.server.limits import check_question, check_sentence, check_size
 from discreet.server.readiness import Readiness
-from discreet.server.sizes import check_question, check_sentence, check_size
 from discreet.server.tokens import TokenDesk
-from discreet.server.trail import Answered, Trail
+from discreet.server.training import Aimed, prepared, targeted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -137,7 +137,7 @@ class Office:
         ----------
         who : Caller
             Who is charged.
-        request : wire.Question
+        request : requests.Question
             What is asked.
         key : str, optional
             Sent again with the same key, a request is never charged twice. Models have none: training one
@@ -151,7 +151,7 @@ class Office:
         Raises
         ------
         DiscreetError, Refusal
-            As :func:`~discreet.server.problems.problem_of` tells them.
+            As :func:`~discreet.server.errors.problem_of` tells them.
         """
         return alone(self.asking(who, request, key=key))
 
@@ -166,9 +166,9 @@ class Office:
         try:
             self._check_running()
             match request:
-                case wire.Statistical():
+                case requests.Statistical():
                     told, receipts = yield from self._statistical(who, request, key)
-                case wire.Training():
+                case requests.Training():
                     told, receipts = self._model(who, request)
                 case _:
                     told, receipts = yield from self._sentence_answer(who, request, key)
@@ -185,10 +185,10 @@ class Office:
         What the caller has paid for is free; of a model, which chooses its questions as it learns, that is
         not told.
         """
-        privacy = wire.promise_of(request.privacy, **self.whom)
-        if isinstance(request, wire.Statistical):
+        privacy = requests.promise_of(request.privacy, **self.whom)
+        if isinstance(request, requests.Statistical):
             return self._statistical_price(who, request, privacy)
-        if isinstance(request, wire.Training):
+        if isinstance(request, requests.Training):
             assert privacy is not None
             schema = targeted(self.schema, request.target)
             prepared(request, schema, privacy)
@@ -207,9 +207,9 @@ class Office:
 
     def _asked(self, request: Any) -> Sentence:
         match request:
-            case wire.Said():
+            case requests.Said():
                 return self._read(request.text)
-            case wire.HistogramWire():
+            case requests.HistogramWire():
                 axes = tuple((name, tuple(request.edges.get(name, ()))) for name in request.columns)
                 for name in request.edges:
                     if name not in request.columns:
@@ -234,7 +234,7 @@ class Office:
         self, who: Caller, request: Any, key: str | None
     ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
         asked = self.sentence(request)
-        privacy, sd = wire.promise_of(request.privacy, **self.whom), request.sd_or_none()
+        privacy, sd = requests.promise_of(request.privacy, **self.whom), request.sd_or_none()
         try:
             reply = yield from answering(
                 self._aimed(who, self.schema),
@@ -251,10 +251,10 @@ class Office:
         return answer_wire(reply, self.books.remaining(who, reply.cost, reply.receipts)), reply.receipts
 
     def _statistical(
-        self, who: Caller, request: wire.Statistical, key: str | None
+        self, who: Caller, request: requests.Statistical, key: str | None
     ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
-        privacy = wire.promise_of(request.privacy, **self.whom)
-        plan = [wire.promise_of(promise, **self.whom) for promise in request.plan]
+        privacy = requests.promise_of(request.privacy, **self.whom)
+        plan = [requests.promise_of(promise, **self.whom) for promise in request.plan]
         question = self._question(request, privacy)
         try:
             answer = yield from self.database.asking(
@@ -273,7 +273,7 @@ class Office:
         return statistical_wire(request.question, answer, left), [answer.receipt]
 
     def _statistical_price(
-        self, who: Caller, request: wire.Statistical, privacy: Promise | None
+        self, who: Caller, request: requests.Statistical, privacy: Promise | None
     ) -> dict[str, Any]:
         question = self._question(request, privacy)
         cost = self.database.cost(question, privacy=privacy, variance=request.variance)
@@ -284,7 +284,7 @@ class Office:
         left = self.books.remaining(who, cost)
         return price_wire(request.question, None, cost, left, sd=spread, free=free)
 
-    def _question(self, request: wire.Statistical, privacy: Promise | None) -> Question:
+    def _question(self, request: requests.Statistical, privacy: Promise | None) -> Question:
         """Return the question of a request, laid out once: whatever is wrong with it shows here."""
         try:
             question = question_from_dict(request.question)
@@ -317,8 +317,8 @@ class Office:
         fits = fitting(privacy, sd, currency, least / asked if asked > 0 else 0.0)
         return Refusal(too_expensive(problem, asked=asked, fits=fits))
 
-    def _model(self, who: Caller, request: wire.Training) -> tuple[dict[str, Any], Sequence[Receipt]]:
-        privacy = wire.promise_of(request.privacy, **self.whom)
+    def _model(self, who: Caller, request: requests.Training) -> tuple[dict[str, Any], Sequence[Receipt]]:
+        privacy = requests.promise_of(request.privacy, **self.whom)
         schema = targeted(self.schema, request.target)
         learner = prepared(request, schema, privacy)
         learner.fit_database(self._aimed(who, schema), owner=who.name)
@@ -526,7 +526,7 @@ def open_ledger(config: Config, declared: Schema) -> Ledger:
     return ledger
 
 
-def _refined(request: wire.Statistical) -> str | None:
+def _refined(request: requests.Statistical) -> str | None:
     """Return the receipt of the answer that a statistical question refines."""
     if len(request.refines) > 1:
         raise ParameterError(
@@ -539,13 +539,13 @@ def _refined(request: wire.Statistical) -> str | None:
 def asked_words(request: Any) -> str:
     """Say in a line what a request asks."""
     match request:
-        case wire.Said():
+        case requests.Said():
             return request.text
-        case wire.Statistical():
+        case requests.Statistical():
             return f"statistical {request.question.get('kind')}"
-        case wire.Training():
+        case requests.Training():
             return request.kind
-        case wire.HistogramWire():
+        case requests.HistogramWire():
             return f"histogram of {', '.join(request.columns)}"
     words = str(request.kind) + (f" of {request.expression}" if hasattr(request, "expression") else "")
     return words + (f" where {request.where}" if request.where else "")

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from discreet.privacy.receipt import product_version
-from discreet.server import wire
-from discreet.server.problems import STATUS
+from discreet.server.api import requests
+from discreet.server.errors import STATUS
 
 _REF = "#/components/schemas/{model}"
 _JSON = "application/json"
@@ -270,9 +270,9 @@ def openapi(dataset: str) -> dict[str, Any]:
     """Return the OpenAPI document of a service."""
     schemas = dict(_SCHEMAS)
     for name, adapter in (
-        ("Question", wire.QUESTION),
-        ("TokenOrder", TypeAdapter(wire.TokenOrder)),
-        ("StopOrder", TypeAdapter(wire.StopOrder)),
+        ("Question", requests.QUESTION),
+        ("TokenOrder", TypeAdapter(requests.TokenOrder)),
+        ("StopOrder", TypeAdapter(requests.StopOrder)),
     ):
         made = adapter.json_schema(ref_template=_REF)
         schemas |= made.pop("$defs", {})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise, Receipt
     from discreet.privacy.ledger.entries import Entry
     from discreet.server.access import Caller
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 MOST_VALUES = 4096
 """Numbers of an answer that a history tells."""

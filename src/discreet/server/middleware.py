@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
 from discreet.server.access import PREFIX, has_token
-from discreet.server.clerks import Clerks
-from discreet.server.problems import (
+from discreet.server.credentials import form_fits, same_origin, session_of
+from discreet.server.errors import (
     ADDRESS,
     BUSY,
     ENGINE,
@@ -35,8 +35,8 @@ from discreet.server.problems import (
     rate_limited,
     wrong_method,
 )
-from discreet.server.sessions import form_fits, same_origin, session_of
-from discreet.server.telling import RouteNames, log, log_failure
+from discreet.server.monitoring import RouteNames, log, log_failure
+from discreet.server.workers import Clerks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from discreet.query.together import Flow
     from discreet.server.access import Caller
-    from discreet.server.office import Office
-    from discreet.server.telling import Metrics
+    from discreet.server.monitoring import Metrics
+    from discreet.server.service import Office
 
     T = TypeVar("T")
 

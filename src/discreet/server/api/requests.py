@@ -1,7 +1,7 @@
 """What goes over the wire: requests as strict models, answers as plain JSON values.
 
 A request is read once, here: unknown fields are refused by name, numbers are finite, lists and texts have a
-largest size. What a request means is decided by :class:`~discreet.server.office.Office`.
+largest size. What a request means is decided by :class:`~discreet.server.service.Office`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 
 from discreet.job.costs import cost_words
 from discreet.job.reply import LEVEL
-from discreet.server.learning import fitted
+from discreet.server.training import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from discreet.job.reply import Cell, Reply
     from discreet.privacy import Promise
     from discreet.query import Answer
-    from discreet.server.wire import Training
+    from discreet.server.api.requests import Training
 
 DELTA = 1e-6
 """At which Gaussian costs are also told as an epsilon."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from discreet.query import Answer, Database, Question
     from discreet.query.together import Flow
     from discreet.schema import Schema
-    from discreet.server.wire import Training
+    from discreet.server.api.requests import Training
 
 
 def prepared(request: Training, schema: Schema, privacy: Promise | None) -> Any:

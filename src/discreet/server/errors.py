@@ -26,7 +26,7 @@ from discreet.errors import (
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.calibrate import gaussian_epsilon, gaussian_mu
-from discreet.server.wire import Invalid, Unreadable
+from discreet.server.api.requests import Invalid, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import Route
 
-    from discreet.server.office import Office
+    from discreet.server.service import Office
 
 try:
     from prometheus_client import (

@@ -15,16 +15,16 @@ from starlette.responses import JSONResponse
 from discreet.errors import DiscreetError
 from discreet.noise import Stream
 from discreet.report import wording
-from discreet.server import wire
-from discreet.server.pages.answers import AnswerView, answer_view
-from discreet.server.pages.budgets import budget_view, most_left, price_in, price_view
+from discreet.server.api import requests
+from discreet.server.errors import Problem, Refusal, problem_of
+from discreet.server.pages.answer import AnswerView, answer_view
+from discreet.server.pages.budget import budget_view, most_left, price_in, price_view
 from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import budget_of, history_lines, ids_of, own_answer, past_answers
+from discreet.server.pages.page import Visit, away
 from discreet.server.pages.trial import tried
-from discreet.server.pages.visit import Visit, away
 from discreet.server.pages.words import LETTERS, amount, letter
-from discreet.server.problems import Problem, Refusal, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,7 +256,7 @@ def _field_of(problem: Problem) -> str:
 
 
 def _read(request: Mapping[str, Any]) -> Any:
-    return wire.read(wire.QUESTION, json.dumps(request).encode())
+    return requests.read(requests.QUESTION, json.dumps(request).encode())
 
 
 def _new_key() -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet.report import wording
-from discreet.server.pages.budgets import full_words
+from discreet.server.pages.budget import full_words
 from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar
 from discreet.server.pages.words import amounts, measured, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.server.pages.budgets import Budget
+    from discreet.server.pages.budget import Budget
 
 MOST_ROWS = 200
 """Groups that a page shows; the JSON has all of them."""

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from discreet.query.together import together
-from discreet.server.problems import BUSY, Refusal
+from discreet.server.errors import BUSY, Refusal
 
 if TYPE_CHECKING:
     from discreet.query.together import Flow
