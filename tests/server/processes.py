@@ -16,7 +16,7 @@ import yaml
 from discreet.server.access import AccessBook
 from discreet.server.audit_log import Trail
 from discreet.server.config import Config
-from discreet.server.tokens import TokenDesk
+from discreet.server.credentials import TokenDesk
 from tests.server.conftest import settings, table, write_table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from discreet import Column, Database, GaussianDP, RemoteDatabase, Schema
 from discreet.errors import DiscreetError, SchemaError
 from discreet.query.vertical import VerticalDatabases
 from discreet.schema.text import write_yaml
-from discreet.server.run import check
+from discreet.server.app import check
 from tests.server.conftest import Service, running, settings
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from discreet.errors import (
 from discreet.privacy import ZCDP, Ledger
 from discreet.query import Database
 from discreet.server.access import AccessBook
+from discreet.server.app import check
 from discreet.server.audit_log import Trail
 from discreet.server.config import Config
-from discreet.server.preflight import check
 from discreet.server.service import Office
 from tests.server.conftest import ROWS, running, settings, write_table
 

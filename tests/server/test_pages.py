@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.schema import Column
-from discreet.server.pages.rendering import asset_address
+from discreet.server.pages.page import asset_address
 from tests.server.conftest import SCHEMA, running, write_table
 from tests.server.markup import Element, Visitor, owes_nothing, read
 

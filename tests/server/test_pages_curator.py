@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.server.pages.governing import attack_view
+from discreet.server.pages.curator import attack_view
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import pytest
 from discreet.errors import EngineFailed, LedgerTampered, ParameterError
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.questions import Histogram, Node, NodeTables, Sums
-from discreet.server import accounting, readiness
+from discreet.server import accounting, health
 from discreet.server.config import Config
-from discreet.server.readiness import Readiness
+from discreet.server.health import Readiness
 from discreet.server.service import Office
 from tests.server.conftest import running, settings
 
@@ -363,7 +363,7 @@ def test_an_engine_is_looked_at_once_for_all_who_want_to_know(monkeypatch: pytes
     for _ in range(50):
         found.check()
     assert len(looks) < 5
-    monkeypatch.setattr(readiness, "WITHIN", 0.05)
+    monkeypatch.setattr(health, "WITHIN", 0.05)
     go = threading.Event()
 
     def wait() -> None:

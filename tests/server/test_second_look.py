@@ -27,14 +27,14 @@ from discreet.job.sentence import read_sentence
 from discreet.privacy import Ledger
 from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
-from discreet.server import run
+from discreet.server import app
 from discreet.server.api import requests
 from discreet.server.api.openapi import openapi
+from discreet.server.app import check
 from discreet.server.config import Config
+from discreet.server.pages.ask import column_views
 from discreet.server.pages.charts import spending_steps
-from discreet.server.pages.columns import column_views
-from discreet.server.pages.governing import refusal_lines
-from discreet.server.preflight import check
+from discreet.server.pages.curator import refusal_lines
 from discreet.server.reference import reference_page
 from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, overheard, running, settings, write_table
@@ -266,7 +266,7 @@ def test_a_lost_ledger_is_refused_before_an_empty_one_takes_its_place_so_that_a_
         tokens = service.tokens
     (tmp_path / "town.ledger").unlink()
     path = configured(tmp_path)
-    for begin in (lambda: check(path), lambda: run.serve(path, ready=lambda *_: None)):
+    for begin in (lambda: check(path), lambda: app.serve(path, ready=lambda *_: None)):
         with pytest.raises(LedgerTampered, match=r"row 3 paid for an answer, and is not.*ledger restore"):
             begin()
     assert not (tmp_path / "town.ledger").exists()
@@ -291,7 +291,7 @@ def test_a_taken_port_is_told_before_the_rows_are_read(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, overheard() as lines:
         path = configured(tmp_path, listen=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(ParameterError, match="must be an address that is free here"):
-            run.serve(path, ready=lambda *_: None)
+            app.serve(path, ready=lambda *_: None)
     assert lines == []
     # Nothing was begun: no ledger, no trail that says so.
     assert not (tmp_path / "town.ledger").exists()

@@ -38,10 +38,10 @@ def serve(
         probe(asked)
         write_out(f"{config}: ready. {asked.dataset} is answered for at {asked.listen}.\n")
         return
-    from discreet.server import run
+    from discreet.server import app
 
     if check:
-        found = run.check(config)
+        found = app.check(config)
         write_out(f"{config}: right. It would answer for {found.dataset} at {found.listen}.\n")
         return
 
@@ -56,4 +56,4 @@ def serve(
         if office.config.seed is not None:
             write_out("WARNING: a seed is set, so the noise is public. For tests alone.\n")
 
-    run.serve(config, ready=tell)
+    app.serve(config, ready=tell)

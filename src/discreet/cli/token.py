@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet.server.config import Config
-    from discreet.server.tokens import TokenDesk
+    from discreet.server.credentials import TokenDesk
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -90,7 +90,7 @@ def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
     from discreet.server.access import AccessBook
     from discreet.server.audit_log import Trail
     from discreet.server.config import Config
-    from discreet.server.tokens import TokenDesk
+    from discreet.server.credentials import TokenDesk
 
     if not config.exists():
         from discreet.errors import ParameterError

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 from starlette.exceptions import HTTPException
 
@@ -25,6 +25,7 @@ from discreet.server.errors import (
     ENGINE,
     FORBIDDEN,
     FORM,
+    HOST,
     NOT_FOUND,
     TOKEN_IN_ADDRESS,
     TOO_LARGE,
@@ -39,7 +40,7 @@ from discreet.server.monitoring import RouteNames, log, log_failure
 from discreet.server.workers import Clerks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from typing import TypeVar
 
     from discreet.query.together import Flow
@@ -48,6 +49,48 @@ if TYPE_CHECKING:
     from discreet.server.service import Office
 
     T = TypeVar("T")
+
+_PORTS = {"http": 80, "https": 443}
+_OPEN = ("/health", "/ready")  # asked by whoever keeps it running, under the names of single machines
+
+
+class Hosts:
+    """Lets in requests that name the address of the service, or the one at which they arrived.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Who answers them.
+    address : str
+        As the configuration has it.
+    """
+
+    def __init__(self, app: Any, address: str) -> None:
+        self._app = app
+        parts = urlsplit(address)
+        self._default = _PORTS[parts.scheme]
+        self._ours = (parts.hostname, parts.port or self._default)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Hand a request on, or refuse it."""
+        if scope["type"] == "http" and scope["path"] not in _OPEN and not self._meant(scope):
+            raise Refusal(HOST)
+        await self._app(scope, receive, send)
+
+    def _meant(self, scope: Any) -> bool:
+        named = self._named(scope["headers"])
+        here = tuple(scope.get("server") or ())
+        return named is not None and named in (self._ours, here)
+
+    def _named(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[str | None, int] | None:
+        sent = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        try:
+            (host,) = sent
+            parts = urlsplit(f"//{host}")
+            return (parts.hostname, parts.port or self._default) if parts.netloc == host else None
+        except ValueError:
+            return None
+
 
 REFUSED_AFTER = 0.1
 """Seconds, or a multiple, after which a refusal for want of a token leaves, whatever was wrong with it."""

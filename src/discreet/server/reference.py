@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from discreet.server.api.openapi import openapi
 from discreet.server.errors import STATUS
-from discreet.server.pages.rendering import asset_address
+from discreet.server.pages.page import asset_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

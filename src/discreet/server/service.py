@@ -27,10 +27,10 @@ from discreet.server.accounting import Books
 from discreet.server.api import requests
 from discreet.server.api.responses import answer_wire, model_wire, price_wire, statistical_wire
 from discreet.server.audit_log import Answered, Trail
+from discreet.server.credentials import TokenDesk
 from discreet.server.errors import STOPPED, UNAUTHORIZED, Refusal, fitting, problem_of, too_expensive
+from discreet.server.health import Readiness
 from discreet.server.limits import check_question, check_sentence, check_size
-from discreet.server.readiness import Readiness
-from discreet.server.tokens import TokenDesk
 from discreet.server.training import Aimed, prepared, targeted
 
 if TYPE_CHECKING:

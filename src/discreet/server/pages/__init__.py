@@ -1,11 +1,11 @@
 """The pages of the service: what a browser sees, with or without a script.
 
 Reading order: :mod:`~discreet.server.pages.forms` what a browser sends; :mod:`~discreet.server.pages.words`,
-:mod:`~discreet.server.pages.charts`, :mod:`~discreet.server.pages.columns`,
+:mod:`~discreet.server.pages.charts`, :mod:`~discreet.server.pages.ask`,
 :mod:`~discreet.server.pages.budget` and :mod:`~discreet.server.pages.answer` what it is shown;
-:mod:`~discreet.server.pages.recall` and :mod:`~discreet.server.pages.trial` answers that cost nothing;
-:mod:`~discreet.server.pages.rendering` and :mod:`~discreet.server.pages.page` how a request becomes a page;
-:mod:`~discreet.server.pages.doors`, :mod:`~discreet.server.pages.history`,
+:mod:`~discreet.server.pages.history` and :mod:`~discreet.server.pages.ask` answers that cost nothing;
+:mod:`~discreet.server.pages.page` and :mod:`~discreet.server.pages.page` how a request becomes a page;
+:mod:`~discreet.server.pages.page`, :mod:`~discreet.server.pages.history`,
 :mod:`~discreet.server.pages.ask` and :mod:`~discreet.server.pages.curator` the pages themselves.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, curator, doors, history
+from discreet.server.pages import ask, curator, history, page
 from discreet.server.pages.page import seen
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def router(office: Office) -> APIRouter:
     """
     made = APIRouter(include_in_schema=False)
     for path, method, handler in (
-        ("/login", "GET", doors.login_page),
-        ("/login", "POST", doors.login),
-        ("/logout", "POST", doors.logout),
-        ("/static/{name}", "GET", doors.static),
+        ("/login", "GET", page.login_page),
+        ("/login", "POST", page.login),
+        ("/logout", "POST", page.logout),
+        ("/static/{name}", "GET", page.static),
         ("/", "GET", ask.ask_page),
         ("/ask", "POST", ask.ask),
         ("/refine", "POST", ask.refine),

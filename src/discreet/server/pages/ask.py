@@ -7,23 +7,27 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from starlette.responses import JSONResponse
 
 from discreet.errors import DiscreetError
+from discreet.job.asking import answered
 from discreet.noise import Stream
+from discreet.query.expression.nodes import write_level
+from discreet.query.expression.words import write_name
+from discreet.query.local import LocalSums
 from discreet.report import wording
 from discreet.server.api import requests
+from discreet.server.api.responses import answer_wire
 from discreet.server.errors import Problem, Refusal, problem_of
 from discreet.server.pages.answer import AnswerView, answer_view
 from discreet.server.pages.budget import budget_view, most_left, price_in, price_view
-from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import budget_of, history_lines, ids_of, own_answer, past_answers
 from discreet.server.pages.page import Visit, away
-from discreet.server.pages.trial import tried
 from discreet.server.pages.words import LETTERS, amount, letter
 
 if TYPE_CHECKING:
@@ -31,7 +35,125 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from discreet.server.pages.recall import Recalled
+    from discreet._typing import AnyArray
+    from discreet.schema import Column, Schema
+    from discreet.server.pages.history import Recalled
+    from discreet.server.service import Office
+
+_TYPES = {"number": "number", "integer": "whole number", "category": "list", "date": "date"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnView:
+    """One column that can be asked about.
+
+    Attributes
+    ----------
+    name : str
+        As declared.
+    written : str
+        As a question writes it.
+    type, range, description : str
+        For people.
+    levels : tuple of str
+        Values of a list, as a question writes them.
+    is_number : bool
+        Whether it can be summed, and needs cells to be grouped by.
+    """
+
+    name: str
+    written: str
+    type: str
+    range: str
+    description: str
+    levels: tuple[str, ...]
+    is_number: bool
+
+
+def column_views(schema: Schema) -> list[ColumnView]:
+    """Return the columns that can be asked about, in the order of the schema."""
+    return [_view(column) for column in schema.columns if column.leaves]
+
+
+def examples(columns: list[ColumnView]) -> dict[str, str]:
+    """Return what empty fields suggest, in names of this table."""
+    numbers = [column.written for column in columns if column.is_number]
+    lists = [column for column in columns if column.levels]
+    number = numbers[0] if numbers else "1"
+    where = f"{lists[0].written} = {lists[0].levels[0]}" if lists else f"{number} > 0"
+    sql = f"SELECT COUNT(*) FROM t WHERE {where}"  # noqa: S608 - a text to show, run by nobody
+    return {"of": number, "where": where, "sql": sql}
+
+
+def _view(column: Column) -> ColumnView:
+    return ColumnView(
+        name=column.name,
+        written=write_name(column.name),
+        type=_TYPES.get(str(column.type), str(column.type)),
+        range=_range(column),
+        description=column.description or "",
+        levels=tuple(write_level(level) for level in column.levels if level is not None)
+        if column.is_category
+        else (),
+        is_number=column.is_number,
+    )
+
+
+def _range(column: Column) -> str:
+    """Say what cells may hold."""
+    gaps = "" if column.required else "; may be missing"
+    if column.is_category:
+        declared = len(column.values or ())
+        levels = sum(level is not None for level in column.levels)
+        other = ", or other" if levels > declared else ""
+        return f"one of {wording.counted(declared, 'value')}{other}{gaps}"
+    unit = f" {wording.visible(column.measure)}" if column.measure else ""
+    if column.type == "date":
+        unit += "; averages count days since the first"
+    return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
+
+
+def _end(value: object) -> str:
+    return wording.number(value) if isinstance(value, int | float) else str(value)
+
+
+_MOST_ROWS = 10_000
+_SEED = 1  # of rows that are public anyway: /v1/dummy?seed=1 begins with them
+_NOTHING_SPENT = {"own": None, "total": None, "more": None}
+
+
+def tried(office: Office, request: Any) -> dict[str, Any]:
+    """Answer a request from made-up rows, with the noise that it would get.
+
+    Parameters
+    ----------
+    office : Office
+        Whose schema the rows are made up from.
+    request : requests.Question
+        What would be asked.
+
+    Privacy
+    -------
+    The rows are drawn from the schema, so nothing is learned and nothing is charged.
+    """
+    schema = office.schema
+    privacy = requests.promise_of(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
+    asked = office.sentence(request)
+    # Made for each trial anew: one that stays would keep the answers of all of them.
+    with LocalSums(_rows(office), schema=schema) as rows:
+        reply = answered(rows, asked, privacy=privacy, sd=request.sd_or_none())
+    return answer_wire(reply, _NOTHING_SPENT)
+
+
+@lru_cache(maxsize=1)
+def _rows(office: Office) -> dict[str, AnyArray]:
+    n = min(office.database.n_rows or 1000, _MOST_ROWS)
+    rows = office.dummy(n, _SEED)
+    made = {column.name: np.asarray(rows[column.name], dtype=object) for column in office.schema.released}
+    if office.schema.id_column is not None:
+        made[office.schema.id_column] = np.arange(n)  # every made-up row is of someone else
+    return made
+
 
 _RECENT = 12  # charges that are shown
 _KEY = re.compile(r"[0-9a-f]{32}")

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import time
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import RedirectResponse, Response
+import jinja2
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from discreet.errors import DiscreetError
-from discreet.server.credentials import check_form
+from discreet.report import wording
+from discreet.report.views.table import badge, named
+from discreet.server.credentials import check_form, closed, opened, same_origin
 from discreet.server.errors import (
     FORBIDDEN,
+    FORM,
+    NOT_FOUND,
     UNAUTHORIZED,
     Problem,
     Refusal,
     problem_of,
     told_to_curator,
 )
+from discreet.server.middleware import REFUSED_AFTER
 from discreet.server.pages.forms import posted
-from discreet.server.pages.rendering import page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +41,72 @@ if TYPE_CHECKING:
     from discreet.server.service import Office
 
     T = TypeVar("T")
+
     Handler: TypeAlias = Callable[["Visit"], Awaitable[Response]]
+
+_HERE = resources.files("discreet.server.pages")
+_ASSETS = {
+    # The report's own style sheet: one palette, one set of tables, badges and charts for the product.
+    "style.css": (resources.files("discreet.report") / "templates" / "style.css", "text/css"),
+    "pages.css": (_HERE / "static" / "pages.css", "text/css"),
+    "pages.js": (_HERE / "static" / "pages.js", "text/javascript"),
+    "icon.svg": (_HERE / "static" / "icon.svg", "image/svg+xml"),
+}
+
+
+@cache
+def asset(name: str) -> tuple[bytes, str] | None:
+    """Return a file that pages bring with them and its type; None for any other name."""
+    if name not in _ASSETS:
+        return None
+    file, media = _ASSETS[name]
+    return file.read_bytes(), media
+
+
+@cache
+def asset_address(name: str) -> str:
+    """Return where a file is fetched from; it changes with its content."""
+    found = asset(name)
+    assert found is not None
+    return f"/static/{name}?v={hashlib.sha256(found[0]).hexdigest()[:12]}"
+
+
+def asset_response(name: str) -> Response | None:
+    """Answer a request for such a file."""
+    found = asset(name)
+    return None if found is None else Response(found[0], media_type=found[1])
+
+
+def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Render a page."""
+    return HTMLResponse(_environment().get_template(template).render(**values), status_code=status)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"name": named, "counted": wording.counted}
+    environment.globals |= {"badge": badge, "asset": asset_address}
+    return environment
+
+
+def _source(name: str) -> str:
+    return (_HERE / "templates" / name).read_text(encoding="utf-8")
+
+
+def _printed(value: Any) -> Any:
+    """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
+    if value is None:
+        raise AssertionError("a template prints None")
+    return wording.visible(value) if type(value) is str else value
+
 
 _TITLES = {
     "not-found": "Nothing is here",
@@ -191,3 +266,46 @@ def seen(
 def away(address: str) -> Response:
     """Send a browser on, so that loading the page again sends no form again."""
     return RedirectResponse(address, status_code=303)
+
+
+_WRONG = "This is no valid token."
+_MOST = 256  # characters; longer ones are not looked at
+
+
+async def login_page(visit: Visit) -> Response:
+    """Ask for a token."""
+    return visit.page("login.html.j2", failed="")
+
+
+async def login(visit: Visit) -> Response:
+    """Take a token; a wrong one gets the same page after the same time, whatever is wrong with it."""
+    began = time.monotonic()
+    if not same_origin(visit.request.headers.raw):
+        raise Refusal(FORM)
+    token = (await visit.body()).get("token", "").strip()[:_MOST]
+    caller = visit.office.access.find(token)
+    if caller is None:
+        await asyncio.sleep(max(0.0, began + REFUSED_AFTER - time.monotonic()))
+        return visit.page("login.html.j2", status=401, failed=_WRONG)
+    visit.guard.count(caller)
+    cookie = await visit.guard.desk(lambda: opened(visit.office, caller), caller)
+    inside = away("/curator" if caller.is_curator else "/")
+    inside.headers["set-cookie"] = cookie
+    return inside
+
+
+async def logout(visit: Visit) -> Response:
+    """End a session."""
+    await visit.form()
+    dropped = await visit.desk(lambda: closed(visit.office, visit.request.headers.raw))
+    outside = away("/login")
+    outside.headers["set-cookie"] = dropped
+    return outside
+
+
+async def static(visit: Visit) -> Response:
+    """Return a file that pages bring with them."""
+    found = asset_response(visit.request.path_params["name"])
+    if found is None:
+        raise Refusal(NOT_FOUND)
+    return found
