@@ -13,7 +13,8 @@ import pytest
 from discreet.query import slots
 from discreet.query.together import Wish
 from discreet.server.errors import Refusal
-from discreet.server.middleware import Rates, Room
+from discreet.server.limits import Rates
+from discreet.server.workers import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.privacy import ApproxDP, Ledger, PureDP
+from discreet.report.wording import format_amount, format_amounts, format_share, format_value
 from discreet.server import accounting
 from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share
 from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
-from discreet.server.pages.words import amount, amounts, measured, share_words
 from tests.server.markup import read
 
 numbers = st.floats(-1e100, 1e100)
@@ -32,22 +32,22 @@ def parsed(text: str) -> float:
 
 @given(numbers, margins)
 def test_a_number_is_written_to_a_tenth_of_its_margin(value: float, margin: float) -> None:
-    written = parsed(measured(value, margin))
+    written = parsed(format_value(value, margin))
     assert written == pytest.approx(value, rel=1e-2, abs=max(margin / 10, 1e-15))
 
 
 @given(amounts_of_privacy)
 def test_what_was_spent_is_rounded_up_and_what_is_left_down(value: float) -> None:
     dust = 1 + 1e-11  # of floating point, which is no privacy
-    assert parsed(amount(value, up=True)) * dust >= value
-    assert parsed(amount(value, up=False)) <= value * dust
-    assert parsed(share_words(value / 1e6).removesuffix("%")) * dust >= 100 * value / 1e6
-    assert amount(0.005 + 1e-17, up=True) == "0.005"
+    assert parsed(format_amount(value, up=True)) * dust >= value
+    assert parsed(format_amount(value, up=False)) <= value * dust
+    assert parsed(format_share(value / 1e6).removesuffix("%")) * dust >= 100 * value / 1e6
+    assert format_amount(0.005 + 1e-17, up=True) == "0.005"
 
 
 def test_only_privacy_is_listed_among_amounts() -> None:
-    assert amounts({"rho": 0.25, "total variation": 1e-20}, up=False) == "ρ = 0.25"
-    assert amounts({}, up=True) == amounts(None, up=True) == "none"
+    assert format_amounts({"rho": 0.25, "total variation": 1e-20}, up=False) == "ρ = 0.25"
+    assert format_amounts({}, up=True) == format_amounts(None, up=True) == "none"
 
 
 @given(st.lists(st.tuples(numbers, margins), min_size=1, max_size=3))

@@ -32,6 +32,7 @@ from discreet.server.api import requests
 from discreet.server.api.openapi import openapi
 from discreet.server.app import check
 from discreet.server.config import Config
+from discreet.server.errors import Invalid
 from discreet.server.pages.ask import column_views
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.curator import refusal_lines
@@ -358,7 +359,7 @@ def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_
     ],
 )
 def test_a_request_that_is_wrong_is_told_in_words_of_ours(asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(requests.Invalid, match=told) as caught:
+    with pytest.raises(Invalid, match=told) as caught:
         requests.read(requests.QUESTION, json.dumps(asked).encode())
     assert not {"input", "tag", "pattern", "validation"} & set(str(caught.value).lower().split())
 

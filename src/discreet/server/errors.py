@@ -26,7 +26,6 @@ from discreet.errors import (
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.calibrate import gaussian_epsilon, gaussian_mu
-from discreet.server.api.requests import Invalid, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -335,3 +334,26 @@ def _in_its_words(code: str, error: Exception, **details: Any) -> Problem:
     """Tell an error of ours: its first sentence is what is wrong, the rest the way out."""
     first, dot, rest = str(error).partition(". ")
     return Problem(code=code, message=first + dot.strip(), hint=rest, details=details)
+
+
+class Unreadable(ParameterError):
+    """A request is no JSON at all, as opposed to JSON that says something wrong."""
+
+
+class Invalid(ParameterError):
+    """A request has fields that are unknown, missing or outside their domain.
+
+    Attributes
+    ----------
+    fields : tuple of str
+        Which, as paths.
+    problems : tuple of (str, str)
+        Path and sentence.
+    """
+
+    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
+        self.problems = problems
+        self.fields = tuple(field for field, _ in problems)
+        first, why = problems[0]
+        rest = f" {len(problems) - 1} more things are wrong: see details." if len(problems) > 1 else ""
+        super().__init__(f"{first} of the request must be as documented, and is not: {why}.{rest}")

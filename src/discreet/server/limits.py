@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
@@ -71,3 +72,29 @@ def _along(curation: Curation, name: str, edges: Sequence[float]) -> int:
     if edges:
         return len(edges) + 1 + missing
     return column.top + 1 + missing if column.whole else 1
+
+
+class Rates:
+    """How often each caller may come: a bucket that fills with time.
+
+    Parameters
+    ----------
+    per_minute : float
+        What it holds, and what flows in within a minute.
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        self._most = max(1.0, per_minute)
+        self._flow = self._most / 60
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str, now: float | None = None) -> int | None:
+        """Take one from a caller's bucket; return after how many seconds to come again if it is empty."""
+        moment = time.monotonic() if now is None else now
+        level, since = self._buckets.get(name, (self._most, moment))
+        level = min(self._most, level + (moment - since) * self._flow)
+        if level < 1:
+            self._buckets[name] = (level, moment)
+            return max(1, math.ceil((1 - level) / self._flow))
+        self._buckets[name] = (level - 1, moment)
+        return None

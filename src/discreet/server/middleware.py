@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
@@ -36,8 +35,9 @@ from discreet.server.errors import (
     rate_limited,
     wrong_method,
 )
+from discreet.server.limits import Rates
 from discreet.server.monitoring import RouteNames, log, log_failure
-from discreet.server.workers import Clerks
+from discreet.server.workers import Clerks, Room
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -119,102 +119,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), interest-cohort=()",
 }
-
-
-class Rates:
-    """How often each caller may come: a bucket that fills with time.
-
-    Parameters
-    ----------
-    per_minute : float
-        What it holds, and what flows in within a minute.
-    """
-
-    def __init__(self, per_minute: float) -> None:
-        self._most = max(1.0, per_minute)
-        self._flow = self._most / 60
-        self._buckets: dict[str, tuple[float, float]] = {}
-
-    def take(self, name: str, now: float | None = None) -> int | None:
-        """Take one from a caller's bucket; return after how many seconds to come again if it is empty."""
-        moment = time.monotonic() if now is None else now
-        level, since = self._buckets.get(name, (self._most, moment))
-        level = min(self._most, level + (moment - since) * self._flow)
-        if level < 1:
-            self._buckets[name] = (level, moment)
-            return max(1, math.ceil((1 - level) / self._flow))
-        self._buckets[name] = (level - 1, moment)
-        return None
-
-
-class Room:
-    """Threads, of which each caller has a share.
-
-    Parameters
-    ----------
-    name : str
-        Of the threads.
-    threads : int
-        How many.
-    share : int
-        How many jobs of one caller run at once.
-    in_line : int
-        How many more of theirs may wait; whoever comes after them is told to come again.
-    most : int, optional
-        Jobs of everybody, past which anybody is told so.
-    """
-
-    def __init__(self, name: str, threads: int, *, share: int, in_line: int, most: int | None = None) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._share, self._in_line = share, in_line
-        self._most = math.inf if most is None else most
-        self._jobs = 0
-        self._lines: dict[str | None, _Line] = {}
-
-    async def run(self, who: str | None, work: Callable[[], T]) -> T:
-        """Have work done for somebody; it is done to its end, whether or not they still wait."""
-        line = self._lines.setdefault(who, _Line(self._share))
-        if line.jobs >= self._share + self._in_line or self._jobs >= self._most:
-            self._forget(who, line)
-            raise Refusal(BUSY)
-        line.jobs += 1
-        self._jobs += 1
-
-        def left() -> None:
-            line.jobs -= 1
-            self._jobs -= 1
-            self._forget(who, line)
-
-        def done(future: asyncio.Future[T]) -> None:
-            line.places.release()
-            left()
-            if not future.cancelled():
-                future.exception()  # whoever waited has it; a late one is nobody's
-
-        try:
-            await line.places.acquire()
-        except BaseException:
-            left()
-            raise
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        future.add_done_callback(done)
-        return await asyncio.shield(future)
-
-    def _forget(self, who: str | None, line: _Line) -> None:
-        if not line.jobs:
-            del self._lines[who]
-
-    def close(self) -> None:
-        """Wait for what runs."""
-        self._threads.shutdown(wait=True)
-
-
-class _Line:
-    """The jobs of one caller."""
-
-    def __init__(self, share: int) -> None:
-        self.jobs = 0
-        self.places = asyncio.Semaphore(share)
 
 
 class Guard:

@@ -7,6 +7,7 @@ for its turn each time. A clerk takes what is there through all of that side by 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from discreet.query.together import together
 from discreet.server.errors import BUSY, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from discreet.query.together import Flow
 
 T = TypeVar("T")
@@ -147,3 +150,73 @@ class Clerks:
     def close(self) -> None:
         """Wait for what runs."""
         self._threads.shutdown(wait=True)
+
+
+class Room:
+    """Threads, of which each caller has a share.
+
+    Parameters
+    ----------
+    name : str
+        Of the threads.
+    threads : int
+        How many.
+    share : int
+        How many jobs of one caller run at once.
+    in_line : int
+        How many more of theirs may wait; whoever comes after them is told to come again.
+    most : int, optional
+        Jobs of everybody, past which anybody is told so.
+    """
+
+    def __init__(self, name: str, threads: int, *, share: int, in_line: int, most: int | None = None) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._share, self._in_line = share, in_line
+        self._most = math.inf if most is None else most
+        self._jobs = 0
+        self._lines: dict[str | None, _Line] = {}
+
+    async def run(self, who: str | None, work: Callable[[], T]) -> T:
+        """Have work done for somebody; it is done to its end, whether or not they still wait."""
+        line = self._lines.setdefault(who, _Line(self._share))
+        if line.jobs >= self._share + self._in_line or self._jobs >= self._most:
+            self._forget(who, line)
+            raise Refusal(BUSY)
+        line.jobs += 1
+        self._jobs += 1
+
+        def left() -> None:
+            line.jobs -= 1
+            self._jobs -= 1
+            self._forget(who, line)
+
+        def done(future: asyncio.Future[T]) -> None:
+            line.places.release()
+            left()
+            if not future.cancelled():
+                future.exception()  # whoever waited has it; a late one is nobody's
+
+        try:
+            await line.places.acquire()
+        except BaseException:
+            left()
+            raise
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future.add_done_callback(done)
+        return await asyncio.shield(future)
+
+    def _forget(self, who: str | None, line: _Line) -> None:
+        if not line.jobs:
+            del self._lines[who]
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        self._threads.shutdown(wait=True)
+
+
+class _Line:
+    """The jobs of one caller."""
+
+    def __init__(self, share: int) -> None:
+        self.jobs = 0
+        self.places = asyncio.Semaphore(share)

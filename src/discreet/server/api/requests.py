@@ -18,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from discreet.errors import ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
+from discreet.server.errors import Invalid, Unreadable
 
 MOST_TEXT, MOST_LISTED, MOST_PLANNED = 8192, 1024, 256
 _MOST_DEPTH = 16  # of the values in a question
@@ -240,29 +240,6 @@ class StopOrder(Strict):
     """The stop switch."""
 
     stopped: bool
-
-
-class Unreadable(ParameterError):
-    """A request is no JSON at all, as opposed to JSON that says something wrong."""
-
-
-class Invalid(ParameterError):
-    """A request has fields that are unknown, missing or outside their domain.
-
-    Attributes
-    ----------
-    fields : tuple of str
-        Which, as paths.
-    problems : tuple of (str, str)
-        Path and sentence.
-    """
-
-    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
-        self.problems = problems
-        self.fields = tuple(field for field, _ in problems)
-        first, why = problems[0]
-        rest = f" {len(problems) - 1} more things are wrong: see details." if len(problems) > 1 else ""
-        super().__init__(f"{first} of the request must be as documented, and is not: {why}.{rest}")
 
 
 def read(adapter: TypeAdapter[Any], body: bytes) -> Any:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from discreet.errors import LedgerError, SourceError
 from discreet.server.access import has_token
 from discreet.server.api import requests
-from discreet.server.errors import FORBIDDEN, NOT_JSON, TOKEN_IN_BODY, Refusal, told_to_curator
+from discreet.server.errors import FORBIDDEN, NOT_JSON, TOKEN_IN_BODY, Invalid, Refusal, told_to_curator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -121,7 +121,7 @@ class Routes:
         after, last = asked.whole("after", 0, 2**62), asked.whole("last", 1000, _MOST_HISTORY, least=1)
         first = asked.whole("first", 0, _MOST_HISTORY, least=1) or None
         if first is not None and "last" in request.query_params:
-            raise requests.Invalid((("first", "it must not be given with last"),))
+            raise Invalid((("first", "it must not be given with last"),))
         form = asked.choice("format", ("json", "csv"))
         if analyst not in (None, who.name) and not who.is_curator:
             raise Refusal(FORBIDDEN)
@@ -253,20 +253,20 @@ class _Asked:
         self._given: Mapping[str, str] = request.query_params
         unknown = [name for name in self._given if name not in known]
         if unknown:
-            raise requests.Invalid(tuple((name, "there is no such parameter") for name in unknown))
+            raise Invalid(tuple((name, "there is no such parameter") for name in unknown))
 
     def whole(self, name: str, default: int, most: int, *, least: int = 0) -> int:
         text = self._given.get(name)
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-            raise requests.Invalid(((name, f"it must be a whole number from {least} to {most}"),))
+            raise Invalid(((name, f"it must be a whole number from {least} to {most}"),))
         return int(text)
 
     def choice(self, name: str, known: Sequence[str]) -> str:
         text = self._given.get(name, known[0])
         if text not in known:
-            raise requests.Invalid(((name, f"it must be one of {', '.join(known)}"),))
+            raise Invalid(((name, f"it must be one of {', '.join(known)}"),))
         return text
 
 
@@ -299,9 +299,7 @@ def _key(text: str) -> str:
     try:
         return _KEY.validate_python(text)
     except ValueError:
-        raise requests.Invalid(
-            (("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)
-        ) from None
+        raise Invalid((("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)) from None
 
 
 def _dumped(value: Any) -> bytes:

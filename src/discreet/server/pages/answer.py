@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet.report import wording
+from discreet.report.wording import append_unit, format_amounts, format_value
 from discreet.server.pages.budget import full_words
 from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar
-from discreet.server.pages.words import amounts, measured, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,19 +153,19 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
         return Single(value="—", sure="Too few rows for its noise: no number can be given.", bar=Markup(""))
     if not cell["sd"]:
         return Single(
-            value=measured(cell["value"], 0.0),
+            value=format_value(cell["value"], 0.0),
             sure="It is exact: it follows from what is public.",
             bar=Markup(""),
         )
     margin = (cell["upper"] - cell["lower"]) / 2
-    low, high = measured(cell["lower"], margin), measured(cell["upper"], margin)
+    low, high = format_value(cell["lower"], margin), format_value(cell["upper"], margin)
     intervals = [Interval(cell["value"], cell["lower"], cell["upper"], "now" if earlier else "")]
     if earlier and earlier["cells"][0]["value"] is not None and not earlier["by"]:
         before = earlier["cells"][0]
         intervals.insert(0, Interval(before["value"], before["lower"], before["upper"], "before"))
     return Single(
-        value=measured(cell["value"], margin),
-        sure=f"± {with_unit(measured(margin, margin), measure)}: the exact number is between {low} and "
+        value=format_value(cell["value"], margin),
+        sure=f"± {append_unit(format_value(margin, margin), measure)}: the exact number is between {low} and "
         f"{high}, 95 times in 100.",
         bar=interval_bar("interval", intervals, measure),
     )
@@ -188,8 +188,8 @@ def _row(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) -> Row:
     margin = (upper - lower) / 2
     return Row(
         key=key,
-        value=measured(value, margin),
-        margin=measured(margin, margin) if margin else "exact",
+        value=format_value(value, margin),
+        margin=format_value(margin, margin) if margin else "exact",
         bar=cell_bar(stretch, value, lower, upper, from_zero=from_zero),
         faint=from_zero and lower <= 0 <= upper,
     )
@@ -202,7 +202,7 @@ def _unreadable(answer: Mapping[str, Any]) -> str:
     margins = [(c["upper"] - c["lower"]) / 2 for c in answer["cells"] if c["value"] is not None]
     if not margins or not margins[0]:
         return ""
-    shown = with_unit(measured(margins[0], margins[0]), answer["measure"])
+    shown = append_unit(format_value(margins[0], margins[0]), answer["measure"])
     return f"Noise makes sums that differ by less than about {shown} look alike."
 
 
@@ -218,7 +218,7 @@ def _paid(answer: Mapping[str, Any], budget: Budget, in_all: Sequence[Mapping[st
 def left_words(remaining: Mapping[str, Any]) -> str:
     """Say what is left after an answer."""
     own = remaining["own"] or remaining["total"]
-    said = "no limit" if own is None else amounts(own, up=False)
+    said = "no limit" if own is None else format_amounts(own, up=False)
     more = remaining["more"]
     return said if more is None else f"{said}; {more:,} more like it"
 

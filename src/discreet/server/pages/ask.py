@@ -20,6 +20,7 @@ from discreet.query.expression.nodes import write_level
 from discreet.query.expression.words import write_name
 from discreet.query.local import LocalSums
 from discreet.report import wording
+from discreet.report.wording import CURRENCY_SYMBOLS, currency_symbol, format_amount
 from discreet.server.api import requests
 from discreet.server.api.responses import answer_wire
 from discreet.server.errors import Problem, Refusal, problem_of
@@ -28,7 +29,6 @@ from discreet.server.pages.budget import budget_view, most_left, price_in, price
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import budget_of, history_lines, ids_of, own_answer, past_answers
 from discreet.server.pages.page import Visit, away
-from discreet.server.pages.words import LETTERS, amount, letter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -354,10 +354,10 @@ def _too_dear(visit: Visit, details: Mapping[str, Any]) -> Complaint:
     """Say what is left under both limits; the ledger names the one that it met first."""
     currency = details["currency"]
     left = most_left(visit.office.budget(visit.caller), currency)
-    if left is None or currency not in LETTERS:
+    if left is None or currency not in CURRENCY_SYMBOLS:
         return Complaint("This costs more than is left, and nothing was charged.", "Ask for less.")
-    sign = letter(currency)
-    price, rest = amount(details["asked"], up=True), amount(left, up=False)
+    sign = currency_symbol(currency)
+    price, rest = format_amount(details["asked"], up=True), format_amount(left, up=False)
     asked = f"It costs {sign} = {price}, and {sign} = {rest} is left."
     return Complaint(
         "This costs more than is left. Nothing was charged.", f"{asked} Ask for less, or less exactly."
@@ -423,5 +423,5 @@ def _refining(visit: Visit, past: Recalled) -> Refining | None:
         receipts=",".join(past.receipts),
         exact=exact,
         amount=f"{paid:.4g}",
-        letter=letter(exact),
+        letter=currency_symbol(exact),
     )

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.report import wording
+from discreet.report.wording import (
+    append_unit,
+    currency_symbol,
+    format_amount,
+    format_amounts,
+    format_share,
+    format_value,
+)
 from discreet.server.pages.charts import share_bar
-from discreet.server.pages.words import amount, amounts, letter, measured, share_words, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,9 +54,9 @@ class Budget:
     amounts: tuple[tuple[str, str], ...]
 
     @property
-    def letter(self) -> str:
+    def currency_symbol(self) -> str:
         """Sign of the currency."""
-        return letter(self.currency or "rho")
+        return currency_symbol(self.currency or "rho")
 
     @property
     def usual(self) -> str:
@@ -64,7 +71,7 @@ class Budget:
         """Write a price in the currency of the limit, or in its own."""
         price = self.price(cost)
         if price:
-            return f"{self.letter} = {amount(price, up=True)}"
+            return f"{self.letter} = {format_amount(price, up=True)}"
         return " and ".join(dict.fromkeys(wording.promised(promise) for promise in cost)) or "nothing"
 
 
@@ -135,7 +142,7 @@ def spent_words(account: Mapping[str, Any]) -> str:
     paid = {
         name: account["spent"][name] for name in ("rho", "epsilon", "delta") if account["spent"].get(name)
     }
-    return amounts(paid, up=True) if paid else "nothing"
+    return format_amounts(paid, up=True) if paid else "nothing"
 
 
 def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budget:
@@ -158,13 +165,13 @@ def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budge
     if mine:
         listed += [
             ("Your limit", wording.promised(own["limit"])),
-            ("Left for you", amounts(own["left"], up=False)),
+            ("Left for you", format_amounts(own["left"], up=False)),
         ]
     listed.append(("All together spent", spent_words(total)))
     if total["left"] is not None:
         listed += [
             ("The limit of all", wording.promised(total["limit"])),
-            ("Left for all", amounts(total["left"], up=False)),
+            ("Left for all", format_amounts(total["left"], up=False)),
         ]
     listed.append(("If analysts share answers", told["collusion"]))
     return Budget(
@@ -172,7 +179,7 @@ def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budge
         limit=limit,
         whose=whose,
         lead=_lead(last, limited=bool(limit)),
-        after="" if share is None else f"{share_words(share)} of {whose} is spent.",
+        after="" if share is None else f"{format_share(share)} of {whose} is spent.",
         bar=account_bar(account),
         amounts=tuple(listed),
     )
@@ -234,7 +241,7 @@ def _margin(price: Mapping[str, Any]) -> str:
     if margin == 0:
         return "Exact"
     each = " in each group" if price["by"] else ""
-    said = f"± {with_unit(measured(margin, margin), price['measure'])}{each} (95 %)"
+    said = f"± {append_unit(format_value(margin, margin), price['measure'])}{each} (95 %)"
     fewer = price["question"].startswith("mean") and " where " in price["question"]
     return f"At least {said}" if fewer else said
 
@@ -248,7 +255,7 @@ def _price_words(price: Mapping[str, Any], budget: Budget) -> dict[str, str]:
         return {"cost": cost, "after": after, "button": "Ask: free"}
     words, more = full_words(price, budget), price["more"]
     part = budget.price(price["cost"])
-    share = share_words(part / budget.limit) if part and budget.limit else None
+    share = format_share(part / budget.limit) if part and budget.limit else None
     if more is None:
         rest = ""
     elif more <= 0:

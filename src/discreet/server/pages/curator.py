@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import DiscreetError, LedgerError, SourceError
 from discreet.report import wording
 from discreet.report.charts import Mark, three_marks
+from discreet.report.wording import currency_symbol, format_amounts
 from discreet.server.api.routes import revoked, stopped
 from discreet.server.config import Limit
 from discreet.server.errors import Problem, Refusal, told_to_curator
@@ -16,7 +17,6 @@ from discreet.server.pages.budget import account_bar, currency_of, share_kind, s
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.history import budget_of, history_lines, past_answers
 from discreet.server.pages.page import Visit, away
-from discreet.server.pages.words import amounts, letter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def spending_view(overview: Mapping[str, Any], spending: Mapping[str, Any]) -> S
     name = currency or "rho"
     # Receipts tell times to the minute; the last charge of each is where its step ends.
     last = {step["when"]: step["spent"].get(name, 0.0) for step in spending["steps"]}
-    sign = letter(name)
+    sign = currency_symbol(name)
     return Spending(
         caption=f"{sign} spent over time"
         + (f", of {wording.number(limit, rounding='down')}" if limit else ""),
@@ -146,7 +146,9 @@ def _analyst(name: str, account: Mapping[str, Any]) -> Analyst:
         name=name,
         charges=f"{int(account['spent']['charges']):,}",
         spent=spent_words(account),
-        left="no limit of their own" if account["left"] is None else amounts(account["left"], up=False),
+        left="no limit of their own"
+        if account["left"] is None
+        else format_amounts(account["left"], up=False),
         bar=account_bar(account),
         share="" if share is None else f"{wording.percent(share, rounding='up')} spent",
     )
@@ -405,7 +407,7 @@ def _page(
         fresh=fresh,
         attack=attack,
         order=order,
-        letter=letter(_currency(visit)),
+        letter=currency_symbol(_currency(visit)),
         tiles=tiles(overview, refusals, office.access.now()),
         spending=spending_view(overview, office.spending()),
         tokens=token_lines(overview["tokens"]),

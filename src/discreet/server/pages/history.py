@@ -16,11 +16,11 @@ from discreet.job.combining import Term, combined
 from discreet.job.sentence import Sentence, read_sentence
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
 from discreet.report import wording
+from discreet.report.wording import append_unit, format_value
 from discreet.server.api.responses import answer_wire
 from discreet.server.errors import NOT_FOUND, Refusal
 from discreet.server.pages.budget import Budget, budget_view
 from discreet.server.pages.charts import Interval, interval_bar
-from discreet.server.pages.words import measured, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -399,13 +399,13 @@ def _short(told: Reply) -> tuple[str, str]:
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
     if told.axes:
         same = margins and not told.question.startswith("mean")
-        return wording.counted(len(told.cells), "group"), measured(
+        return wording.counted(len(told.cells), "group"), format_value(
             margins[0], margins[0]
         ) if same else "varies"
     value = told.cells[0].value
     if value is None:
         return "too few rows", ""
-    return with_unit(measured(value, margins[0]), told.measure), measured(margins[0], margins[0])
+    return append_unit(format_value(value, margins[0]), told.measure), format_value(margins[0], margins[0])
 
 
 # Sums and differences.
