@@ -17,7 +17,7 @@ from discreet.schema import Column, Schema
 from discreet.server import monitoring
 from discreet.server.app import make_app
 from discreet.server.config import Config
-from discreet.server.service import Office
+from discreet.server.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +83,7 @@ def settings(**changed: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Service:
+class RunningService:
     """A running service.
 
     Attributes
@@ -92,7 +92,7 @@ class Service:
         Where it listens.
     tokens : dict of str to str
         Of "ana" and "ben", who are analysts, and of "cura", who is a curator.
-    office : Office
+    backend : Service
         Inside.
     folder : Path
         With everything it has on disk.
@@ -103,7 +103,7 @@ class Service:
 
     url: str
     tokens: dict[str, str]
-    office: Office
+    backend: Service
     folder: Path
     lines: list[str]
     clients: list[httpx.Client] = field(default_factory=list)
@@ -142,16 +142,16 @@ def overheard() -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) -> Iterator[Service]:
+def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) -> Iterator[RunningService]:
     """Run a service on a folder in a thread, over a real socket; a second run finds what the first left."""
     if not (folder / "town.csv").exists():
         write_table(folder)
     with overheard() as lines:
-        office = Office(Config.of(settings(**changed), folder))
+        backend = Service(Config.of(settings(**changed), folder))
         if tokens is None:
-            tokens = {name: office.create_token("test", name, scope) for name, scope in PEOPLE.items()}
+            tokens = {name: backend.create_token("test", name, scope) for name, scope in PEOPLE.items()}
         config = uvicorn.Config(
-            make_app(office), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+            make_app(backend), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
@@ -162,7 +162,7 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
             assert time.monotonic() < limit, "the server does not start"
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        service = Service(f"http://127.0.0.1:{port}", tokens, office, folder, lines)
+        service = RunningService(f"http://127.0.0.1:{port}", tokens, backend, folder, lines)
         try:
             yield service
         finally:
@@ -174,24 +174,24 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
     """Start services in one folder, with changed settings; all end with the test."""
     with contextlib.ExitStack() as stack:
 
-        def starting(tokens: dict[str, str] | None = None, **changed: Any) -> Service:
+        def starting(tokens: dict[str, str] | None = None, **changed: Any) -> RunningService:
             return stack.enter_context(running(tmp_path, tokens, **changed))
 
         yield starting
 
 
 @pytest.fixture
-def service(start: Callable[..., Service]) -> Service:
+def service(start: Callable[..., RunningService]) -> RunningService:
     """A service with the usual settings, for one test."""
     return start()
 
 
 @pytest.fixture(scope="module")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service that the tests of a module share: for what leaves it as it was, or does not mind."""
     with running(tmp_path_factory.mktemp("service")) as service:
         yield service

@@ -91,9 +91,9 @@ def test_it_answers_like_the_database_behind_it_bit_for_bit() -> None:
 class Rounding(RemoteDatabase):
     """The wrong twin: numbers lose their last digits on the way."""
 
-    def _checked(self, told: Any, *rest: Any, **more: Any) -> Any:
+    def _read_answer(self, told: Any, *rest: Any, **more: Any) -> Any:
         told = {**told, "value": np.round(told["value"], 12).tolist()}
-        return super()._checked(told, *rest, **more)
+        return super()._read_answer(told, *rest, **more)
 
 
 def test_a_client_that_rounds_would_be_seen() -> None:
@@ -192,13 +192,13 @@ def test_the_token_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     script = [SILENCE, Say.error(401, "unauthorized"), Say(500, b"no"), Say.error(422, "invalid")]
     with standing_in(*script, retries=1) as (_, db):
-        shown = [repr(db), str(vars(db)), repr(vars(db._calls)), pickle.dumps(db).decode("latin-1")]
+        shown = [repr(db), str(vars(db)), repr(vars(db._transport)), pickle.dumps(db).decode("latin-1")]
         for _ in range(3):
             with pytest.raises(DiscreetError) as told:
                 db.sum("age", privacy=MU)
             shown.append(everything_about(told.value))
         with pytest.raises(ParameterError, match="DISCREET_TOKEN"):
-            pickle.dumps(db._calls._token)
+            pickle.dumps(db._transport._token)
     with pytest.raises(DiscreetError) as told:
         RemoteDatabase(f"http://127.0.0.1:{closed_port()}", TOKEN, retries=0)
     shown += [everything_about(told.value), caplog.text]
@@ -245,7 +245,7 @@ def test_copies_are_the_same_and_pickles_connect_anew(monkeypatch: pytest.Monkey
         monkeypatch.setenv("DISCREET_TOKEN", "another")
         with pickle.loads(text) as again:
             assert again.schema == db.schema
-            assert (again._calls.timeout, again._calls.retries) == (7.0, 2)
+            assert (again._transport.timeout, again._transport.retries) == (7.0, 2)
             assert again.sum("age", privacy=MU).value == db.sum("age", privacy=MU).value
 
 
@@ -280,12 +280,12 @@ def test_an_address_that_is_none_is_refused_without_secrets(url: Any) -> None:
     ("given", "kept"),
     [
         ("https://Data.Example.org/", "https://data.example.org"),
-        (" http://127.0.0.1:8000/office/ ", "http://127.0.0.1:8000/office"),
+        (" http://127.0.0.1:8000/backend/ ", "http://127.0.0.1:8000/backend"),
         ("http://[::1]:8000", "http://[::1]:8000"),
     ],
 )
 def test_an_address_is_kept_in_one_form(given: str, kept: str) -> None:
-    assert transport.checked_url(given) == kept
+    assert transport.validate_url(given) == kept
 
 
 def test_a_service_may_live_below_a_path() -> None:
@@ -296,8 +296,8 @@ def test_a_service_may_live_below_a_path() -> None:
         return Say.json(public())
 
     with served(respond) as url:
-        RemoteDatabase(f"{url}/office/", TOKEN).close()
-    assert heard == ["/office/v1/schema"]
+        RemoteDatabase(f"{url}/backend/", TOKEN).close()
+    assert heard == ["/backend/v1/schema"]
 
 
 def test_a_token_that_would_travel_in_the_open_is_warned_about() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from discreet import RemoteDatabase
 from discreet.client import transport
-from discreet.client.results import Frame, RemoteAnswer
+from discreet.client.results import Frame, QueryResult
 from discreet.errors import MissingExtra, ServiceError
 from discreet.query import Sums
 from discreet.schema import Column, Schema
@@ -66,7 +66,7 @@ def test_a_number_of_rows_that_must_be_secret_is_not_believed() -> None:
 
 
 def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(transport, "MAX_BYTES", 10_000)
     padded = json.dumps(public(padding="x" * 20_000)).encode()
     with served(lambda _: Say(200, padded)) as url, pytest.raises(ServiceError, match="more than"):
         RemoteDatabase(url, TOKEN)
@@ -160,7 +160,7 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
         **{"cells": [cell], "value": None, "sd": None, "interval": None, "law": "gaussian", "cost": []},
         **{"cost_words": "", "cached": False, "receipts": [], "remaining": {}},
     }
-    columns = RemoteAnswer.model_validate(told).frame.columns
+    columns = QueryResult.model_validate(told).frame.columns
     assert columns["value"] == ["low"]
     assert columns["noisy value"] == [3.0]
 

@@ -205,12 +205,12 @@ def test_an_interrupt_while_waiting_keeps_the_key(monkeypatch: pytest.MonkeyPatc
 
 
 def test_keys_of_questions_that_are_never_answered_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_MOST_UNANSWERED", 3)
+    monkeypatch.setattr(transport, "_MAX_UNANSWERED", 3)
     with standing_in(*[Say.error(422, "invalid")] * 5) as (_, db):
         for i in range(5):
             with pytest.raises(ParameterError):
                 db.sum(f"age + {i}", privacy=MU)
-        assert len(db._calls._unanswered) == 3
+        assert len(db._transport._unanswered) == 3
 
 
 def test_nobody_there_means_nothing_was_charged() -> None:
@@ -218,8 +218,8 @@ def test_nobody_there_means_nothing_was_charged() -> None:
         pass
     gone = RemoteDatabase.__new__(RemoteDatabase)
     vars(gone).update(vars(db))
-    gone._calls = transport.Calls(
-        f"http://127.0.0.1:{closed_port()}", transport.Token(TOKEN), timeout=5, retries=2, verify=True
+    gone._transport = transport.Transport(
+        f"http://127.0.0.1:{closed_port()}", transport.BearerToken(TOKEN), timeout=5, retries=2, verify=True
     )
     with pytest.raises(ServiceUnavailable, match=r"cannot be reached.*attempt 3\. Nothing was") as told:
         gone.sum("age", privacy=MU)
@@ -238,7 +238,9 @@ def test_a_service_that_does_not_answer_in_time_may_have_charged() -> None:
 
     with served(Slow()) as url, RemoteDatabase(url, TOKEN) as db:
         db.close()
-        db._calls = transport.Calls(url, transport.Token(TOKEN), timeout=0.2, retries=0, verify=True)
+        db._transport = transport.Transport(
+            url, transport.BearerToken(TOKEN), timeout=0.2, retries=0, verify=True
+        )
         with pytest.raises(ServiceUnavailable, match=r"within 0\.2 seconds.*may have been charged") as told:
             db.sum("age", privacy=MU)
         waiting.set()
@@ -286,7 +288,7 @@ def test_a_service_proves_who_it_is(certificate: tuple[Path, Path], naps: list[f
 # Lost answers are paid once, also where nobody but the client and its key could know.
 
 
-class NewKeys(transport.Calls):
+class NewKeys(transport.Transport):
     """The wrong twin: each attempt is a request of its own."""
 
     def _attempt(self, method: str, path: str, **more: Any) -> Any:
@@ -307,6 +309,6 @@ def test_a_proxy_that_loses_every_second_answer_is_noticed_by_nobody() -> None:
         assert stand_in.keys[0::2] == stand_in.keys[1::2]
         twin = LossyProxy(behind, lambda n: n % 2 == 1)
         with served(twin) as url, RemoteDatabase(url, TOKEN) as db:
-            db._calls.__class__ = NewKeys
+            db._transport.__class__ = NewKeys
             db.sum("age", privacy=MU)
         assert len({heard.headers["idempotency-key"] for heard in twin.heard}) == 2

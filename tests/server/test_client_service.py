@@ -24,10 +24,12 @@ from discreet.query import Histogram, Sums
 from tests.server.stand_in import MU
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 
-def test_a_sentence_and_its_select_are_one_question_with_cells_and_frames(shared_service: Service) -> None:
+def test_a_sentence_and_its_select_are_one_question_with_cells_and_frames(
+    shared_service: RunningService,
+) -> None:
     with RemoteDatabase(shared_service.url, shared_service.tokens["ana"]) as db:
         words = db.query("mean(age) where income > 10000 by sex", privacy=MU)
         select = db.query("SELECT AVG(age), sex FROM t WHERE income > 10000 GROUP BY sex", privacy=MU)
@@ -49,17 +51,17 @@ def test_a_sentence_and_its_select_are_one_question_with_cells_and_frames(shared
         assert single.frame.columns["value"] == [single.value]
 
 
-def test_a_price_is_free_and_is_what_is_charged(service: Service) -> None:
+def test_a_price_is_free_and_is_what_is_charged(service: RunningService) -> None:
     with RemoteDatabase(service.url, service.tokens["ana"]) as db:
         price = db.preview("count where age > 40 by sex", privacy=MU)
         assert price.sql is not None
         assert "GROUP BY sex" in price.sql
         assert db.budget().own is not None
-        assert service.office.ledger.spent("ana").charges == 0
+        assert service.backend.dataset.ledger.spent("ana").charges == 0
         answer = db.query(price.sql, privacy=MU)
         assert (answer.question, answer.cost, answer.cells[0].sd) == (price.question, price.cost, price.sd)
         assert price.cost == db.cost(Histogram("sex", {}, "age > 40"), privacy=MU)
-        left = service.office.ledger.remaining("ana")
+        left = service.backend.dataset.ledger.remaining("ana")
         own = db.budget().own
         assert own is not None
         assert (own.left, own.spent["charges"]) == (left, 1)
@@ -67,7 +69,7 @@ def test_a_price_is_free_and_is_what_is_charged(service: Service) -> None:
         assert price.more > 1
 
 
-def test_history_and_made_up_rows_are_frames(service: Service) -> None:
+def test_history_and_made_up_rows_are_frames(service: RunningService) -> None:
     with (
         RemoteDatabase(service.url, service.tokens["ana"]) as db,
         RemoteDatabase(service.url, service.tokens["ben"]) as other,
@@ -92,7 +94,7 @@ def test_history_and_made_up_rows_are_frames(service: Service) -> None:
             assert local.count("age > 40", privacy=MU).sd == db.expected_sd(Sums("age > 40"), privacy=MU)
 
 
-def test_a_refined_answer_is_the_merge_and_is_paid_once(service: Service) -> None:
+def test_a_refined_answer_is_the_merge_and_is_paid_once(service: RunningService) -> None:
     with RemoteDatabase(service.url, service.tokens["ana"]) as db:
         first = db.count("age > 40", privacy=MU)
         finer = db.count("age > 40", privacy=GaussianDP(mu=1.0), refines=first.receipt.id)
@@ -100,12 +102,12 @@ def test_a_refined_answer_is_the_merge_and_is_paid_once(service: Service) -> Non
         assert float(finer.sd) == pytest.approx((float(first.sd) ** -2 + 1) ** -0.5, rel=1e-9)
         again = db.count("age > 40", privacy=GaussianDP(mu=1.0), refines=first.receipt.id)
         assert (again.value, again.sd, again.cached) == (finer.value, finer.sd, True)
-        assert service.office.ledger.spent("ana").charges == 2
+        assert service.backend.dataset.ledger.spent("ana").charges == 2
         said = db.query("count where age > 40", privacy=GaussianDP(mu=0.3), refines=[finer.receipt.id])
         assert said.parts == ((first.receipt.id, finer.receipt.id, said.receipts[0]),)
 
 
-def test_real_refusals_come_back_as_themselves(service: Service) -> None:
+def test_real_refusals_come_back_as_themselves(service: RunningService) -> None:
     with RemoteDatabase(service.url, service.tokens["ana"]) as db:
         with pytest.raises(ExpressionRefused) as told:
             db.query("count where age > (select 3)", privacy=MU)
@@ -116,13 +118,13 @@ def test_real_refusals_come_back_as_themselves(service: Service) -> None:
         assert short.value.asked > short.value.left > 0
         with pytest.raises(ParameterError, match="refines"):
             db.count("age > 40", privacy=MU, refines="0123456789ab-7")
-        assert service.office.ledger.spent("ana").charges == 0
+        assert service.backend.dataset.ledger.spent("ana").charges == 0
         service.client("cura").post("/v1/curator/stop", json={"stopped": True}).raise_for_status()
         with pytest.raises(ServiceUnavailable, match=r"stopped.*Nothing was charged"):
             db.count("age > 40", privacy=MU)
         service.client("cura").post("/v1/curator/stop", json={"stopped": False}).raise_for_status()
         db.count("age > 40", privacy=MU)
-        service.office.revoke_token("test", "ana")
+        service.backend.revoke_token("test", "ana")
         with pytest.raises(AccessRefused):
             db.count("age > 40", privacy=MU)
         with pytest.raises(AccessRefused):
@@ -132,7 +134,7 @@ def test_real_refusals_come_back_as_themselves(service: Service) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "ask-a-service.md"
 
 
-def test_the_program_of_the_page_runs(service: Service) -> None:
+def test_the_program_of_the_page_runs(service: RunningService) -> None:
     page = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 5

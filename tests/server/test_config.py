@@ -8,7 +8,7 @@ from discreet.errors import LedgerError, ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PosteriorOdds, PureDP
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config
-from discreet.server.service import Office
+from discreet.server.service import Service
 from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, settings, write_table
 
@@ -201,19 +201,21 @@ def test_the_share_divides_every_limit_and_cannot_be_changed_afterwards(tmp_path
         with Ledger.open(":memory:", gaussian_share=share, **limits) as ledger:
             return ledger.remaining("x" if "owner_limit" in limits else None)
 
-    office = Office(Config.of(settings(**said, gaussian_share=0.8), tmp_path))
+    backend = Service(Config.of(settings(**said, gaussian_share=0.8), tmp_path))
     try:
-        office.create_token("test", "ana")
-        office.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
-        found = [office.ledger.remaining(name) for name in (None, "ana")]
+        backend.create_token("test", "ana")
+        backend.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
+        found = [backend.dataset.ledger.remaining(name) for name in (None, "ana")]
         assert found == [left(0.8, limit=whole), left(0.8, owner_limit=own)]
         assert found != [left(0.5, limit=whole), left(0.5, owner_limit=own)]
-        assert office.ledger.remaining("bob") == left(0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7))
+        assert backend.dataset.ledger.remaining("bob") == left(
+            0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7)
+        )
     finally:
-        office.close()
+        backend.close()
     for other in ({}, {"gaussian_share": 0.7}):
         with pytest.raises(LedgerError, match=r"limit of Ledger.open must be the one fixed.*gaussian_share"):
-            Office(Config.of(settings(**said, **other), tmp_path))
+            Service(Config.of(settings(**said, **other), tmp_path))
     # At a terminal too.
     content = {
         name: value for name, value in settings(**said, gaussian_share=0.8).items() if value is not None

@@ -9,7 +9,7 @@ import pytest
 
 from discreet.errors import DataError, EngineFailed, LedgerUnavailable
 from discreet.server.errors import FAILED, STATUS
-from discreet.server.middleware import HEADERS, Guard
+from discreet.server.middleware import HEADERS, ServiceMiddleware
 from discreet.server.monitoring import Metrics
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
@@ -51,7 +51,9 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
         ("GET", "/v1/history?" + "&".join(f"a{i}=1" for i in range(200)), "malformed"),
     ],
 )
-def test_every_refusal_has_one_shape(shared_service: Service, method: str, path: str, code: str) -> None:
+def test_every_refusal_has_one_shape(
+    shared_service: RunningService, method: str, path: str, code: str
+) -> None:
     response = shared_service.client().request(method, path)
     assert error_of(response)["code"] == code
     if code == "method-not-allowed":
@@ -78,14 +80,16 @@ def test_every_refusal_has_one_shape(shared_service: Service, method: str, path:
         (b'{"kind": "count", "where": "", "sd": 5}', "invalid"),
     ],
 )
-def test_a_body_that_cannot_be_read_is_refused(shared_service: Service, body: bytes, code: str) -> None:
+def test_a_body_that_cannot_be_read_is_refused(
+    shared_service: RunningService, body: bytes, code: str
+) -> None:
     response = shared_service.client().post(
         "/v1/query", content=body, headers={"Content-Type": "application/json"}
     )
     assert error_of(response)["code"] == code
 
 
-def test_unknown_fields_are_named_wherever_they_stand(shared_service: Service) -> None:
+def test_unknown_fields_are_named_wherever_they_stand(shared_service: RunningService) -> None:
     asked: dict[str, Any] = {
         **COUNT,
         "wher": "x",
@@ -107,7 +111,7 @@ def test_unknown_fields_are_named_wherever_they_stand(shared_service: Service) -
     ],
 )
 def test_statistical_questions_hold_plain_values_of_sane_size(
-    shared_service: Service, value: dict[str, Any], said: str
+    shared_service: RunningService, value: dict[str, Any], said: str
 ) -> None:
     error = error_of(shared_service.ask({"kind": "statistical", "question": value, "privacy": PRIVACY}))
     assert error["code"] == "invalid"
@@ -131,14 +135,14 @@ def test_statistical_questions_hold_plain_values_of_sane_size(
     ],
 )
 def test_wrong_statistical_questions_are_refused_in_words(
-    shared_service: Service, question: dict[str, Any]
+    shared_service: RunningService, question: dict[str, Any]
 ) -> None:
     error = error_of(shared_service.ask({"kind": "statistical", "question": question, "privacy": PRIVACY}))
     assert error["code"] in ("invalid", "refused"), error
 
 
 def test_what_is_beyond_the_language_is_refused_with_the_nearest_allowed_form(
-    shared_service: Service,
+    shared_service: RunningService,
 ) -> None:
     for text in (
         "SELECT * FROM town",
@@ -151,17 +155,17 @@ def test_what_is_beyond_the_language_is_refused_with_the_nearest_allowed_form(
         assert error["code"] == "refused", text
         assert error["details"]["refused"]
         assert error["details"]["nearest"]
-    assert shared_service.office.ledger.spent().charges == 0
+    assert shared_service.backend.dataset.ledger.spent().charges == 0
 
 
-def test_edges_are_of_the_columns_that_are_asked_for(shared_service: Service) -> None:
+def test_edges_are_of_the_columns_that_are_asked_for(shared_service: RunningService) -> None:
     asked = {"kind": "histogram", "columns": ["sex"], "edges": {"age": [40]}, "sd": 9}
     error = error_of(shared_service.ask(asked))
     assert error["code"] == "invalid"
     assert "'age'" in error["message"]
 
 
-def test_nothing_but_http_is_spoken(shared_service: Service) -> None:
+def test_nothing_but_http_is_spoken(shared_service: RunningService) -> None:
     host, port = shared_service.url.removeprefix("http://").split(":")
     head = (
         f"GET /v1/budget HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -173,7 +177,7 @@ def test_nothing_but_http_is_spoken(shared_service: Service) -> None:
     assert 400 <= status < 500
 
 
-def test_only_json_is_read(shared_service: Service) -> None:
+def test_only_json_is_read(shared_service: RunningService) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         response = shared_service.client().post(
             "/v1/query", content=json.dumps(COUNT), headers={"Content-Type": kind}
@@ -187,7 +191,7 @@ def test_only_json_is_read(shared_service: Service) -> None:
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_refused_also_in_pieces(
-    start: Callable[..., Service], chunked: bool
+    start: Callable[..., RunningService], chunked: bool
 ) -> None:
     service = start(limits={"body_bytes": 2048, "per_minute": 1000})
     body = json.dumps({**COUNT, "where": "age > 40 AND " * 300 + "TRUE"}).encode()
@@ -196,7 +200,7 @@ def test_a_body_that_is_too_large_is_refused_also_in_pieces(
     assert error_of(response)["code"] == "too-large"
 
 
-def test_a_lie_about_the_length_of_a_body_is_refused(shared_service: Service) -> None:
+def test_a_lie_about_the_length_of_a_body_is_refused(shared_service: RunningService) -> None:
     host, port = shared_service.url.removeprefix("http://").split(":")
     head = (
         f"POST /v1/query HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {shared_service.tokens['ana']}\r\n"
@@ -216,32 +220,32 @@ def test_a_lie_about_the_length_of_a_body_is_refused(shared_service: Service) ->
     ],
 )
 def test_whatever_rows_cause_leaves_as_one_fixed_sentence(
-    service: Service, monkeypatch: pytest.MonkeyPatch, error: Exception
+    service: RunningService, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(service.office.database, "asking", fails)
+    monkeypatch.setattr(service.backend.dataset.database, "asking", fails)
     told = error_of(service.ask(COUNT))
     assert told["code"] == "engine-failed"
     assert told["message"] == str(EngineFailed())
     assert "secret" not in json.dumps(told)
 
 
-def test_an_engine_that_dies_costs_its_charge_once_and_is_free_to_ask_again(service: Service) -> None:
-    service.office.database._engine.close()
+def test_an_engine_that_dies_costs_its_charge_once_and_is_free_to_ask_again(service: RunningService) -> None:
+    service.backend.dataset.database._engine.close()
     first, second = service.ask(COUNT), service.ask(COUNT)
     assert error_of(first)["code"] == error_of(second)["code"] == "engine-failed"
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
 
 
 def test_what_nobody_thought_of_leaves_as_a_fixed_sentence_and_its_text_goes_nowhere(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
         raise RuntimeError("row 17 has the secret 4711")
 
-    monkeypatch.setattr(service.office, "asking", fails)
+    monkeypatch.setattr(service.backend, "ask_task", fails)
     told = error_of(service.ask(COUNT))
     assert (told["code"], told["message"]) == ("failed", FAILED.message)
     (failure,) = [line for line in service.logged(1) if line["event"] == "failure"]
@@ -257,7 +261,7 @@ class Ending(BaseException):
 
 @pytest.mark.parametrize("raised", [Ending, asyncio.CancelledError, RuntimeError])
 def test_what_ends_the_process_passes_and_is_not_told_as_an_answer(
-    shared_service: Service, raised: type[BaseException]
+    shared_service: RunningService, raised: type[BaseException]
 ) -> None:
     async def inside(*_: Any) -> None:
         raise raised
@@ -271,7 +275,7 @@ def test_what_ends_the_process_passes_and_is_not_told_as_an_answer(
         sent.append(message)
 
     async def asked() -> None:
-        guard = Guard(inside, shared_service.office, Metrics(shared_service.office))
+        guard = ServiceMiddleware(inside, shared_service.backend, Metrics(shared_service.backend))
         scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": []}
         try:
             await guard(scope, receive, send)
@@ -288,24 +292,24 @@ def test_what_ends_the_process_passes_and_is_not_told_as_an_answer(
 
 
 def test_a_ledger_that_cannot_be_written_answers_nothing_and_charges_nothing(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise LedgerUnavailable("the disk is full: /secret/place")
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.office.ledger, "do", full)
+        patched.setattr(service.backend.dataset.ledger, "do", full)
         response = service.ask(COUNT)
         told = error_of(response)
         assert told["code"] == "ledger-unavailable"
         assert int(response.headers["retry-after"]) > 0
         assert "secret" not in json.dumps(told)
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
     assert service.ask(COUNT).json()["cached"] is False
 
 
 def test_an_answer_whose_trail_cannot_be_written_stays_here_and_is_free_later(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(28, "No space left on device")
@@ -315,10 +319,10 @@ def test_an_answer_whose_trail_cannot_be_written_stays_here_and_is_free_later(
         assert error_of(service.ask(COUNT))["code"] == "ledger-unavailable"
     again = service.ask(COUNT).json()
     assert again["cached"]
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
 
 
-def test_headers_protect_every_response(shared_service: Service) -> None:
+def test_headers_protect_every_response(shared_service: RunningService) -> None:
     client = shared_service.client(None)
     for path in ("/health", "/docs", "/openapi.json", "/nothing", "/v1/budget"):
         response = client.get(path)
@@ -329,7 +333,7 @@ def test_headers_protect_every_response(shared_service: Service) -> None:
     assert "unsafe" not in HEADERS["content-security-policy"]
 
 
-def test_refusals_do_not_depend_on_rows(start: Callable[..., Service], tmp_path: Any) -> None:
+def test_refusals_do_not_depend_on_rows(start: Callable[..., RunningService], tmp_path: Any) -> None:
     """The same questions to two tables that differ in every cell are refused in the same words."""
     questions: list[dict[str, Any]] = [
         {"kind": "count", "where": "nope > 1", "privacy": PRIVACY},
@@ -340,7 +344,7 @@ def test_refusals_do_not_depend_on_rows(start: Callable[..., Service], tmp_path:
         {"kind": "statistical", "question": {"kind": "gram", "columns": ["rex"]}, "privacy": PRIVACY},
     ]
 
-    def told(service: Service) -> list[str]:
+    def told(service: RunningService) -> list[str]:
         errors = [error_of(service.ask(question)) for question in questions]
         return [json.dumps({**error, "request_id": ""}) for error in errors]
 

@@ -16,18 +16,18 @@ from tests.server.stand_in import TOKEN, public
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 CHARGES = 8
 
 
-def ask(service: Service, k: int, who: str = "ana") -> None:
+def ask(service: RunningService, k: int, who: str = "ana") -> None:
     question = {"kind": "count", "where": f"age > {k}", "privacy": {"kind": "zcdp", "rho": 0.001}}
     assert service.ask(question, who).status_code == 200
 
 
 @pytest.fixture
-def asked(service: Service) -> Service:
+def asked(service: RunningService) -> RunningService:
     for k in range(CHARGES):
         ask(service, k)
         ask(service, k, "ben")
@@ -35,14 +35,14 @@ def asked(service: Service) -> Service:
 
 
 @pytest.fixture
-def ana(asked: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
+def ana(asked: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
     monkeypatch.setattr(database, "_PAGE", 3)
     with RemoteDatabase(asked.url, asked.tokens["ana"]) as db:
         yield db
 
 
-def rows_of(service: Service, who: str = "ana") -> list[int | None]:
-    return [receipt.seq for receipt in service.office.ledger.history(who)]
+def rows_of(service: RunningService, who: str = "ana") -> list[int | None]:
+    return [receipt.seq for receipt in service.backend.dataset.ledger.history(who)]
 
 
 def watched(
@@ -50,7 +50,7 @@ def watched(
 ) -> list[int]:
     """Count the charges on each page that a client fetches, doing something after the first one."""
     sizes: list[int] = []
-    get = db._calls.get
+    get = db._transport.get
 
     def counting(path: str, **parameters: Any) -> Any:
         told = get(path, **parameters)
@@ -59,14 +59,14 @@ def watched(
             between()
         return told
 
-    monkeypatch.setattr(db._calls, "get", counting)
+    monkeypatch.setattr(db._transport, "get", counting)
     return sizes
 
 
 # As the service tells it.
 
 
-def test_the_oldest_can_be_fetched_page_by_page(asked: Service) -> None:
+def test_the_oldest_can_be_fetched_page_by_page(asked: RunningService) -> None:
     get = asked.client().get
     page = get("/v1/history?first=3").json()
     assert [entry["row"] for entry in page["entries"]] == rows_of(asked)[:3]
@@ -82,7 +82,7 @@ def test_the_oldest_can_be_fetched_page_by_page(asked: Service) -> None:
 
 
 @pytest.mark.parametrize("query", ["first=0", "first=10001", "first=x", "first=2&last=2"])
-def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: Service, query: str) -> None:
+def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: RunningService, query: str) -> None:
     told = shared_service.client().get(f"/v1/history?{query}")
     assert told.status_code == 422
     assert told.json()["error"]["details"]["fields"] == ["first"]
@@ -92,7 +92,7 @@ def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: Service,
 
 
 def test_a_client_reads_all_of_its_own_pages(
-    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
+    asked: RunningService, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = watched(ana, monkeypatch)
     history = ana.history()
@@ -104,9 +104,9 @@ def test_a_client_reads_all_of_its_own_pages(
 
 
 def test_a_page_that_ended_early_is_followed_too(
-    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
+    asked: RunningService, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounting, "MOST_BYTES", 1)  # one charge on each page
+    monkeypatch.setattr(accounting, "MAX_BYTES", 1)  # one charge on each page
     sizes = watched(ana, monkeypatch)
     assert ana.history().columns["row"] == rows_of(asked)
     assert sizes == [1] * CHARGES
@@ -116,9 +116,9 @@ def test_a_page_that_ended_early_is_followed_too(
 
 @pytest.mark.parametrize("last", [None, 5])
 def test_what_is_asked_meanwhile_leaves_no_hole(
-    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, last: int | None
+    asked: RunningService, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, last: int | None
 ) -> None:
-    monkeypatch.setattr(accounting, "MOST_BYTES", 1)
+    monkeypatch.setattr(accounting, "MAX_BYTES", 1)
     first = rows_of(asked)
 
     def more() -> None:
@@ -130,7 +130,7 @@ def test_what_is_asked_meanwhile_leaves_no_hole(
     assert found == (rows_of(asked) if last is None else first[-5:])
 
 
-def test_nothing_that_was_paid_is_a_short_history(service: Service) -> None:
+def test_nothing_that_was_paid_is_a_short_history(service: RunningService) -> None:
     with RemoteDatabase(service.url, service.tokens["ben"]) as db:
         assert len(db.history()) == 0
 

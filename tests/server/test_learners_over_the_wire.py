@@ -29,7 +29,7 @@ from discreet import (
     PrivatePerceptron,
     RemoteDatabase,
 )
-from discreet.client.transport import Calls
+from discreet.client.transport import Transport
 from discreet.errors import BudgetExceeded
 from discreet.learn import (
     PrivateGradientLogistic,
@@ -39,8 +39,8 @@ from discreet.learn import (
     private_quantiles,
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
-from discreet.server.access import AccessBook
-from tests.server.conftest import SCHEMA, Service, running, settings, write_table
+from discreet.server.access import AccessStore
+from tests.server.conftest import SCHEMA, RunningService, running, settings, write_table
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def everything(model: Any, folder: Path) -> Any:
 
 
 @contextlib.contextmanager
-def a_service(folder: Path, schema: Schema, **changed: Any) -> Iterator[Service]:
+def a_service(folder: Path, schema: Schema, **changed: Any) -> Iterator[RunningService]:
     write_table(folder)
     (folder / "town.schema.yaml").write_text(schema.to_yaml(), encoding="utf-8")
     with running(folder, **changed) as service:
@@ -129,22 +129,22 @@ def test_a_learner_gets_the_same_model_through_a_service(name: str, tmp_path: Pa
         assert everything(make().fit_database(far), tmp_path) == everything(
             make().fit_database(here), tmp_path
         )
-        spent = service.office.ledger.spent("ana")
+        spent = service.backend.dataset.ledger.spent("ana")
         assert spent == here.ledger.spent()
         assert spent.charges > 0
         # Once more is free, and the same.
         again = everything(make().fit_database(far), tmp_path)
         assert again == everything(make().fit_database(here), tmp_path)
-        assert service.office.ledger.spent("ana") == spent
+        assert service.backend.dataset.ledger.spent("ana") == spent
 
 
 class Rounding(RemoteDatabase):
     """The wrong twin: numbers lose their last digits on the way."""
 
-    def _checked(self, told: Any, *rest: Any, **more: Any) -> Any:
+    def _read_answer(self, told: Any, *rest: Any, **more: Any) -> Any:
         value = [float(f"{v:.7g}") for v in np.ravel(told["value"])]
         told = {**told, "value": np.reshape(value, np.shape(told["value"])).tolist()}
-        return super()._checked(told, *rest, **more)
+        return super()._read_answer(told, *rest, **more)
 
 
 @pytest.mark.parametrize("name", ["pca", "ridge", "kmeans", "logistic in cells"])
@@ -169,7 +169,7 @@ class Planless(RemoteDatabase):
 
 def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path) -> None:
     with a_service(tmp_path, SCHEMA, analyst_limit={"mu": 0.5}) as service:
-        ledger = service.office.ledger
+        ledger = service.backend.dataset.ledger
         with RemoteDatabase(service.url, service.tokens["ana"]) as far:
             with pytest.raises(BudgetExceeded, match=r"passes ask for .* would fit") as told:
                 PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=1.0)).fit_database(far)
@@ -196,13 +196,13 @@ def test_a_proxy_that_loses_answers_changes_nothing(tmp_path: Path, monkeypatch:
         passes = len(model.answers_)
         assert len(proxy.heard) == 3 * passes
         assert len({heard.headers["idempotency-key"] for heard in proxy.heard}) == passes
-        assert service.office.ledger.spent("ana").charges == passes
+        assert service.backend.dataset.ledger.spent("ana").charges == passes
 
 
 # A lost answer, and a table that is another when the question comes again.
 
 
-class NewKeys(Calls):
+class NewKeys(Transport):
     """The wrong twin: each attempt is a request of its own."""
 
     def _attempt(self, method: str, path: str, **more: Any) -> Any:
@@ -233,7 +233,7 @@ def _charges_when_rows_change_before_the_second_attempt(
         url = stack.enter_context(served(proxy))
         far = stack.enter_context(RemoteDatabase(url, before.tokens["ana"]))
         if twin:
-            far._calls.__class__ = NewKeys
+            far._transport.__class__ = NewKeys
         answer = far.sum("age", privacy=MU)
         lost = json.loads(proxy.answered[0])["answer"]["value"][0]
         with Ledger.open(folder / "town.ledger") as ledger:
@@ -270,7 +270,7 @@ class Process:
         given = settings(listen=f"127.0.0.1:{self.port}", **changed)
         self.config = folder / "serve.yaml"
         self.config.write_text(yaml.safe_dump(given), encoding="utf-8")
-        with contextlib.closing(AccessBook(folder / "access.db")) as book:
+        with contextlib.closing(AccessStore(folder / "access.db")) as book:
             self.token = book.create("ana", "analyst", days=1)
         self.process: subprocess.Popen[bytes] | None = None
 

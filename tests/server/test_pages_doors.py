@@ -9,18 +9,18 @@ import pytest
 from tests.server.markup import Visitor, read
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 
 @pytest.mark.parametrize("path", ["/", "/history", "/answers/a-1", "/curator", "/curator/analysts/ana"])
-def test_whoever_is_not_logged_in_is_sent_to_the_door(shared_service: Service, path: str) -> None:
+def test_whoever_is_not_logged_in_is_sent_to_the_door(shared_service: RunningService, path: str) -> None:
     response = Visitor(shared_service, None).client.get(path)
     assert (response.status_code, response.headers["location"]) == (303, "/login")
 
 
-def test_every_wrong_token_gets_the_same_page(service: Service) -> None:
+def test_every_wrong_token_gets_the_same_page(service: RunningService) -> None:
     visitor = Visitor(service, None)
-    service.office.revoke_token("test", "ben")
+    service.backend.revoke_token("test", "ben")
     wrong = ["", "nonsense", "dsc_" + "A" * 43, service.tokens["ben"], "x" * 5000, "\u0000'\"<"]
     pages = [visitor.client.post("/login", data={"token": token}) for token in wrong]
     assert {page.status_code for page in pages} == {401}
@@ -29,7 +29,7 @@ def test_every_wrong_token_gets_the_same_page(service: Service) -> None:
     assert "no valid token" in read(pages[0].text).one(id="token-problem").text
 
 
-def test_a_session_is_a_strict_cookie_that_ends_with_logging_out(service: Service) -> None:
+def test_a_session_is_a_strict_cookie_that_ends_with_logging_out(service: RunningService) -> None:
     visitor = Visitor(service)
     page = visitor.get("/")
     cookie = visitor.client.cookies["discreet"]
@@ -39,7 +39,7 @@ def test_a_session_is_a_strict_cookie_that_ends_with_logging_out(service: Servic
     assert visitor.client.get("/").headers["location"] == "/login"
 
 
-def test_logging_in_sets_the_flags_of_the_cookie_and_shows_no_token(shared_service: Service) -> None:
+def test_logging_in_sets_the_flags_of_the_cookie_and_shows_no_token(shared_service: RunningService) -> None:
     client = shared_service.client(None)
     for who, place in (("ana", "/"), ("cura", "/curator")):
         response = client.post("/login", data={"token": shared_service.tokens[who]})
@@ -50,7 +50,7 @@ def test_logging_in_sets_the_flags_of_the_cookie_and_shows_no_token(shared_servi
         assert shared_service.tokens[who] not in flags + client.get(place).text
 
 
-def test_a_form_that_logs_in_from_another_site_is_refused(shared_service: Service) -> None:
+def test_a_form_that_logs_in_from_another_site_is_refused(shared_service: RunningService) -> None:
     client = shared_service.client(None)
     sent = {"token": shared_service.tokens["ana"]}
     for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
@@ -64,7 +64,7 @@ POSTS = ["/ask", "/refine", "/price", "/logout", "/curator/stop", "/curator/atta
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_form_without_proof_of_where_it_came_from_does_nothing(service: Service, path: str) -> None:
+def test_a_form_without_proof_of_where_it_came_from_does_nothing(service: RunningService, path: str) -> None:
     mine, other = Visitor(service, "cura"), Visitor(service, "ben")
     right = {
         "do": "ask", "verb": "count", "where": "age > 40", "exact": "rho", "amount": "0.1", "stopped": "yes",
@@ -83,8 +83,8 @@ def test_a_form_without_proof_of_where_it_came_from_does_nothing(service: Servic
     ]
     for form, headers in attempts:
         assert mine.client.post(path, data=form, headers=headers).status_code == 403
-    assert service.office.ledger.spent("cura").charges == 0
-    assert service.office.access.stopped() is None
-    assert {token["name"] for token in service.office.tokens()} == {"ana", "ben", "cura"}
+    assert service.backend.dataset.ledger.spent("cura").charges == 0
+    assert service.backend.access.stopped() is None
+    assert {token["name"] for token in service.backend.tokens()} == {"ana", "ben", "cura"}
     assert mine.client.get("/").status_code == 200
     assert page.one("form", action="/ask")

@@ -133,7 +133,7 @@ def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> Non
             account = {
                 "left": ledger.remaining(),
                 "limit": limit.to_dict(),
-                "spent": accounting.amounts(ledger.spent(), pooled=False),
+                "spent": accounting.spent_amounts(ledger.spent(), pooled=False),
             }
         assert currency_of(account) == ("epsilon", 1.0)
         assert spent_share(account) == (0.0 if first is None else 1.0)

@@ -58,8 +58,8 @@ def test_a_service_counts_questions_across_restarts(tmp_path: Path) -> None:
         amounts = page.one("details", class_="amounts").text
         assert "log-odds 1, δ = 10⁻⁶, 3 questions" in amounts
         assert "questions = 0" in amounts
-        service.office.ledger.check()
-        assert service.office.ledger.spent().charges == 4
+        service.backend.dataset.ledger.check()
+        assert service.backend.dataset.ledger.spent().charges == 4
 
 
 def test_analysts_can_be_given_a_number_of_questions(tmp_path: Path) -> None:
@@ -76,8 +76,10 @@ def test_analysts_can_be_given_a_number_of_questions(tmp_path: Path) -> None:
     with running(tmp_path, **LIMITS) as service:
         order = {"action": "create", "name": "eva", "limit": {"kind": "posterior-odds", **LIMITS["limit"]}}
         assert service.client("cura").post("/v1/curator/tokens", json=order).status_code == 200
-        assert str(service.office.ledger.guarantee("eva")).endswith("4 questions (replace-one, person)")
-        assert (service.office.ledger.remaining("carl") or {})["queries"] == 2
+        assert str(service.backend.dataset.ledger.guarantee("eva")).endswith(
+            "4 questions (replace-one, person)"
+        )
+        assert (service.backend.dataset.ledger.remaining("carl") or {})["queries"] == 2
 
 
 def test_a_terminal_makes_such_a_ledger(tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ from discreet.query.questions import Histogram, Node, NodeTables, Sums
 from discreet.server import accounting, health
 from discreet.server.config import Config
 from discreet.server.health import Readiness
-from discreet.server.service import Office
+from discreet.server.service import Service
 from tests.server.conftest import running, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
@@ -60,7 +60,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made.full = False
 
 
-def signed_in(service: Service, who: str) -> httpx.Client:
+def signed_in(service: RunningService, who: str) -> httpx.Client:
     """Return a browser of somebody."""
     client = service.client(None)
     client.headers["Origin"] = service.url
@@ -97,7 +97,7 @@ def test_what_the_history_tells_is_in_the_trail_so_that_an_older_ledger_is_refus
         assert service.ask(COUNT).status_code == 503
         client = service.client()
         # It was charged and answered, and as long as nobody can write that down, nobody is told.
-        assert service.office.ledger.spent().charges == 1
+        assert service.backend.dataset.ledger.spent().charges == 1
         assert client.get("/v1/history").status_code == 503
         assert client.get("/v1/history?format=csv").status_code == 503
         assert service.client("cura").get("/v1/history").status_code == 503
@@ -111,7 +111,7 @@ def test_what_the_history_tells_is_in_the_trail_so_that_an_older_ledger_is_refus
     assert [(line["asked"], line["rows"][0][1]) for line in named] == [("history", entry["row"])]
     put_back(tmp_path, kept)
     with pytest.raises(LedgerTampered, match="earlier state"):
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
 
 
 def test_the_page_of_an_answer_that_the_trail_could_not_name_waits_for_it(tmp_path: Path, disk: Disk) -> None:
@@ -119,7 +119,7 @@ def test_the_page_of_an_answer_that_the_trail_could_not_name_waits_for_it(tmp_pa
         browser = signed_in(service, "ana")
         disk.full = True
         assert service.ask(COUNT).status_code == 503
-        receipt = service.office.ledger.entries("ana")[-1].receipt
+        receipt = service.backend.dataset.ledger.entries("ana")[-1].receipt
         assert browser.get(f"/answers/{receipt.id}").status_code == 503
         assert browser.get("/history").status_code == 503
         disk.full = False
@@ -137,7 +137,7 @@ def test_what_was_named_before_a_restart_is_not_named_again(tmp_path: Path) -> N
     assert sum(line["event"] == "answer" for line in lines_of(tmp_path / "audit.jsonl")) == 1
 
 
-def test_a_long_question_is_in_the_trail_by_its_beginning_and_its_hash(service: Service) -> None:
+def test_a_long_question_is_in_the_trail_by_its_beginning_and_its_hash(service: RunningService) -> None:
     question = Sums([f"age > {k}.5" for k in range(60)]).to_dict()
     assert service.ask({"kind": "statistical", "question": question, "privacy": PRIVACY}).status_code == 200
     line = lines_of(service.folder / "audit.jsonl")[-1]
@@ -164,7 +164,7 @@ def test_half_a_line_is_cut_off_and_that_is_written_down(tmp_path: Path) -> None
 
 
 def test_a_check_waits_for_a_line_that_is_being_written(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, half, go = service.folder / "audit.jsonl", threading.Event(), threading.Event()
     real = os.write
@@ -175,13 +175,13 @@ def test_a_check_waits_for_a_line_that_is_being_written(
         go.wait(10)
         return 20 + real(handle, line[20:])
 
-    before = service.office.trail.check()
+    before = service.backend.audit_log.check()
     monkeypatch.setattr(os, "write", slowly)
-    writer = threading.Thread(target=service.office.trail.write, args=("test",))
+    writer = threading.Thread(target=service.backend.audit_log.write, args=("test",))
     writer.start()
     assert half.wait(10)
     found: list[int] = []
-    checker = threading.Thread(target=lambda: found.append(service.office.trail.check()))
+    checker = threading.Thread(target=lambda: found.append(service.backend.audit_log.check()))
     checker.start()
     checker.join(0.2)
     assert checker.is_alive()
@@ -196,10 +196,12 @@ def test_a_check_waits_for_a_line_that_is_being_written(
 KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, "max_iter": 4}}
 
 
-def interrupted(service: Service, request: dict[str, Any], after: int, act: Callable[[], object]) -> Any:
+def interrupted(
+    service: RunningService, request: dict[str, Any], after: int, act: Callable[[], object]
+) -> Any:
     """Ask, and have something done once so many questions were answered inside."""
-    office, asked = service.office, 0
-    real = office.database.asking
+    backend, asked = service.backend, 0
+    real = backend.dataset.database.asking
 
     def counted(*given: Any, **named: Any) -> Any:
         nonlocal asked
@@ -209,37 +211,37 @@ def interrupted(service: Service, request: dict[str, Any], after: int, act: Call
             act()
         return answer
 
-    office.database.asking = counted  # type: ignore[method-assign]
+    backend.dataset.database.asking = counted  # type: ignore[method-assign]
     try:
         return service.ask(request), lambda: asked
     finally:
-        office.database.asking = real  # type: ignore[method-assign]
+        backend.dataset.database.asking = real  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (MEAN, 2)])
 def test_the_switch_ends_what_is_under_way_before_its_next_question(
-    service: Service, request_: dict[str, Any], after: int
+    service: RunningService, request_: dict[str, Any], after: int
 ) -> None:
-    cura = service.office.access.find(service.tokens["cura"])
+    cura = service.backend.access.find(service.tokens["cura"])
     assert cura is not None
-    response, asked = interrupted(service, request_, after, lambda: service.office.stop(cura))
+    response, asked = interrupted(service, request_, after, lambda: service.backend.stop(cura))
     assert response.json()["error"]["code"] == "stopped"
     assert asked() == after
-    assert service.office.ledger.spent().charges == after
+    assert service.backend.dataset.ledger.spent().charges == after
     # What was paid for is free once it answers again.
-    service.office.resume(cura)
+    service.backend.resume(cura)
     assert service.ask(request_).status_code == 200
-    left = service.office.ledger.spent().charges
+    left = service.backend.dataset.ledger.spent().charges
     assert service.ask(request_).json()["cached"]
-    assert service.office.ledger.spent().charges == left
+    assert service.backend.dataset.ledger.spent().charges == left
 
 
 @pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1)])
 def test_a_token_that_is_revoked_ends_what_is_under_way_before_its_next_question(
-    service: Service, request_: dict[str, Any], after: int
+    service: RunningService, request_: dict[str, Any], after: int
 ) -> None:
     response, asked = interrupted(
-        service, request_, after, lambda: service.office.revoke_token("test", "ana")
+        service, request_, after, lambda: service.backend.revoke_token("test", "ana")
     )
     assert response.status_code == 401
     assert asked() == after
@@ -247,18 +249,18 @@ def test_a_token_that_is_revoked_ends_what_is_under_way_before_its_next_question
 
 
 def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = signed_in(service, "ana")
     page = browser.get("/").text
     csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
-    real = service.office.database.asking
+    real = service.backend.dataset.database.asking
 
     def revoking(*given: Any, **named: Any) -> Any:
-        service.office.revoke_token("test", "ana")
+        service.backend.revoke_token("test", "ana")
         return real(*given, **named)
 
-    monkeypatch.setattr(service.office.database, "asking", revoking)
+    monkeypatch.setattr(service.backend.dataset.database, "asking", revoking)
     form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
     response = browser.post("/ask", data={**form, "exact": "mu", "amount": "0.1"})
     assert (response.status_code, response.headers["location"]) == (303, "/login")
@@ -267,31 +269,31 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
 # Where tokens are sent.
 
 
-def test_no_address_is_redirected_to_another(service: Service) -> None:
+def test_no_address_is_redirected_to_another(service: RunningService) -> None:
     for path in ("/v1/budget/", "/login/", "/docs/", "/health/", "/answers/", "/ask/"):
         response = service.client().get(path, headers={"Host": "evil.example"})
         assert response.status_code == 404, path
         assert "location" not in response.headers
 
 
-def shown_address(service: Service, **headers: str) -> str:
+def shown_address(service: RunningService, **headers: str) -> str:
     """Return where the page of an answer says that programs send their token."""
-    caller = service.office.access.find(service.tokens["ana"])
+    caller = service.backend.access.find(service.tokens["ana"])
     assert caller is not None
-    secret = service.office.access.open_session(caller, hours=1)
+    secret = service.backend.access.open_session(caller, hours=1)
     receipts = service.ask(COUNT).json()["receipts"]
     cookie = {"Cookie": f"__Host-discreet={secret}", **headers}
     page = service.client(None).get(f"/answers/{receipts[0]}", headers=cookie).text
     return unescape(page).partition("RemoteDatabase('")[2].partition("'")[0]
 
 
-def test_behind_a_proxy_pages_name_an_address_with_tls(start: Callable[..., Service]) -> None:
+def test_behind_a_proxy_pages_name_an_address_with_tls(start: Callable[..., RunningService]) -> None:
     service = start(behind_proxy=True)
     assert shown_address(service, Host="data.example.org") == "https://data.example.org"
 
 
 def test_a_declared_address_is_the_one_that_pages_name_and_no_other_host_is_served(
-    start: Callable[..., Service],
+    start: Callable[..., RunningService],
 ) -> None:
     service = start(behind_proxy=True, address="https://data.example.org/")
     client = service.client()
@@ -312,24 +314,26 @@ def test_a_declared_address_is_the_one_that_pages_name_and_no_other_host_is_serv
 # What is refused costs nothing, and what cannot be written down is not done.
 
 
-def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_its_first_half(service: Service) -> None:
+def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_its_first_half(
+    service: RunningService,
+) -> None:
     first = service.ask(MEAN).json()["receipts"]
-    before = service.office.ledger.spent()
+    before = service.backend.dataset.ledger.spent()
     for refines in ([first[0], first[0]], first[::-1], [first[0], "nope-00"]):
         assert service.ask({**MEAN, "refines": refines}).status_code == 422
-    assert service.office.ledger.spent() == before
+    assert service.backend.dataset.ledger.spent() == before
     assert service.ask({**MEAN, "refines": first}).status_code == 200
 
 
 def test_what_the_trail_cannot_take_is_not_done_or_stays_on_the_safe_side(
-    service: Service, disk: Disk
+    service: RunningService, disk: Disk
 ) -> None:
     curator, order = service.client("cura"), "/v1/curator/tokens"
     disk.full = True
     assert curator.post("/v1/curator/stop", json={"stopped": True}).status_code == 503
-    assert service.office.access.stopped() is not None  # stopping is never held up
+    assert service.backend.access.stopped() is not None  # stopping is never held up
     assert curator.post("/v1/curator/stop", json={"stopped": False}).status_code == 503
-    assert service.office.access.stopped() is not None
+    assert service.backend.access.stopped() is not None
     assert curator.post(order, json={"action": "rotate", "name": "ben"}).status_code == 503
     assert service.client("ben").get("/v1/budget").status_code == 200
     assert curator.post(order, json={"action": "create", "name": "dan"}).status_code == 503
@@ -337,22 +341,24 @@ def test_what_the_trail_cannot_take_is_not_done_or_stays_on_the_safe_side(
     assert service.client("ben").get("/v1/budget").status_code == 401
     disk.full = False
     assert curator.post("/v1/curator/stop", json={"stopped": False}).status_code == 200
-    assert service.office.access.stopped() is None
+    assert service.backend.access.stopped() is None
 
 
-def test_a_rotation_that_is_refused_is_not_in_the_trail(service: Service) -> None:
+def test_a_rotation_that_is_refused_is_not_in_the_trail(service: RunningService) -> None:
     with pytest.raises(ParameterError, match="has none"):
-        service.office.rotate_token("test", "nobody")
+        service.backend.rotate_token("test", "nobody")
     assert lines_of(service.folder / "audit.jsonl")[-1]["event"] == "token created"
 
 
 # Readiness.
 
 
-def test_a_service_whose_engine_is_gone_is_not_ready(service: Service) -> None:
+def test_a_service_whose_engine_is_gone_is_not_ready(service: RunningService) -> None:
     assert httpx.get(f"{service.url}/ready").status_code == 200
-    service.office.database.close()
-    service.office._readiness = Readiness(service.office._look)  # what was found before is told for a second
+    service.backend.dataset.database.close()
+    service.backend.dataset._readiness = Readiness(
+        service.backend.dataset._count_rows
+    )  # what was found before is told for a second
     assert httpx.get(f"{service.url}/ready").status_code == 503
     assert httpx.get(f"{service.url}/health").status_code == 200
 
@@ -363,7 +369,7 @@ def test_an_engine_is_looked_at_once_for_all_who_want_to_know(monkeypatch: pytes
     for _ in range(50):
         found.check()
     assert len(looks) < 5
-    monkeypatch.setattr(health, "WITHIN", 0.05)
+    monkeypatch.setattr(health, "TIMEOUT", 0.05)
     go = threading.Event()
 
     def wait() -> None:
@@ -395,7 +401,7 @@ def test_an_engine_is_looked_at_once_for_all_who_want_to_know(monkeypatch: pytes
     ],
 )
 def test_an_answer_with_more_cells_than_the_operator_allows_is_refused_for_free(
-    start: Callable[..., Service], asked: dict[str, Any]
+    start: Callable[..., RunningService], asked: dict[str, Any]
 ) -> None:
     # 121 ages, 3 sexes with the other one, 5 cities with another one and none
     service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5 - 1})
@@ -403,16 +409,18 @@ def test_an_answer_with_more_cells_than_the_operator_allows_is_refused_for_free(
         response = service.client().post(path, json={**asked, "privacy": PRIVACY})
         assert response.status_code == 422, response.text
         assert "at most 1814 numbers" in response.json()["error"]["message"]
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
 
 
-def test_an_answer_with_as_many_cells_as_the_operator_allows_is_given(start: Callable[..., Service]) -> None:
+def test_an_answer_with_as_many_cells_as_the_operator_allows_is_given(
+    start: Callable[..., RunningService],
+) -> None:
     service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5})
     told = service.ask({"kind": "count", "by": ["age", "sex", "city"], "privacy": PRIVACY})
     assert len(told.json()["cells"]) == 121 * 3 * 5
 
 
-def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service: Service) -> None:
+def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service: RunningService) -> None:
     def preview(n: int) -> int:
         question = {"kind": "sums", "expressions": [f"age > {k}" for k in range(n)]}
         asked = {"kind": "statistical", "question": question, "privacy": PRIVACY}
@@ -422,7 +430,7 @@ def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mu", "gaussian-dp"), ("rho", "zcdp"), ("epsilon", "pure-dp")])
-def test_amounts_of_privacy_are_within_reason(shared_service: Service, name: str, kind: str) -> None:
+def test_amounts_of_privacy_are_within_reason(shared_service: RunningService, name: str, kind: str) -> None:
     client = shared_service.client()
     for value, status in ((1e-13, 422), (1e300, 422), (1.1e6, 422), (1.0, 200), (0.01, 200)):
         for asked in ({"kind": "count", "where": "age > 1"}, {"kind": "perceptron", "target": "owner"}):
@@ -433,16 +441,18 @@ def test_amounts_of_privacy_are_within_reason(shared_service: Service, name: str
                 assert response.json()["error"]["details"]["fields"] == [f"privacy.{name}"]
 
 
-def test_the_attack_answers_also_when_charges_promise_next_to_nothing(start: Callable[..., Service]) -> None:
+def test_the_attack_answers_also_when_charges_promise_next_to_nothing(
+    start: Callable[..., RunningService],
+) -> None:
     service = start(limit={"rho": 1e5}, analyst_limit=None)
     for privacy in (GaussianDP(mu=300.0), PureDP(epsilon=1e-9)):
-        service.office.database.count("owner = 'yes'", privacy=privacy)
+        service.backend.dataset.database.count("owner = 'yes'", privacy=privacy)
     found = service.client("cura").get("/v1/curator/attack")
     assert found.status_code == 200, found.text
     assert found.json()["used"] == 2
 
 
-def test_a_history_of_nothing_is_refused_as_the_document_says(shared_service: Service) -> None:
+def test_a_history_of_nothing_is_refused_as_the_document_says(shared_service: RunningService) -> None:
     client = shared_service.client()
     assert client.get("/v1/history?last=0").status_code == 422
     assert client.get("/v1/history?last=1").status_code == 200
@@ -450,7 +460,7 @@ def test_a_history_of_nothing_is_refused_as_the_document_says(shared_service: Se
 
 
 def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_large(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for by in (["age", "sex"], ["age", "city"]):  # 363 and 605 cells
         assert service.ask({"kind": "count", "by": by, "privacy": PRIVACY}).status_code == 200
@@ -461,13 +471,13 @@ def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_
     values = [entry["value"] for entry in whole["entries"]]
     assert [value is None for value in values] == [False] * 7
     assert not whole["more"]
-    assert accounting.MOST_VALUES == 4096
-    monkeypatch.setattr(accounting, "MOST_VALUES", 604)
+    assert accounting.MAX_VALUES == 4096
+    monkeypatch.setattr(accounting, "MAX_VALUES", 604)
     values = [entry["value"] for entry in client.get("/v1/history").json()["entries"]]
     assert [value is None for value in values] == [False, True] + [False] * 5
-    monkeypatch.setattr(accounting, "MOST_VALUES", 605)
+    monkeypatch.setattr(accounting, "MAX_VALUES", 605)
     assert client.get("/v1/history").json() == whole
-    monkeypatch.setattr(accounting, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(accounting, "MAX_BYTES", 20_000)
     found, after = [], 0
     for _ in range(10):
         page = client.get(f"/v1/history?after={after}").json()
@@ -480,7 +490,7 @@ def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_
     assert len(found) > len(page["entries"])
 
 
-def test_ids_of_requests_tell_nothing_about_other_requests(shared_service: Service) -> None:
+def test_ids_of_requests_tell_nothing_about_other_requests(shared_service: RunningService) -> None:
     client = shared_service.client(None)
     ids = [client.get("/health").headers["x-request-id"] for _ in range(20)]
     assert len(set(ids)) == 20
@@ -489,7 +499,7 @@ def test_ids_of_requests_tell_nothing_about_other_requests(shared_service: Servi
 
 
 def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
-    start: Callable[..., Service],
+    start: Callable[..., RunningService],
 ) -> None:
     service = start()
     asked = {"kind": "sum", "expression": "0 - income", "privacy": PRIVACY}
@@ -502,7 +512,7 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
     assert json.loads(row["value"])[0] < 0
 
 
-def test_a_model_trained_again_is_free_with_or_without_a_key(service: Service) -> None:
+def test_a_model_trained_again_is_free_with_or_without_a_key(service: RunningService) -> None:
     first = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
     again = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
     assert again["cached"]

@@ -32,7 +32,7 @@ from discreet.server.api import requests
 from discreet.server.api.openapi import openapi
 from discreet.server.app import check
 from discreet.server.config import Config
-from discreet.server.errors import Invalid
+from discreet.server.errors import InvalidRequest
 from discreet.server.pages.ask import column_views
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.curator import refusal_lines
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 COUNT: dict[str, Any] = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
 
@@ -263,7 +263,7 @@ def test_a_lost_ledger_is_refused_before_an_empty_one_takes_its_place_so_that_a_
 ) -> None:
     with running(tmp_path) as service:
         service.ask(COUNT)
-        service.office.ledger.backup(tmp_path / "kept.ledger")
+        service.backend.dataset.ledger.backup(tmp_path / "kept.ledger")
         tokens = service.tokens
     (tmp_path / "town.ledger").unlink()
     path = configured(tmp_path)
@@ -280,7 +280,7 @@ def test_a_lost_ledger_is_refused_before_an_empty_one_takes_its_place_so_that_a_
 
 def test_a_check_finds_a_ledger_that_went_back(tmp_path: Path) -> None:
     with running(tmp_path) as service:
-        service.office.ledger.backup(tmp_path / "kept.ledger")
+        service.backend.dataset.ledger.backup(tmp_path / "kept.ledger")
         service.ask(COUNT)
     (tmp_path / "town.ledger").unlink()
     Ledger.restore(tmp_path / "kept.ledger", tmp_path / "town.ledger").close()
@@ -312,7 +312,7 @@ def test_a_taken_port_is_told_before_the_rows_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
-    service: Service, price: dict[str, Any], words: str
+    service: RunningService, price: dict[str, Any], words: str
 ) -> None:
     asked = {"kind": "count", "where": "age > 40", **price}
     error = service.ask(asked).json()["error"]
@@ -324,7 +324,7 @@ def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
 
 
 def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_limit_it_is(
-    service: Service,
+    service: RunningService,
 ) -> None:
     asked = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": {"kind": "zcdp", "rho": 7}}
     error = service.ask(asked).json()["error"]
@@ -335,7 +335,7 @@ def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_
 
 
 def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_the_request(
-    service: Service,
+    service: RunningService,
 ) -> None:
     service.ask(COUNT, **{"Idempotency-Key": "k1"})
     error = service.ask({**COUNT, "where": "age > 41"}, **{"Idempotency-Key": "k1"}).json()["error"]
@@ -359,12 +359,12 @@ def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_
     ],
 )
 def test_a_request_that_is_wrong_is_told_in_words_of_ours(asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(Invalid, match=told) as caught:
-        requests.read(requests.QUESTION, json.dumps(asked).encode())
+    with pytest.raises(InvalidRequest, match=told) as caught:
+        requests.parse_request(requests.QUERY_REQUEST, json.dumps(asked).encode())
     assert not {"input", "tag", "pattern", "validation"} & set(str(caught.value).lower().split())
 
 
-def test_nobody_is_given_their_own_history_under_the_name_of_another(service: Service) -> None:
+def test_nobody_is_given_their_own_history_under_the_name_of_another(service: RunningService) -> None:
     service.ask(COUNT, "ben")
     client = service.client("ana")
     assert client.get("/v1/history", params={"analyst": "ben"}).status_code == 403
@@ -375,7 +375,7 @@ def test_nobody_is_given_their_own_history_under_the_name_of_another(service: Se
 
 
 @pytest.fixture
-def unwritable(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def unwritable(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningService]:
     """A service whose audit log is on a disk that is full."""
     disk = Disk()
     monkeypatch.setattr(os, "write", disk.write)
@@ -385,20 +385,20 @@ def unwritable(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
 
 
 def test_a_curator_learns_that_the_stop_took_effect_although_it_could_not_be_written_down(
-    unwritable: Service,
+    unwritable: RunningService,
 ) -> None:
     client = unwritable.client("cura")
     stopped = client.post("/v1/curator/stop", json={"stopped": True})
     assert stopped.status_code == 503
     assert stopped.json()["error"]["message"].startswith("The service is stopped. audit_log ")
     assert stopped.json()["error"]["hint"] == "Make room, or repair it."
-    assert unwritable.office.access.stopped() is not None
+    assert unwritable.backend.access.stopped() is not None
     # Starting again is not done unless it is written down, and is not said to be.
     resumed = client.post("/v1/curator/stop", json={"stopped": False}).json()["error"]["message"]
     assert resumed.startswith("The service is stopped. ")
 
 
-def test_a_curator_learns_that_a_token_is_revoked_and_that_none_was_made(unwritable: Service) -> None:
+def test_a_curator_learns_that_a_token_is_revoked_and_that_none_was_made(unwritable: RunningService) -> None:
     client = unwritable.client("cura")
     revoked = client.post("/v1/curator/tokens", json={"action": "revoke", "name": "ben"})
     assert revoked.json()["error"]["message"].startswith("ben has no valid token any more. audit_log ")
@@ -411,14 +411,14 @@ def test_a_curator_learns_that_a_token_is_revoked_and_that_none_was_made(unwrita
     assert "The service is stopped." in told.text
 
 
-def test_analysts_are_told_nothing_about_files(unwritable: Service) -> None:
+def test_analysts_are_told_nothing_about_files(unwritable: RunningService) -> None:
     error = unwritable.ask(COUNT).json()["error"]
     assert error["code"] == "ledger-unavailable"
     assert "audit" not in json.dumps(error)
     assert str(unwritable.folder) not in json.dumps(error)
 
 
-def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: Service) -> None:
+def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: RunningService) -> None:
     service.ask(COUNT)
     path = service.folder / "audit.jsonl"
     path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
@@ -427,8 +427,8 @@ def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: 
     assert "must follow from the line before" in error["message"]
 
 
-def test_a_name_with_a_slash_has_its_page_too(service: Service) -> None:
-    service.tokens["a/b"] = service.office.create_token("test", "a/b")
+def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
+    service.tokens["a/b"] = service.backend.create_token("test", "a/b")
     service.ask(COUNT, "a/b")
     curator = Visitor(service, "cura")
     links = re.findall(r'href="(/curator/analysts/a[^"]*b)"', curator.client.get("/curator").text)
@@ -501,7 +501,7 @@ def test_columns_say_what_their_lists_show() -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/ask", 405), ("/curator/nowhere", 404)])
 def test_a_browser_that_is_lost_is_shown_a_page_and_a_program_an_error(
-    shared_service: Service, path: str, status: int
+    shared_service: RunningService, path: str, status: int
 ) -> None:
     page = shared_service.client(None).get(path, headers={"accept": "text/html,*/*;q=0.8"})
     assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
@@ -511,15 +511,17 @@ def test_a_browser_that_is_lost_is_shown_a_page_and_a_program_an_error(
     assert (told.status_code, told.headers["content-type"]) == (status, "application/json")
 
 
-def test_a_program_is_told_in_json_what_is_not_there_whatever_it_accepts(shared_service: Service) -> None:
+def test_a_program_is_told_in_json_what_is_not_there_whatever_it_accepts(
+    shared_service: RunningService,
+) -> None:
     told = shared_service.client("ana").get("/v1/nowhere", headers={"accept": "text/html"})
     assert (told.status_code, told.json()["error"]["code"]) == (404, "not-found")
 
 
 def test_a_service_whose_trail_cannot_be_written_is_not_ready_and_its_operator_sees_why(
-    service: Service,
+    service: RunningService,
 ) -> None:
-    path = service.office.trail.path
+    path = service.backend.audit_log.path
     assert service.client(None).get("/ready").status_code == 200
     moved = path.rename(path.with_suffix(".moved"))
     path.mkdir()

@@ -12,8 +12,14 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from discreet.client.responses import Unanswered
-from discreet.client.results import Budget, Frame, RemoteAnswer, RemotePrice
-from discreet.client.transport import Calls, certificates, checked_url, token_of, warn_if_open
+from discreet.client.results import Budget, Frame, Preview, QueryResult
+from discreet.client.transport import (
+    Transport,
+    read_token,
+    tls_verification,
+    validate_url,
+    warn_if_unencrypted,
+)
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.reading import check_neighbors
@@ -99,20 +105,20 @@ class RemoteDatabase(Verbs):
         retries: int = 5,
         verify: bool | str | os.PathLike[str] | ssl.SSLContext = True,
     ) -> None:
-        address = checked_url(url)
+        address = validate_url(url)
         _check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
         _check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
         self._verify = verify
-        self._calls = Calls(
+        self._transport = Transport(
             address,
-            token_of(token),
+            read_token(token),
             timeout=float(timeout),
             retries=retries,
-            verify=certificates(verify),
+            verify=tls_verification(verify),
         )
-        warn_if_open(address)
+        warn_if_unencrypted(address)
         try:
-            self._take(self._calls.get("/v1/schema"))
+            self._read_schema(self._transport.get("/v1/schema"))
         except BaseException:
             self.close()
             raise
@@ -120,7 +126,7 @@ class RemoteDatabase(Verbs):
     @property
     def url(self) -> str:
         """Where the service is."""
-        return self._calls.url
+        return self._transport.url
 
     @property
     def schema(self) -> Schema:
@@ -194,13 +200,13 @@ class RemoteDatabase(Verbs):
             )
         bound, noise = self._pricing.fit(question, privacy=privacy, variance=variance)
         body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
-        body |= {"variance": float(variance)} if variance is not None else {"privacy": _wire(privacy)}
+        body |= {"variance": float(variance)} if variance is not None else {"privacy": _promise_body(privacy)}
         if plan:
-            body["plan"] = [_wire(promise) for promise in plan]
+            body["plan"] = [_promise_body(promise) for promise in plan]
         if refines is not None:
             body["refines"] = [refines]
-        told = self._calls.post("/v1/query", body, pays=True)
-        return self._checked(told.get("answer"), bound, noise, refined=refines is not None)
+        told = self._transport.post("/v1/query", body, pays=True)
+        return self._read_answer(told.get("answer"), bound, noise, refined=refines is not None)
 
     # What people ask.
 
@@ -211,7 +217,7 @@ class RemoteDatabase(Verbs):
         privacy: Promise | None = None,
         sd: float | None = None,
         refines: str | Sequence[str] = (),
-    ) -> RemoteAnswer:
+    ) -> QueryResult:
         """Ask in words or in SQL.
 
         Parameters
@@ -230,14 +236,12 @@ class RemoteDatabase(Verbs):
         ExpressionRefused
             The question is not in the language; nothing was charged.
         """
-        body = self._said(sentence, privacy, sd)
+        body = self._text_query_body(sentence, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
-        return self._read(RemoteAnswer, self._calls.post("/v1/query", body, pays=True))
+        return self._read(QueryResult, self._transport.post("/v1/query", body, pays=True))
 
-    def preview(
-        self, sentence: str, *, privacy: Promise | None = None, sd: float | None = None
-    ) -> RemotePrice:
+    def preview(self, sentence: str, *, privacy: Promise | None = None, sd: float | None = None) -> Preview:
         """Say what a sentence would cost and how noisy its answer would be. Free.
 
         Parameters
@@ -245,10 +249,10 @@ class RemoteDatabase(Verbs):
         sentence, privacy, sd
             As for :meth:`query`.
         """
-        body = self._said(sentence, privacy, sd)
-        return self._read(RemotePrice, self._calls.post("/v1/preview", body, pays=False))
+        body = self._text_query_body(sentence, privacy, sd)
+        return self._read(Preview, self._transport.post("/v1/preview", body, pays=False))
 
-    def _said(self, sentence: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
+    def _text_query_body(self, sentence: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
         """Return the body of a request for a sentence."""
         if (privacy is None) == (sd is None):
             raise ParameterError(
@@ -259,14 +263,14 @@ class RemoteDatabase(Verbs):
         body: dict[str, Any] = {"kind": "sentence", "text": str(sentence)}
         if sd is not None:
             return body | {"sd": float(sd)}
-        wanted = _wire(privacy)
+        wanted = _promise_body(privacy)
         assert privacy is not None
         check_neighbors(privacy, self.neighbors, "a question")
         return body | {"privacy": wanted}
 
     def budget(self) -> Budget:
         """Say what the holder of the token, and everybody together, has spent and has left. Free."""
-        return self._read(Budget, self._calls.get("/v1/budget"))
+        return self._read(Budget, self._transport.get("/v1/budget"))
 
     def history(self, *, after: int = 0, last: int | None = None) -> Frame:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
@@ -281,16 +285,16 @@ class RemoteDatabase(Verbs):
             How many of the rest, the newest, to return; at most 10,000. All of them if left out.
         """
         rows = [row for page in self._pages(after, last) for row in page]
-        return Frame.of_rows(_HISTORY, rows)
+        return Frame.from_rows(_HISTORY, rows)
 
     def _pages(self, after: int, last: int | None) -> Iterator[list[dict[str, Any]]]:
         """Go through a history as it comes; each page begins after the last row of the one before."""
         which, left = ({"first": _PAGE}, None) if last is None else ({"last": last}, last)
         more = True
         while more:
-            told = self._calls.get("/v1/history", after=after, **which, format="json")
+            told = self._transport.get("/v1/history", after=after, **which, format="json")
             try:
-                page = [_entry(entry) for entry in told["entries"]]
+                page = [_history_row(entry) for entry in told["entries"]]
                 rows, more = [entry["row"] for entry in page], told["more"]
                 # A page that is empty, or goes back, would be asked for again without end.
                 onward = all(a < b for a, b in itertools.pairwise([after, *rows]))
@@ -316,23 +320,26 @@ class RemoteDatabase(Verbs):
         seed : int
             The same rows for the same seed.
         """
-        told = self._calls.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
+        told = self._transport.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
         columns = list(told.values()) if isinstance(told, dict) else []
         if not columns or not all(isinstance(cells, list) and len(cells) == n for cells in columns):
             raise self._strange("rows that cannot be read")
         assert isinstance(told, dict)
         dates = {column.name for column in self.schema.columns if column.type == "date"}
         return Frame(
-            {name: [_day(cell) for cell in cells] if name in dates else cells for name, cells in told.items()}
+            {
+                name: [_to_date(cell) for cell in cells] if name in dates else cells
+                for name, cells in told.items()
+            }
         )
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._calls.close()
+        self._transport.close()
 
     # What came back.
 
-    def _take(self, told: Mapping[str, Any]) -> None:
+    def _read_schema(self, told: Mapping[str, Any]) -> None:
         """Keep what is public, if it is what it says it is."""
         try:
             schema = Schema.from_dict(told["schema"])
@@ -352,10 +359,10 @@ class RemoteDatabase(Verbs):
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
         self._pricing = Pricing(schema, n_rows, curation=Curation.of(schema, ids=ids))
 
-    def _checked(self, told: Any, bound: Bound, noise: Noise, *, refined: bool) -> Answer:
+    def _read_answer(self, told: Any, bound: Bound, noise: Noise, *, refined: bool) -> Answer:
         """Read an answer, and refuse one that was not computed for this question at this price."""
         try:
-            value, sd = (_numbers(told[name]) for name in ("value", "sd"))
+            value, sd = (_to_floats(told[name]) for name in ("value", "sd"))
             answer = Answer.from_dict(told)
         except (KeyError, TypeError, ValueError, AttributeError, DiscreetError):
             raise self._strange("an answer that cannot be read", pays=True) from None
@@ -372,7 +379,7 @@ class RemoteDatabase(Verbs):
             raise self._strange("an answer with other noise", pays=True)
         if answer.receipt.schema != self.schema.digest:
             raise self._strange("an answer under another schema than it told before", pays=True)
-        if not _same_price(answer.cost[-1:] if refined else answer.cost, noise.promise):
+        if not _is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
             raise self._strange("an answer at another price", pays=True)
         return dataclasses.replace(answer, labels=bound.labels)
 
@@ -380,7 +387,7 @@ class RemoteDatabase(Verbs):
         try:
             return model.model_validate(told)
         except (ValidationError, DiscreetError, TypeError):
-            pays = model is RemoteAnswer
+            pays = model is QueryResult
             raise self._strange("an answer that cannot be read", pays=pays) from None
 
     def _strange(self, what: str, *, pays: bool = False) -> DiscreetError:
@@ -402,10 +409,10 @@ class RemoteDatabase(Verbs):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.url, self._calls.timeout, self._calls.retries, self._verify)
+        return _reconnect, (self.url, self._transport.timeout, self._transport.retries, self._verify)
 
 
-def _again(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
+def _reconnect(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
     """Connect anew where a pickle was read, with the token that is there."""
     return RemoteDatabase(url, timeout=timeout, retries=retries, verify=verify)
 
@@ -416,7 +423,7 @@ def _check_number(name: str, value: Any, fits: bool) -> None:
         raise ParameterError(f"{name} of RemoteDatabase must be {must}, was {value!r}.")
 
 
-def _wire(promise: Any) -> dict[str, Any]:
+def _promise_body(promise: Any) -> dict[str, Any]:
     """Write a promise as a request has it: unit and neighbors are the schema's."""
     for kind, names in _NUMBERS.items():
         if isinstance(promise, kind):
@@ -428,7 +435,7 @@ def _wire(promise: Any) -> dict[str, Any]:
     )
 
 
-def _same_price(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
+def _is_same_cost(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
     if promise is None:
         return cost == ()
     if len(cost) != 1 or type(cost[0]) is not type(promise):
@@ -438,7 +445,7 @@ def _same_price(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
     return about and all(abs(a - b) <= _ROUNDING * b for a, b in numbers)
 
 
-def _entry(told: Mapping[str, Any]) -> dict[str, Any]:
+def _history_row(told: Mapping[str, Any]) -> dict[str, Any]:
     """Return one paid question as a row of a table; an answer of one number is that number."""
     asked = told["asked"]
     question = asked.get("said") or json.dumps(asked.get("question"))
@@ -451,7 +458,7 @@ def _entry(told: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in _HISTORY}
 
 
-def _numbers(told: Any) -> Floats:
+def _to_floats(told: Any) -> Floats:
     """Return numbers as an array; texts that look like numbers are none."""
     array = np.asarray(told)
     if array.dtype.kind not in "fiu":
@@ -459,7 +466,7 @@ def _numbers(told: Any) -> Floats:
     return array.astype(np.float64)
 
 
-def _day(cell: Any) -> Any:
+def _to_date(cell: Any) -> Any:
     try:
         return datetime.date.fromisoformat(cell)
     except (TypeError, ValueError):

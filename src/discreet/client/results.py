@@ -15,11 +15,11 @@ Noise: TypeAlias = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False
 Whole: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
 
 
-def _promise(value: Any) -> Any:
+def _read_promise(value: Any) -> Any:
     return promise_from_dict(value) if isinstance(value, Mapping) else value
 
 
-Promised: TypeAlias = Annotated[InstanceOf[Promise], BeforeValidator(_promise)]
+PromiseValue: TypeAlias = Annotated[InstanceOf[Promise], BeforeValidator(_read_promise)]
 
 
 class Frame:
@@ -35,7 +35,7 @@ class Frame:
         self.columns: dict[str, list[Any]] = {name: list(cells) for name, cells in columns.items()}
 
     @classmethod
-    def of_rows(cls, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Frame:
+    def from_rows(cls, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Frame:
         """Make one of rows that have these names."""
         return cls({name: [row.get(name) for row in rows] for name in names})
 
@@ -61,12 +61,12 @@ class Frame:
         )
 
 
-class _Told(BaseModel):
+class _ResponseModel(BaseModel):
     # A newer service may say more than is understood here; nothing that is missing is made up.
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
 
 
-class Cell(_Told):
+class ResultCell(_ResponseModel):
     """One number of an answer; value and ends are None for a mean over too few rows."""
 
     key: tuple[str, ...]
@@ -76,7 +76,7 @@ class Cell(_Told):
     upper: Number | None
 
 
-class Interval(_Told):
+class ResultInterval(_ResponseModel):
     """Where the exact number lies, for all that noise does, with probability ``level``."""
 
     level: Annotated[float, Field(gt=0, lt=1)]
@@ -84,15 +84,15 @@ class Interval(_Told):
     upper: Number | None
 
 
-class Amounts(_Told):
+class Amounts(_ResponseModel):
     """One budget, in the currencies of its limit; without a limit nothing can be said to be left."""
 
-    limit: Promised | None
+    limit: PromiseValue | None
     spent: dict[str, Number]
     left: dict[str, Number] | None
 
 
-class Budget(_Told):
+class Budget(_ResponseModel):
     """What the holder of a token, and everybody together, may spend, has spent and has left."""
 
     own: Amounts | None
@@ -100,7 +100,7 @@ class Budget(_Told):
     collusion: str | None = None
 
 
-class RemoteAnswer(_Told):
+class QueryResult(_ResponseModel):
     """What a service answered to a sentence.
 
     Attributes
@@ -133,12 +133,12 @@ class RemoteAnswer(_Told):
     question: str | dict[str, Any]
     measure: str | None
     by: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[ResultCell, ...]
     value: Number | None
     sd: Noise | None
-    interval: Interval | None
+    interval: ResultInterval | None
     law: str | None
-    cost: tuple[Promised, ...]
+    cost: tuple[PromiseValue, ...]
     cost_words: str
     cached: bool
     receipts: tuple[str, ...]
@@ -164,7 +164,7 @@ class RemoteAnswer(_Told):
         return self.frame.to_polars()
 
 
-class RemotePrice(_Told):
+class Preview(_ResponseModel):
     """What a sentence would cost, and how noisy its answer would be. Nothing was charged.
 
     Attributes
@@ -188,7 +188,7 @@ class RemotePrice(_Told):
     measure: str | None
     sd: Noise | None
     margin: Noise | None
-    cost: tuple[Promised, ...]
+    cost: tuple[PromiseValue, ...]
     cost_words: str
     remaining: dict[str, Any]
     more: Whole | None

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     import httpx
 
 TOKEN = "DISCREET_TOKEN"  # noqa: S105 - the name of a variable
-MOST_BYTES = 2**29
+MAX_BYTES = 2**29
 """Of one answer, unpacked."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 8.0  # seconds between attempts, doubling
 _CONNECTING, _IDLE = 10.0, 64  # seconds for a connection; how many are kept
-_MOST_UNANSWERED = 10_000  # questions whose keys are kept
+_MAX_UNANSWERED = 10_000  # questions whose keys are kept
 _MOST_PATIENCE = 120.0  # seconds that a service may ask to be left alone before that is told instead
 
 
-class Token:
+class BearerToken:
     """A bearer token that shows itself to nobody but the service."""
 
     __slots__ = ("_text",)
@@ -55,7 +55,7 @@ class Token:
         )
 
 
-class Calls:
+class Transport:
     """Sends requests to one service, from any thread and on both sides of a fork.
 
     Parameters
@@ -83,7 +83,7 @@ class Calls:
     """
 
     def __init__(
-        self, url: str, token: Token, *, timeout: float, retries: int, verify: bool | ssl.SSLContext
+        self, url: str, token: BearerToken, *, timeout: float, retries: int, verify: bool | ssl.SSLContext
     ) -> None:
         self.url = url
         self.timeout = timeout
@@ -99,15 +99,15 @@ class Calls:
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         """Fetch something, free."""
         given = {name: str(value) for name, value in parameters.items() if value is not None}
-        return self._settled("GET", path, params=given)
+        return self._send("GET", path, params=given)
 
     def post(self, path: str, body: Mapping[str, Any], *, pays: bool) -> dict[str, Any]:
         """Send something; what pays has a key that makes it safe to repeat."""
         content = json.dumps(body, allow_nan=False).encode("ascii")
         if not pays:
-            return self._settled("POST", path, content=content)
+            return self._send("POST", path, content=content)
         with self._key(path, content) as key:
-            return self._settled("POST", path, content=content, key=key)
+            return self._send("POST", path, content=content, key=key)
 
     def close(self) -> None:
         """Let go of all connections. May be called again."""
@@ -123,14 +123,14 @@ class Calls:
         question = hashlib.sha256(path.encode() + b"\0" + content).hexdigest()
         with self._lock:
             key = self._unanswered.setdefault(question, f"{Stream().integer(128):032x}")
-            while len(self._unanswered) > _MOST_UNANSWERED:
+            while len(self._unanswered) > _MAX_UNANSWERED:
                 self._unanswered.pop(next(iter(self._unanswered)))
         yield key
         # Not in a finally: after a failure, or an interrupt while waiting, it may have been charged.
         with self._lock:
             self._unanswered.pop(question, None)
 
-    def _settled(self, method: str, path: str, *, key: str | None = None, **more: Any) -> dict[str, Any]:
+    def _send(self, method: str, path: str, *, key: str | None = None, **more: Any) -> dict[str, Any]:
         """Send a request until the service has answered it, or patience is at its end."""
         headers = {"Accept": "application/json", **self._token.header()}
         if "content" in more:
@@ -159,13 +159,13 @@ class Calls:
                 content = bytearray()
                 for chunk in response.iter_bytes():
                     content += chunk
-                    if len(content) > MOST_BYTES:
+                    if len(content) > MAX_BYTES:
                         return Unanswered.strange(self.url, "more than an answer can have")
                 return Unanswered.read(self.url, response.status_code, response.headers, bytes(content))
         except httpx.HTTPError as problem:
             before = isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
             # Later, a secure connection that breaks is one that breaks.
-            certificate = _broken_tls(problem) if before else None
+            certificate = _find_tls_error(problem) if before else None
             strange = isinstance(problem, httpx.DecodingError | httpx.TooManyRedirects)
             late = isinstance(problem, httpx.TimeoutException)
         if certificate is not None:
@@ -191,7 +191,7 @@ class Calls:
             return mine
 
 
-def checked_url(url: str) -> str:
+def validate_url(url: str) -> str:
     """Return the address of a service without what does not belong there; secrets are not quoted."""
     must = "url of RemoteDatabase must be http:// or https:// and a host"
     wrong = ParameterError(f"{must}, was something else. For instance https://data.example.org.")
@@ -215,7 +215,7 @@ def checked_url(url: str) -> str:
     return f"{parts.scheme}://{place}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
 
 
-def token_of(given: str | None) -> Token:
+def read_token(given: str | None) -> BearerToken:
     """Return the token that was given, or that of the environment."""
     text = os.environ.get(TOKEN) if given is None else given
     if not text:
@@ -228,10 +228,10 @@ def token_of(given: str | None) -> Token:
             "token of RemoteDatabase must be the text that the curator was shown, and has characters that no "
             "token has. It is not repeated here; look for a space or a line break."
         )
-    return Token(text)
+    return BearerToken(text)
 
 
-def certificates(verify: Any) -> bool | ssl.SSLContext:
+def tls_verification(verify: Any) -> bool | ssl.SSLContext:
     """Return by what a service proves who it is, as httpx takes it."""
     if verify is True or isinstance(verify, ssl.SSLContext):
         return verify
@@ -249,7 +249,7 @@ def certificates(verify: Any) -> bool | ssl.SSLContext:
     )
 
 
-def warn_if_open(url: str) -> None:
+def warn_if_unencrypted(url: str) -> None:
     """Warn where a token would travel in the clear."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -277,7 +277,7 @@ def _package() -> Any:
     return httpx
 
 
-def _broken_tls(problem: BaseException) -> str | None:
+def _find_tls_error(problem: BaseException) -> str | None:
     """Return what OpenSSL calls the reason why no secure connection was made."""
     link: BaseException | None = problem
     while link is not None:

@@ -1,4 +1,4 @@
-"""What was paid, told for people: budgets, history, spending over time, the live attack."""
+"""A ledger summarized for display: budgets, history, spending over time, the live attack."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from discreet.privacy import Spending
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from discreet.privacy import Promise, Receipt
+    from discreet.privacy import Ledger, Promise, Receipt
     from discreet.privacy.ledger.entries import Entry
+    from discreet.query import Database
     from discreet.server.access import Caller
-    from discreet.server.service import Office
 
-MOST_VALUES = 4096
-"""Numbers of an answer that a history tells."""
+MAX_VALUES = 4096
+"""Numbers of an answer above which a history leaves it out."""
 
-MOST_BYTES = 2**23
-"""After which a page of a history ends."""
+MAX_BYTES = 2**23
+"""Bytes of JSON after which a page of a history ends."""
 
 _COLLUSION = (
     "An analyst's own limit assumes that analysts do not pool what they learn; the limit of the whole data "
@@ -29,13 +29,17 @@ _COLLUSION = (
 )
 
 
-class Books:
-    """The ledger of an office, read for people.
+class Accounting:
+    """Budgets, history and spending of one data set.
 
     Parameters
     ----------
-    office : Office
-        Whose.
+    ledger : Ledger
+        Ledger with the charges of the data set.
+    database : Database
+        Database that answered under this ledger; recalls stored answers.
+    pooled : bool
+        Whether pure charges are also counted in rho, as limits in rho or in queries do.
 
     Privacy
     -------
@@ -45,45 +49,45 @@ class Books:
 
     collusion = _COLLUSION
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._pooled = office.config.limit.rho is not None or office.config.limit.queries is not None
+    def __init__(self, ledger: Ledger, database: Database, *, pooled: bool) -> None:
+        self._ledger = ledger
+        self._database = database
+        self._pooled = pooled
 
     def remaining(
-        self, who: Caller, cost: tuple[Promise, ...], receipts: Sequence[Receipt] = ()
+        self, caller: Caller, cost: tuple[Promise, ...], receipts: Sequence[Receipt] = ()
     ) -> dict[str, Any]:
-        """Return what is left for somebody and for all, and how many more like this that pays for.
+        """Return what is left for the caller and for all, and how many more of this cost that pays for.
 
         Parameters
         ----------
-        who : Caller
-            Somebody.
+        caller : Caller
+            Caller whose own budget is looked up.
         cost : tuple of Promise
-            Of this.
+            Charges of one query.
         receipts : sequence of Receipt
-            Of what was just charged for it: what its last left need not be read again.
+            Receipts of what was just charged for it; what the last one left need not be read again.
         """
         left = receipts[-1].left if receipts else None
-        own, total = self._office.ledger.remaining_of(who.name, None) if left is None else left
+        own, total = self._ledger.remaining_of(caller.name, None) if left is None else left
         counts = [n for n in (affordable(cost, own), affordable(cost, total)) if n is not None]
         return {"own": own, "total": total, "more": min(counts, default=None)}
 
-    def budget(self, who: Caller) -> dict[str, Any]:
-        """Return limit, spending and what is left, for somebody and for all together."""
+    def budget(self, caller: Caller) -> dict[str, Any]:
+        """Return limit, spending and what is left, for the caller and for all together."""
         return {
-            "own": self.account(who.name),
+            "own": self.account(caller.name),
             "total": self.account(None),
             "collusion": _COLLUSION,
         }
 
     def account(self, owner: str | None) -> dict[str, Any]:
-        """Return limit, spending and what is left, of somebody or of all together."""
-        ledger = self._office.ledger
-        left = ledger.remaining(owner)
-        spent = ledger.spent(owner)
+        """Return limit, spending and what is left of one name, or of all together for None."""
+        left = self._ledger.remaining(owner)
+        spent = self._ledger.spent(owner)
         return {
-            "limit": None if left is None else ledger.guarantee(owner).to_dict(),
-            "spent": amounts(spent, pooled=self._pooled),
+            "limit": None if left is None else self._ledger.guarantee(owner).to_dict(),
+            "spent": spent_amounts(spent, pooled=self._pooled),
             "left": left,
         }
 
@@ -91,30 +95,30 @@ class Books:
         """Return charges with what was asked, in their order."""
         return [self._charge(entry) for entry in entries]
 
-    def page(self, entries: Iterable[Entry], *, more: bool) -> tuple[dict[str, Any], list[Receipt]]:
-        """Return charges with what was asked and answered, in their order, and which are on the page.
+    def history_page(self, entries: Iterable[Entry], *, more: bool) -> tuple[dict[str, Any], list[Receipt]]:
+        """Return one page of charges with questions and answers, and the receipts that are on it.
 
-        Answers of very many numbers are left out: asking again is free, and tells them one at a time.
+        Answers of very many numbers are left out: asking again is free, and returns them one at a time.
 
         Parameters
         ----------
         entries : iterable of Entry
-            From which the page is filled, as far as it goes.
+            Charges from which the page is filled, in order, as far as it goes.
         more : bool
-            Whether there are others after these.
+            Whether the ledger has others after these.
         """
-        told: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
         receipts: list[Receipt] = []
         size = 0
         for entry in entries:
             line = {**self._charge(entry), **self._answer(entry)}
             size += len(json.dumps(line))
-            if told and size > MOST_BYTES:
+            if lines and size > MAX_BYTES:
                 more = True
                 break
-            told.append(line)
+            lines.append(line)
             receipts.append(entry.receipt)
-        return {"kind": "history", "entries": told, "more": more}, receipts
+        return {"kind": "history", "entries": lines, "more": more}, receipts
 
     def _charge(self, entry: Entry) -> dict[str, Any]:
         return {
@@ -128,61 +132,50 @@ class Books:
         }
 
     def _answer(self, entry: Entry) -> dict[str, Any]:
+        """Return value, sd and noise law of a stored answer; None each if it is too large or unreadable."""
         nothing = {"value": None, "sd": None, "law": None}
         if entry.answer is None or (entry.asked or {}).get("question") is None:
             return nothing
-        if entry.answer.count(b",") > MOST_VALUES:
+        if entry.answer.count(b",") > MAX_VALUES:
             return nothing
         try:
-            told = self._office.database.recall(entry.receipt.id).to_dict()
+            answer = self._database.recall(entry.receipt.id).to_dict()
         except ParameterError:  # answered under an earlier schema
             return nothing
-        return {name: told[name] for name in nothing}
-
-    def overview(self) -> dict[str, Any]:
-        """Return what the service is, and how it stands."""
-        office = self._office
-        stopped = office.access.stopped()
-        rows, head = office.ledger.head
-        return {
-            **office.about(),
-            "stopped": None if stopped is None else {"who": stopped.who, "since": stopped.since},
-            "slots": office.config.slots,
-            "workers": office.config.workers,
-            "ledger": {"identity": office.ledger.identity, "rows": rows, "head": head},
-            "total": self.account(None),
-            "analysts": {name: self.account(name) for name in self._names()},
-            "tokens": office.tokens(),
-        }
-
-    def _names(self) -> list[str]:
-        tokens = {token.name for token in self._office.access.tokens()}
-        return sorted(tokens | set(self._office.ledger.owners()))
+        return {name: answer[name] for name in nothing}
 
     def spending(self) -> dict[str, Any]:
         """Return what had been spent after each charge, in order."""
         total, steps = Spending(), []
-        for receipt in self._office.ledger.history():
+        for receipt in self._ledger.history():
             total += Spending.of(receipt.promises)
             steps.append(
                 {
                     "row": receipt.seq,
                     "when": receipt.when,
                     "who": receipt.owner,
-                    "spent": amounts(total, pooled=self._pooled),
+                    "spent": spent_amounts(total, pooled=self._pooled),
                 }
             )
         return {"steps": steps, "total": self.account(None)}
 
     def attack(self) -> dict[str, Any]:
-        """Run the reconstruction attack on all answers so far."""
+        """Run the reconstruction attack on all answers so far, and return its result."""
         from discreet.audit.reconstruction import reconstruct
 
-        return reconstruct(self._office.database, self._office.ledger).to_dict()
+        return reconstruct(self._database, self._ledger).to_dict()
 
 
-def amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
-    """Return what books come to in each currency; `pooled` if pure charges are paid in rho too."""
+def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
+    """Return the amount spent in each currency.
+
+    Parameters
+    ----------
+    spent : Spending
+        Sum of all charges.
+    pooled : bool
+        Whether pure charges are also counted in rho.
+    """
     rho = spent.pooled if pooled else spent.gaussian + spent.concentrated
     return {
         "rho": float(rho),

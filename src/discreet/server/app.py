@@ -1,4 +1,4 @@
-"""The whole application: an office, its routes and pages, and the guard around them."""
+"""The whole application: an service, its routes and pages, and the guard around them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ from discreet.privacy import Ledger
 from discreet.privacy.receipt import product_version
 from discreet.query.curation import Curation
 from discreet.server.api.routes import Routes
-from discreet.server.audit_log import Trail
+from discreet.server.audit_log import AuditLog
 from discreet.server.config import Config
-from discreet.server.middleware import Guard, Hosts
-from discreet.server.monitoring import LOGGING, SHARED, Metrics, RouteNames, log
+from discreet.server.dataset import load_schema, recognize_table
+from discreet.server.middleware import HostMiddleware, ServiceMiddleware
+from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
 from discreet.server.pages import router
-from discreet.server.pages.page import Visit
+from discreet.server.pages.page import PageRequest
 from discreet.server.reference import reference_routes
-from discreet.server.service import Office, declared_in, known_table
+from discreet.server.service import Service
 from discreet.tables import open_table
 from discreet.tables.temporary import temporary_folder
 
@@ -87,7 +88,7 @@ def check(path: str | os.PathLike[str]) -> Config:
     """
     config = Config.load(path)
     _check_table_is_there(config)
-    declared = declared_in(config)
+    declared = load_schema(config)
     Curation.of(declared, ids=config.keep_ids)
     _check_table(config, declared)
     _check_files(config)
@@ -159,7 +160,7 @@ def _check_ledger(config: Config, declared: Schema) -> None:
     """Refuse a ledger that is gone, is another one or has other limits, before an empty one is made."""
     if not _on_file(config.ledger):
         return
-    trail = Trail(config.audit_log)
+    trail = AuditLog(config.audit_log)
     if not Path(config.ledger).exists():
         named = trail.furthest()
         if named is not None:
@@ -169,7 +170,7 @@ def _check_ledger(config: Config, declared: Schema) -> None:
                 "place with `discreet ledger restore`; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             )
-        known_table(config, declared).require(new_ledger=config.new_ledger)
+        recognize_table(config, declared).require(new_ledger=config.new_ledger)
         return
     analysts = config.analyst_limit
     try:
@@ -188,7 +189,7 @@ def _check_ledger(config: Config, declared: Schema) -> None:
         ) from None
     with closing(ledger):
         trail.compare(ledger)
-    known_table(config, declared).require(new_ledger=config.new_ledger)
+    recognize_table(config, declared).require(new_ledger=config.new_ledger)
 
 
 _MINUTE = 60.0
@@ -204,49 +205,53 @@ class _Inside(FastAPI):
 
     def build_middleware_stack(self) -> Any:
         """Leave out the layers that would answer errors in other shapes."""
-        address = self.state.office.config.address
-        return AsyncExitStackMiddleware(self.router if address is None else Hosts(self.router, address))
+        address = self.state.service.config.address
+        return AsyncExitStackMiddleware(
+            self.router if address is None else HostMiddleware(self.router, address)
+        )
 
 
-def make_app(office: Office) -> Guard:
-    """Return the application of an office; it is closed with the application."""
+def make_app(service: Service) -> ServiceMiddleware:
+    """Return the application of an service; it is closed with the application."""
 
     @contextlib.asynccontextmanager
     async def living(_: FastAPI) -> AsyncIterator[None]:
-        log("start", dataset=office.dataset, version=product_version())
-        clock = asyncio.create_task(_keep_time(guard))
+        log("start", dataset=service.dataset.name, version=product_version())
+        clock = asyncio.create_task(_keep_time(middleware))
         yield
         clock.cancel()
         # By now nobody listens; what runs is finished, and then the books are closed.
-        guard.close()
-        office.close()
-        log("stop", dataset=office.dataset)
+        middleware.close()
+        service.close()
+        log("stop", dataset=service.dataset.name)
         gc.unfreeze()  # what was settled is taken apart in order when the process ends
 
     inside = _Inside(
         title="discreet", version=product_version(), openapi_url=None, docs_url=None, redoc_url=None,
         lifespan=living, redirect_slashes=False,
     )  # fmt: skip
-    inside.state.office = office
-    guard = Guard(inside, office, Metrics(office))
-    guard.page_of = lambda scope, problem: Visit(office, Request(scope)).notice(problem)
+    inside.state.service = service
+    middleware = ServiceMiddleware(inside, service, Metrics(service))
+    middleware.error_page = lambda scope, problem: PageRequest(service, Request(scope)).render_error(problem)
     by_path: dict[str, dict[str, Endpoint]] = {}
-    for (path, method), endpoint in {**Routes(office).table(), **reference_routes(office)}.items():
+    for (path, method), endpoint in {**Routes(service).table(), **reference_routes(service)}.items():
         by_path.setdefault(path, {})[method] = endpoint
     for path, endpoints in by_path.items():
         inside.add_route(path, _by_method(endpoints), methods=list(endpoints))
-    pages = router(office)
-    guard.names = RouteNames(route for route in (*inside.routes, *pages.routes) if isinstance(route, Route))
+    pages = router(service)
+    middleware.templates = RouteTemplates(
+        route for route in (*inside.routes, *pages.routes) if isinstance(route, Route)
+    )
     inside.include_router(pages)
-    return guard
+    return middleware
 
 
-async def _keep_time(guard: Guard) -> None:
+async def _keep_time(middleware: ServiceMiddleware) -> None:
     """Write the time down now and then, so that a clock that is set back before a restart shows."""
     while True:
         await asyncio.sleep(_MINUTE)
         with contextlib.suppress(DiscreetError):  # a full disk is told to whoever asks
-            await guard.desk(guard.office.access.keep_time)
+            await middleware.run_in_thread(middleware.service.access.save_time)
 
 
 def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
@@ -260,7 +265,7 @@ def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
     return chosen
 
 
-def worker() -> Guard:
+def worker() -> ServiceMiddleware:
     """Make the application of one process among several, which ends when the one that started it is gone."""
     parent = int(os.environ[PARENT])
 
@@ -270,7 +275,7 @@ def worker() -> Guard:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
-    app = make_app(Office(Config.load(os.environ[CONFIG])))
+    app = make_app(Service(Config.load(os.environ[CONFIG])))
     settle()
     return app
 
@@ -292,7 +297,7 @@ _BACKLOG = 2048  # connections that wait to be taken
 _REGISTERING = 600  # seconds after which a process that says nothing is taken for dead
 
 
-def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None]) -> None:
+def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]) -> None:
     """Run a service until it is told to end.
 
     Parameters
@@ -300,7 +305,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None])
     path : path
         Of the configuration.
     ready : callable
-        Called with the address and the office once nothing can go wrong any more before it listens.
+        Called with the address and the service once nothing can go wrong any more before it listens.
 
     Raises
     ------
@@ -312,26 +317,26 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Office], None])
     listening = _bound(config)
     log("reading", dataset=config.dataset)
     try:
-        office = Office(config)
+        service = Service(config)
     except BaseException:
         listening.close()
         raise
     _listen(listening, config)
     scheme = "https" if config.tls is not None else "http"
     host, port = listening.getsockname()[:2]
-    ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", office)
+    ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", service)
     # Whoever ends us by a signal gets a quiet end: uvicorn raises it again once all is closed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     if config.workers == 1:
-        server = uvicorn.Server(uvicorn.Config(make_app(office), **_options(config)))
+        server = uvicorn.Server(uvicorn.Config(make_app(service), **_options(config)))
         settle()
         server.run(sockets=[listening])
         return
-    office.close()
+    service.close()
     os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
     with temporary_folder() as counts:
-        os.environ[SHARED] = str(counts)
+        os.environ[METRICS_FOLDER] = str(counts)
         uvicorn.run("discreet.server.app:worker", factory=True, fd=listening.fileno(), **_options(config))
 
 

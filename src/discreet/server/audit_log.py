@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Ledger, Receipt
 
-_MOST_TAIL = 1 << 22  # bytes that are read to show the last refusals
-_MOST_ASKED = 500  # characters of a question: whoever asks free repeats must not fill the disk
+_MAX_TAIL = 1 << 22  # bytes that are read to show the last refusals
+_MAX_QUESTION = 500  # characters of a question: whoever asks free repeats must not fill the disk
 
 
-class Named(NamedTuple):
+class LedgerPosition(NamedTuple):
     """A row of a ledger, as a line of the trail names it."""
 
     ledger: str
@@ -34,7 +34,7 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerEvent:
     """An answer that is about to leave.
 
     Attributes
@@ -58,7 +58,7 @@ class Answered:
     def facts(self) -> dict[str, Any]:
         """What the trail says of it."""
         rows = [[paid.ledger, paid.seq, paid.hash] for paid in self.receipts if paid.recorded]
-        return {"who": self.who, **_asked(self.asked), "rows": rows, "cached": self.cached}
+        return {"who": self.who, **_question_fields(self.asked), "rows": rows, "cached": self.cached}
 
     @property
     def furthest(self) -> int:
@@ -66,7 +66,7 @@ class Answered:
         return max((paid.seq or 0 for paid in self.receipts), default=0)
 
 
-class Trail:
+class AuditLog:
     """What a service wrote down about itself.
 
     Parameters
@@ -110,13 +110,13 @@ class Trail:
             "repair it."
         )
 
-    def answered(self, answers: Sequence[Answered]) -> list[None]:
+    def write_answers(self, answers: Sequence[AnswerEvent]) -> list[None]:
         """Append answers, with the rows of the ledger that paid for them."""
         self._write([("answer", answer.facts) for answer in answers])
         self._furthest = max((self._furthest, *(answer.furthest for answer in answers)))
         return [None] * len(answers)
 
-    def recalled(self, who: str, receipts: Iterable[Receipt]) -> None:
+    def cover_receipts(self, who: str, receipts: Iterable[Receipt]) -> None:
         """See to it that answers which leave again, or for the first time, are covered by a named row.
 
         Raises
@@ -126,9 +126,9 @@ class Trail:
         """
         missing = [receipt for receipt in receipts if (receipt.seq or 0) > self._furthest]
         if missing:
-            self.answered([Answered(who, "history", missing, cached=True)])
+            self.write_answers([AnswerEvent(who, "history", missing, cached=True)])
 
-    def look(self) -> None:
+    def check_writable(self) -> None:
         """Make sure that the trail can be written to.
 
         Raises
@@ -164,7 +164,7 @@ class Trail:
         if named is not None:
             self._furthest = max(self._furthest, named.row)
 
-    def compare(self, ledger: Ledger) -> Named | None:
+    def compare(self, ledger: Ledger) -> LedgerPosition | None:
         """Refuse a ledger that does not hold what the trail says was paid, and change nothing.
 
         Returns
@@ -190,7 +190,7 @@ class Trail:
             ) from None
         return named
 
-    def furthest(self) -> Named | None:
+    def furthest(self) -> LedgerPosition | None:
         """Return the furthest row of the ledger that is named, of a trail that is intact.
 
         Half a last line is left to :meth:`confirm`: it is about nothing that left.
@@ -199,14 +199,14 @@ class Trail:
         whole = content[: content.rfind(b"\n") + 1]
         if whole == content:
             self.check()
-        furthest: Named | None = None
+        furthest: LedgerPosition | None = None
         try:
             for text in whole.splitlines():
                 line = json.loads(text)
                 if line["event"] == "answer":
                     for row in line["rows"]:
                         if furthest is None or row[1] > furthest.row:
-                            furthest = Named(*row)
+                            furthest = LedgerPosition(*row)
         except (ValueError, KeyError, TypeError):
             self.check()  # says which line is none of ours
             raise
@@ -216,11 +216,11 @@ class Trail:
         """Return the last events of one kind, newest first."""
         if not self.path.exists():
             return []
-        content = read_log(self.path, last=_MOST_TAIL)
+        content = read_log(self.path, last=_MAX_TAIL)
         lines = content.split(b"\n")
         found: list[dict[str, Any]] = []
         # The first of a tail may be half a line, and the last what a power failure left of one.
-        for text in reversed(lines[1 if len(content) == _MOST_TAIL else 0 : -1]):
+        for text in reversed(lines[1 if len(content) == _MAX_TAIL else 0 : -1]):
             if len(found) >= most:
                 break
             line = json.loads(text)
@@ -229,9 +229,9 @@ class Trail:
         return found
 
 
-def _asked(asked: Any) -> dict[str, Any]:
+def _question_fields(asked: Any) -> dict[str, Any]:
     """Return what was asked, the beginning and a hash of it where it is long."""
     text = asked if isinstance(asked, str) else canonical(asked)
-    if len(text) <= _MOST_ASKED:
+    if len(text) <= _MAX_QUESTION:
         return {"asked": asked}
-    return {"asked": text[:_MOST_ASKED], "asked_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return {"asked": text[:_MAX_QUESTION], "asked_sha256": hashlib.sha256(text.encode()).hexdigest()}

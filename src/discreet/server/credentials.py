@@ -7,34 +7,34 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from discreet.server.errors import FORM, Refusal
+from discreet.server.errors import FOREIGN_FORM, ApiException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from discreet.privacy import Ledger, Promise
-    from discreet.server.access import AccessBook, Caller, Scope, Session
-    from discreet.server.audit_log import Trail
-    from discreet.server.service import Office
+    from discreet.server.access import AccessStore, Caller, Scope, Session
+    from discreet.server.audit_log import AuditLog
+    from discreet.server.service import Service
 
 FORM_FIELD = "csrf"
 """What forms call the text that proves where they came from."""
 
 
-def cookie_name(office: Office) -> str:
+def cookie_name(service: Service) -> str:
     """Return what the cookie is called: over HTTPS a name that browsers tie to this host."""
-    return "__Host-discreet" if office.config.secure else "discreet"
+    return "__Host-discreet" if service.config.secure else "discreet"
 
 
-def session_of(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
+def find_session(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
     """Return the session that comes with a request, if one does."""
-    secret = secret_of(office, headers)
-    return None if secret is None else office.access.session(secret)
+    secret = read_cookie(service, headers)
+    return None if secret is None else service.access.session(secret)
 
 
-def secret_of(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+def read_cookie(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """Return what the cookie of a request holds."""
-    name = cookie_name(office)
+    name = cookie_name(service)
     for header, value in headers:
         if header == b"cookie" and len(value) <= 4096:
             try:
@@ -46,23 +46,23 @@ def secret_of(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> str | N
     return None
 
 
-def opened(office: Office, caller: Caller) -> str:
+def open_session(service: Service, caller: Caller) -> str:
     """Let a browser in; return the Set-Cookie header."""
-    secret = office.access.open_session(caller, hours=office.config.session_hours)
-    return _cookie(office, secret, round(office.config.session_hours * 3600))
+    secret = service.access.open_session(caller, hours=service.config.session_hours)
+    return _cookie(service, secret, round(service.config.session_hours * 3600))
 
 
-def closed(office: Office, headers: Iterable[tuple[bytes, bytes]]) -> str:
+def close_session(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str:
     """End a session; return the Set-Cookie header that drops its cookie."""
-    secret = secret_of(office, headers)
+    secret = read_cookie(service, headers)
     if secret is not None:
-        office.access.close_session(secret)
-    return _cookie(office, "", 0)
+        service.access.close_session(secret)
+    return _cookie(service, "", 0)
 
 
-def _cookie(office: Office, value: str, seconds: int) -> str:
-    secure = "; Secure" if office.config.secure else ""
-    return f"{cookie_name(office)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+def _cookie(service: Service, value: str, seconds: int) -> str:
+    secure = "; Secure" if service.config.secure else ""
+    return f"{cookie_name(service)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
 
 def check_form(session: Session | None, headers: Any, form: Mapping[str, str]) -> Session:
@@ -77,19 +77,23 @@ def check_form(session: Session | None, headers: Any, form: Mapping[str, str]) -
     form : mapping of str to str
         What was sent.
     """
-    fits = session is not None and same_origin(headers) and form_fits(session, form.get(FORM_FIELD, ""))
+    fits = (
+        session is not None
+        and is_same_origin(headers)
+        and is_csrf_token_valid(session, form.get(FORM_FIELD, ""))
+    )
     if not fits:
-        raise Refusal(FORM)
+        raise ApiException(FOREIGN_FORM)
     assert session is not None
     return session
 
 
-def form_fits(session: Session, sent: str) -> bool:
+def is_csrf_token_valid(session: Session, sent: str) -> bool:
     """Whether a form carries what its session was told."""
     return hmac.compare_digest(session.form.encode(), sent.encode("utf-8", "surrogatepass"))
 
 
-def same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def is_same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a browser says that a request comes from our own pages, or says nothing."""
     said = {name: value.decode("latin-1") for name, value in headers}
     if said.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
@@ -103,7 +107,7 @@ def same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
         return False
 
 
-class TokenDesk:
+class TokenAdmin:
     """Makes, replaces and revokes tokens, and writes that down.
 
     Parameters
@@ -119,10 +123,10 @@ class TokenDesk:
     """
 
     def __init__(
-        self, access: AccessBook, trail: Trail, ledger: Callable[[], Ledger], *, gaussian_share: float
+        self, access: AccessStore, trail: AuditLog, ledger: Callable[[], Ledger], *, gaussian_share: float
     ) -> None:
         self._access = access
-        self._trail = trail
+        self._audit_log = trail
         self._ledger = ledger
         self._gaussian_share = gaussian_share
 
@@ -132,7 +136,7 @@ class TokenDesk:
         try:
             if limit is not None:
                 self._ledger().set_owner_limit(name, limit, gaussian_share=self._gaussian_share)
-            self._trail.write("token created", who=by, name=name, scope=scope)
+            self._audit_log.write("token created", who=by, name=name, scope=scope)
         except BaseException:
             self._access.revoke(name)
             raise
@@ -143,16 +147,16 @@ class TokenDesk:
         now = self._access.now()
         if any(token.name == name and token.state(now) == "valid" for token in self._access.tokens()):
             # Before: if it cannot be written, the old one stays valid and no new one is lost.
-            self._trail.write("token rotated", who=by, name=name)
+            self._audit_log.write("token rotated", who=by, name=name)
         return self._access.rotate(name)
 
     def revoke(self, by: str, name: str) -> int:
         """Revoke somebody's tokens, from now on; return how many were valid."""
         count = self._access.revoke(name)
-        self._trail.write("token revoked", who=by, name=name)
+        self._audit_log.write("token revoked", who=by, name=name)
         return count
 
-    def listed(self) -> list[dict[str, Any]]:
+    def list_tokens(self) -> list[dict[str, Any]]:
         """Return what is known of all tokens; the tokens themselves are known to nobody."""
         now = self._access.now()
         return [

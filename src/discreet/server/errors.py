@@ -55,7 +55,7 @@ STATUS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ApiError:
     """What somebody is told instead of an answer.
 
     Attributes
@@ -93,96 +93,96 @@ class Problem:
         return json.dumps({"error": error}, ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
-class Refusal(Exception):
+class ApiException(Exception):
     """Carries a problem to whoever writes the response."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ApiError) -> None:
         super().__init__(problem.code)
-        self.problem = problem
+        self.error = problem
 
 
-UNAUTHORIZED = Problem(
+UNAUTHORIZED = ApiError(
     code="unauthorized",
     message="A valid token must come with this request, and none did.",
     hint="Send it as 'Authorization: Bearer TOKEN'. Whoever runs the service gives out tokens.",
     headers={"WWW-Authenticate": "Bearer"},
 )
-FORBIDDEN = Problem(
+FORBIDDEN = ApiError(
     code="forbidden",
     message="This must be asked by a curator, and was not.",
     hint="Ask whoever runs the service.",
 )
-FORM = Problem(
+FOREIGN_FORM = ApiError(
     code="forbidden",
     message="A form must come from a page of this service, and this one did not.",
     hint="Load the page again and send it from there.",
 )
-STOPPED = Problem(
+STOPPED = ApiError(
     code="stopped",
     message="The curator has stopped this service: nothing is answered and nothing more is charged.",
     hint="Ask again later; what was paid for stays paid, and is free then.",
 )
-BUSY = Problem(
+BUSY = ApiError(
     code="busy",
     message="Too many questions are being answered at once. Nothing was charged.",
     hint="Ask again in a moment.",
     headers={"Retry-After": "1"},
 )
-ENGINE = Problem(
+ENGINE_FAILED = ApiError(
     code="engine-failed",
     message=str(EngineFailed()),
     hint="If that does not help, tell whoever runs the service the request_id.",
     headers={"Retry-After": "1"},
 )
-LEDGER = Problem(
+LEDGER_UNAVAILABLE = ApiError(
     code="ledger-unavailable",
     message="The ledger cannot be used now, so nothing is answered. A charge that was made stands.",
     hint="Ask again later: whatever was paid for is free.",
     headers={"Retry-After": "5"},
 )
-FAILED = Problem(
+FAILED = ApiError(
     code="failed",
     message="Something went wrong that should not. A charge that was made stands; asking again is free.",
     hint="Tell whoever runs the service the request_id.",
 )
-TOO_LARGE = Problem(code="too-large", message="The body of a request must be smaller.", hint="Ask for less.")
-NOT_JSON = Problem(
+TOO_LARGE = ApiError(code="too-large", message="The body of a request must be smaller.", hint="Ask for less.")
+NOT_JSON = ApiError(
     code="unsupported-media",
     message="The body of a request must be JSON, and says that it is something else.",
     hint="Send it with 'Content-Type: application/json'.",
 )
 TOKEN_IN_BODY, TOKEN_IN_ADDRESS = (
-    Problem(
+    ApiError(
         code="malformed",
         message=f"A token must never be part of {place}, and one was.",
         hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
     )
     for place in ("what is asked, which is kept", "an address, where logs and histories keep it")
 )
-ADDRESS = Problem(
+BAD_QUERY_STRING = ApiError(
     code="malformed",
     message="The part of an address after ? must be a few names with values, and is not.",
     hint="See /docs for what there is.",
 )
-HOST = Problem(
+WRONG_HOST = ApiError(
     code="malformed",
     message="The Host of a request must be the address of this service, and is not.",
     hint="Use the address that whoever runs the service gives out.",
 )
-KEY_REUSED = Problem(
+KEY_REUSED = ApiError(
     code="key-reused",
     message="Idempotency-Key of the request must be new for each new question, and this one was sent before "
     "with another.",
     hint="Choose another key, or repeat the question, with its privacy, as it was.",
 )
-NOT_FOUND = Problem(
+NOT_FOUND = ApiError(
     code="not-found", message="There is nothing at this address.", hint="See /docs for what there is."
 )
 
 
-def rate_limited(seconds: int) -> Problem:
+def rate_limited(seconds: int) -> ApiError:
     """Return what somebody is told who asks too often."""
-    return Problem(
+    return ApiError(
         code="rate-limited",
         message="You ask more often than this service answers one caller. Nothing was charged.",
         hint=f"Wait {seconds} s.",
@@ -190,36 +190,36 @@ def rate_limited(seconds: int) -> Problem:
     )
 
 
-def problem_of(error: BaseException) -> Problem:
+def api_error_from(error: BaseException) -> ApiError:
     """Return what may be told about an error."""
     match error:
-        case Refusal():
-            return error.problem
-        case Unreadable():
-            return Problem(code="malformed", message=str(error), hint="Send one JSON object.")
-        case Invalid():
+        case ApiException():
+            return error.error
+        case UnreadableRequest():
+            return ApiError(code="malformed", message=str(error), hint="Send one JSON object.")
+        case InvalidRequest():
             details = {
                 "fields": list(error.fields),
                 "problems": [{"field": name, "message": said} for name, said in error.problems],
             }
-            return Problem(code="invalid", message=str(error), hint="See /docs.", details=details)
+            return ApiError(code="invalid", message=str(error), hint="See /docs.", details=details)
         case ExpressionRefused():
             details = {"refused": error.construct, "nearest": error.hint}
-            return Problem(code="refused", message=str(error), hint=error.hint, details=details)
+            return ApiError(code="refused", message=str(error), hint=error.hint, details=details)
         case BudgetExceeded():
-            return too_expensive(error, asked=error.asked, fits=None)
+            return budget_error(error, asked=error.asked, fits=None)
         case DataError() | EngineFailed():
-            return ENGINE
+            return ENGINE_FAILED
         case LedgerError() | SourceError():
-            return LEDGER
+            return LEDGER_UNAVAILABLE
         case KeyReused():
             return KEY_REUSED
         case ParameterError() | PromiseError() | SchemaError():
-            return _in_its_words("invalid", error)
+            return _from_message("invalid", error)
     return FAILED
 
 
-def told_to_curator(error: BaseException, done: str = "") -> Problem:
+def curator_error(error: BaseException, done: str = "") -> ApiError:
     """Return what a curator is told: of ledger and audit log in their own words, which quote no row.
 
     Parameters
@@ -230,14 +230,14 @@ def told_to_curator(error: BaseException, done: str = "") -> Problem:
         What took effect all the same, as a sentence.
     """
     if not isinstance(error, LedgerError | SourceError):
-        return problem_of(error)
-    told = _in_its_words("ledger-unavailable", error)
-    return replace(told, message=f"{done} {told.message}".strip(), headers=LEDGER.headers)
+        return api_error_from(error)
+    told = _from_message("ledger-unavailable", error)
+    return replace(told, message=f"{done} {told.message}".strip(), headers=LEDGER_UNAVAILABLE.headers)
 
 
-def wrong_method(allowed: str) -> Problem:
+def method_not_allowed(allowed: str) -> ApiError:
     """Return what somebody is told who asks an address in a way that it does not take."""
-    return Problem(
+    return ApiError(
         code="method-not-allowed",
         message="This address must be asked in another way.",
         hint=f"It takes {allowed}.",
@@ -245,7 +245,7 @@ def wrong_method(allowed: str) -> Problem:
     )
 
 
-def too_expensive(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] | None) -> Problem:
+def budget_error(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] | None) -> ApiError:
     """Return what somebody is told who cannot pay.
 
     Parameters
@@ -257,7 +257,7 @@ def too_expensive(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] |
     fits : dict or None
         What would fit, from :func:`fitting`.
     """
-    told = _in_its_words(
+    told = _from_message(
         "budget-exceeded",
         error,
         asked=asked,
@@ -275,18 +275,20 @@ def too_expensive(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] |
         told,
         message=f"The {error.currency} of a question must stay within what is left of {whose}: this one asks "
         f"for {asked:.6g}, and {error.left:.6g} of {error.limit:.6g} is left.",
-        hint=f"Nothing was charged. {_fits_words(fits)} would fit what is left for you.",
+        hint=f"Nothing was charged. {_describe_affordable(fits)} would fit what is left for you.",
     )
 
 
-def _fits_words(fits: Mapping[str, Any]) -> str:
+def _describe_affordable(fits: Mapping[str, Any]) -> str:
     if "sd" in fits:
         return f"Noise with an sd of {fits['sd']:g} or more"
     amounts = [f"{name} {value:g}" for name, value in fits.items() if name != "kind"]
     return f"At most {' at '.join(amounts)}"
 
 
-def fitting(privacy: Promise | None, sd: float | None, currency: str, share: float) -> dict[str, Any] | None:
+def affordable_request(
+    privacy: Promise | None, sd: float | None, currency: str, share: float
+) -> dict[str, Any] | None:
     """Return the largest of what was asked for, of the same kind, that the budget would still pay for.
 
     Parameters
@@ -305,23 +307,23 @@ def fitting(privacy: Promise | None, sd: float | None, currency: str, share: flo
         root = math.sqrt(share)
         match privacy:
             case GaussianDP():
-                found = {"kind": privacy.kind, "mu": _four(privacy.mu * root)}
+                found = {"kind": privacy.kind, "mu": _round_down_4(privacy.mu * root)}
             case ZCDP():
-                found = {"kind": privacy.kind, "rho": _four(privacy.rho * share)}
+                found = {"kind": privacy.kind, "rho": _round_down_4(privacy.rho * share)}
             case ApproxDP():
                 mu = gaussian_mu(privacy.epsilon, privacy.delta) * root
-                epsilon = _four(gaussian_epsilon(mu, privacy.delta))
+                epsilon = _round_down_4(gaussian_epsilon(mu, privacy.delta))
                 found = {"kind": privacy.kind, "epsilon": epsilon, "delta": privacy.delta}
             case PureDP():
-                found = {"kind": privacy.kind, "epsilon": _four(privacy.epsilon * root)}
+                found = {"kind": privacy.kind, "epsilon": _round_down_4(privacy.epsilon * root)}
             case None if sd is not None:
-                found = {"sd": _four(sd / root, up=True)}
+                found = {"sd": _round_down_4(sd / root, up=True)}
     elif currency == "epsilon" and isinstance(privacy, PureDP):
-        found = {"kind": privacy.kind, "epsilon": _four(privacy.epsilon * share)}
+        found = {"kind": privacy.kind, "epsilon": _round_down_4(privacy.epsilon * share)}
     return found if found is not None and min(v for v in found.values() if isinstance(v, float)) > 0 else None
 
 
-def _four(value: float, *, up: bool = False) -> float:
+def _round_down_4(value: float, *, up: bool = False) -> float:
     """Round to four digits on the side that fits; the last is lost to rounding anyway."""
     if not 0 < value < math.inf:
         return 0.0
@@ -330,17 +332,17 @@ def _four(value: float, *, up: bool = False) -> float:
         return float(+Decimal(value))
 
 
-def _in_its_words(code: str, error: Exception, **details: Any) -> Problem:
+def _from_message(code: str, error: Exception, **details: Any) -> ApiError:
     """Tell an error of ours: its first sentence is what is wrong, the rest the way out."""
     first, dot, rest = str(error).partition(". ")
-    return Problem(code=code, message=first + dot.strip(), hint=rest, details=details)
+    return ApiError(code=code, message=first + dot.strip(), hint=rest, details=details)
 
 
-class Unreadable(ParameterError):
+class UnreadableRequest(ParameterError):
     """A request is no JSON at all, as opposed to JSON that says something wrong."""
 
 
-class Invalid(ParameterError):
+class InvalidRequest(ParameterError):
     """A request has fields that are unknown, missing or outside their domain.
 
     Attributes

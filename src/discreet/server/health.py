@@ -59,7 +59,7 @@ def probe(config: Config, *, seconds: float = _SECONDS) -> None:
 
 
 def _connection(config: Config, seconds: float) -> http.client.HTTPConnection:
-    host = _reached(config.host)
+    host = _local_address(config.host)
     if config.tls is None:
         return http.client.HTTPConnection(host, config.port, timeout=seconds)
     # Nothing secret is sent and only a status is read. The certificate names another host than the number
@@ -70,7 +70,7 @@ def _connection(config: Config, seconds: float) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(host, config.port, timeout=seconds, context=context)
 
 
-def _reached(host: str) -> str:
+def _local_address(host: str) -> str:
     """Return where a service that listens everywhere is reached from its own machine."""
     try:
         address = ipaddress.ip_address(host)
@@ -81,10 +81,10 @@ def _reached(host: str) -> str:
     return "127.0.0.1" if address.version == 4 else "::1"
 
 
-WITHIN = 5.0
+TIMEOUT = 5.0
 """Seconds after which an engine that has not answered is taken for gone."""
 
-_EVERY = 1.0  # seconds for which what was found is told again: anybody may ask, and a look is a pass
+_INTERVAL = 1.0  # seconds for which what was found is told again: anybody may ask, and a look is a pass
 
 
 class Readiness:
@@ -103,7 +103,7 @@ class Readiness:
     def __init__(self, look: Callable[[], object]) -> None:
         self._look = look
         self._mutex = threading.Lock()
-        self._last: _Look | None = None
+        self._last: _EngineQuery | None = None
 
     def check(self) -> None:
         """Wait for an answer.
@@ -111,17 +111,17 @@ class Readiness:
         Raises
         ------
         EngineFailed
-            There was none, or not within :data:`WITHIN` seconds.
+            There was none, or not within :data:`TIMEOUT` seconds.
         """
         with self._mutex:
             last = self._last
-            if last is None or (last.ended.is_set() and time.monotonic() - last.began >= _EVERY):
-                last = self._last = _Look(self._look)
-        if not last.ended.wait(WITHIN) or last.failed:
+            if last is None or (last.ended.is_set() and time.monotonic() - last.began >= _INTERVAL):
+                last = self._last = _EngineQuery(self._look)
+        if not last.ended.wait(TIMEOUT) or last.failed:
             raise EngineFailed
 
 
-class _Look:
+class _EngineQuery:
     def __init__(self, look: Callable[[], object]) -> None:
         self.began = time.monotonic()
         self.ended = threading.Event()

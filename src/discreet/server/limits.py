@@ -20,12 +20,12 @@ MOST_SUMS = 64
 """Expressions in one question: each is parsed and planned whenever its price is asked."""
 
 
-def check_sentence(asked: Sentence, curation: Curation, most: int) -> None:
+def check_query_size(asked: Sentence, curation: Curation, most: int) -> None:
     """Refuse a sentence with more than `most` groups."""
-    _check(math.prod(_along(curation, axis.column, axis.edges) for axis in asked.by), most)
+    _check(math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in asked.by), most)
 
 
-def check_question(question: Question, curation: Curation, most: int) -> None:
+def check_aggregate_size(question: Question, curation: Curation, most: int) -> None:
     """Refuse a statistical question with too many expressions, or with more than `most` cells."""
     match question:
         case Sums():
@@ -46,7 +46,7 @@ def check_question(question: Question, curation: Curation, most: int) -> None:
             _check(labels * values, most)
 
 
-def check_size(size: int, most: int) -> None:
+def check_answer_size(size: int, most: int) -> None:
     """Refuse an answer of more than `most` numbers."""
     _check(size, most)
 
@@ -60,10 +60,10 @@ def _check(size: int, most: int) -> None:
 
 
 def _product(curation: Curation, names: Iterable[str], edges: Mapping[str, Sequence[float]]) -> int:
-    return math.prod(_along(curation, name, edges.get(name, ())) for name in names)
+    return math.prod(_axis_cells(curation, name, edges.get(name, ())) for name in names)
 
 
-def _along(curation: Curation, name: str, edges: Sequence[float]) -> int:
+def _axis_cells(curation: Curation, name: str, edges: Sequence[float]) -> int:
     """Return how many cells a column has along an axis; at least 1, also where it is refused later."""
     column = curation.column(name)
     if column.is_category:
@@ -74,7 +74,7 @@ def _along(curation: Curation, name: str, edges: Sequence[float]) -> int:
     return column.top + 1 + missing if column.whole else 1
 
 
-class Rates:
+class RateLimiter:
     """How often each caller may come: a bucket that fills with time.
 
     Parameters

@@ -16,28 +16,28 @@ from urllib.parse import parse_qsl, unquote_plus, urlsplit
 from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
-from discreet.server.access import PREFIX, has_token
-from discreet.server.credentials import form_fits, same_origin, session_of
+from discreet.server.access import PREFIX, contains_token
+from discreet.server.credentials import find_session, is_csrf_token_valid, is_same_origin
 from discreet.server.errors import (
-    ADDRESS,
+    BAD_QUERY_STRING,
     BUSY,
-    ENGINE,
+    ENGINE_FAILED,
     FORBIDDEN,
-    FORM,
-    HOST,
+    FOREIGN_FORM,
     NOT_FOUND,
     TOKEN_IN_ADDRESS,
     TOO_LARGE,
     UNAUTHORIZED,
-    Problem,
-    Refusal,
-    problem_of,
+    WRONG_HOST,
+    ApiError,
+    ApiException,
+    api_error_from,
+    method_not_allowed,
     rate_limited,
-    wrong_method,
 )
-from discreet.server.limits import Rates
-from discreet.server.monitoring import RouteNames, log, log_failure
-from discreet.server.workers import Clerks, Room
+from discreet.server.limits import RateLimiter
+from discreet.server.monitoring import RouteTemplates, log, log_failure
+from discreet.server.workers import FairThreadPool, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from discreet.query.together import Flow
     from discreet.server.access import Caller
     from discreet.server.monitoring import Metrics
-    from discreet.server.service import Office
+    from discreet.server.service import Service
 
     T = TypeVar("T")
 
@@ -54,7 +54,7 @@ _PORTS = {"http": 80, "https": 443}
 _OPEN = ("/health", "/ready")  # asked by whoever keeps it running, under the names of single machines
 
 
-class Hosts:
+class HostMiddleware:
     """Lets in requests that name the address of the service, or the one at which they arrived.
 
     Parameters
@@ -74,7 +74,7 @@ class Hosts:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Hand a request on, or refuse it."""
         if scope["type"] == "http" and scope["path"] not in _OPEN and not self._meant(scope):
-            raise Refusal(HOST)
+            raise ApiException(WRONG_HOST)
         await self._app(scope, receive, send)
 
     def _meant(self, scope: Any) -> bool:
@@ -92,21 +92,21 @@ class Hosts:
             return None
 
 
-REFUSED_AFTER = 0.1
+REJECTION_DELAY = 0.1
 """Seconds, or a multiple, after which a refusal for want of a token leaves, whatever was wrong with it."""
 
-_DESK = {"analyst": 8, "curator": 4, None: 2}
+_THREADS = {"analyst": 8, "curator": 4, None: 2}
 """Threads for everything that is no question, by who comes: analysts cannot keep a curator from the stop
 switch, and neither of them whoever looks whether the service is alive."""
 
-_CLERKS, _HELPERS = 1, 8  # who answer questions, and with those who help out
-_AT_DESK = 2  # jobs of one caller at once
+_USUAL_WORKERS, _MAX_WORKERS = 1, 8  # who answer questions, and with those who help out
+_JOBS_PER_CALLER = 2  # jobs of one caller at once
 _NAMES = 1024  # of requests that are drawn at once
-_IN_LINE = 32  # more that wait for them
-_UNASKED = ("/health", "/ready")  # whoever comes here is not asked who they are
-_UNWRAPPED = 3  # layers of percent signs under which a token is looked for
-_COMES: ContextVar[Caller | None] = ContextVar("comes", default=None)
-_WORDS_OF_TOKENS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
+_WAITING_PER_CALLER = 32  # more that wait for them
+_UNAUTHENTICATED = ("/health", "/ready")  # whoever comes here is not asked who they are
+_MAX_PERCENT_LAYERS = 3  # layers of percent signs under which a token is looked for
+_CALLER: ContextVar[Caller | None] = ContextVar("comes", default=None)
+_TOKEN_PARAMETERS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
 
 HEADERS = {
     "cache-control": "no-store",
@@ -121,14 +121,14 @@ HEADERS = {
 }
 
 
-class Guard:
+class ServiceMiddleware:
     """The outermost layer of the application.
 
     Parameters
     ----------
     app : ASGI application
         The routes.
-    office : Office
+    service : Service
         Whom they ask.
     metrics : Metrics
         Where requests are counted.
@@ -141,30 +141,32 @@ class Guard:
     stopping it all, with requests that cost nothing.
     """
 
-    def __init__(self, app: Any, office: Office, metrics: Metrics) -> None:
+    def __init__(self, app: Any, service: Service, metrics: Metrics) -> None:
         self._app = app
-        self.office = office
+        self.service = service
         self.metrics = metrics
-        limits, workers = office.config.limits, office.config.workers
+        limits, workers = service.config.limits, service.config.workers
         # Several processes share what one caller may have.
-        self._rates = Rates(limits.per_minute / workers)
+        self._rate_limiter = RateLimiter(limits.per_minute / workers)
         most = math.ceil(limits.concurrent / workers)
         self._seconds = limits.seconds
         self._body_bytes = limits.body_bytes
-        self.names = RouteNames(())
-        self.page_of: Callable[[Any, Problem], Any] | None = None  # tells a browser what is no page
+        self.templates = RouteTemplates(())
+        self.error_page: Callable[[Any, ApiError], Any] | None = None  # tells a browser what is no page
         share = max(2, most // 4)
         # Who sleeps through the rest of a slot answers nobody meanwhile.
-        usual, threads = (_CLERKS, _HELPERS) if office.config.slots is None else (most, most)
-        self._clerks = Clerks(usual, threads, share=share, most=most)
-        self._long = Room("long", most, share=share, in_line=0, most=most)
-        self._desks = {
-            scope: Room(f"desk-{scope}", threads, share=_AT_DESK, in_line=_IN_LINE)
-            for scope, threads in _DESK.items()
+        usual, threads = (_USUAL_WORKERS, _MAX_WORKERS) if service.config.slots is None else (most, most)
+        self._workers = WorkerPool(usual, threads, share=share, most=most)
+        self._long_pool = FairThreadPool("long", most, share=share, in_line=0, most=most)
+        self._thread_pools = {
+            scope: FairThreadPool(
+                f"desk-{scope}", threads, share=_JOBS_PER_CALLER, in_line=_WAITING_PER_CALLER
+            )
+            for scope, threads in _THREADS.items()
         }
         self._names: list[int] = []
         fixed = dict(HEADERS)
-        if office.config.secure:
+        if service.config.secure:
             fixed["strict-transport-security"] = "max-age=63072000"
         self._headers = [(name.encode(), value.encode()) for name, value in fixed.items()]
         self._ours = frozenset(name for name, _ in self._headers)
@@ -183,36 +185,36 @@ class Guard:
         request_id = f"{self._names.pop():016x}"
         state = scope.setdefault("state", {})
         state["request_id"], state["caller"], state["session"] = request_id, None, None
-        state["guard"] = self
+        state["middleware"] = self
         began, status = time.monotonic(), 0
 
         async def sending(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = self._dressed(message.get("headers", ()), request_id)
+                message["headers"] = self._add_headers(message.get("headers", ()), request_id)
             await send(message)
 
         try:
-            self._admit(scope)
-            _COMES.set(state["caller"])
+            self._authenticate(scope)
+            _CALLER.set(state["caller"])
             await self._app(scope, receive, sending)
         except Exception as error:
-            problem = _routing(error) if isinstance(error, HTTPException) else problem_of(error)
+            problem = _routing_error(error) if isinstance(error, HTTPException) else api_error_from(error)
             if problem.code == "failed":
                 log_failure(request_id, error)
             elif problem.code == "ledger-unavailable":
                 # Of ledger, trail and files alone: an operator has to know which.
                 log("unavailable", request_id=request_id, kind=type(error).__name__, reason=str(error))
             if problem.code in ("unauthorized", "forbidden"):
-                await asyncio.sleep(REFUSED_AFTER - (time.monotonic() - began) % REFUSED_AFTER)
-            if isinstance(error, HTTPException) and self.page_of is not None and _is_browser(scope):
-                await self.page_of(scope, problem)(scope, receive, sending)
+                await asyncio.sleep(REJECTION_DELAY - (time.monotonic() - began) % REJECTION_DELAY)
+            if isinstance(error, HTTPException) and self.error_page is not None and _is_browser(scope):
+                await self.error_page(scope, problem)(scope, receive, sending)
             elif status == 0:
-                await self.refuse(problem, request_id, sending)
-            self.metrics.refusal(problem.code)
-        route = self.names.of(scope["path"])
-        self.metrics.request(route, status)
+                await self.send_error(problem, request_id, sending)
+            self.metrics.count_refusal(problem.code)
+        route = self.templates.find(scope["path"])
+        self.metrics.count_request(route, status)
         caller = state["caller"]
         log(
             "request", request_id=request_id, method=scope["method"], route=route, status=status,
@@ -220,7 +222,7 @@ class Guard:
         )  # fmt: skip
 
     @staticmethod
-    async def refuse(problem: Problem, request_id: str, send: Any) -> None:
+    async def send_error(problem: ApiError, request_id: str, send: Any) -> None:
         """Send a problem."""
         headers = [(b"content-type", b"application/json")]
         headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
@@ -229,22 +231,22 @@ class Guard:
         await send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _dressed(self, headers: Any, request_id: str) -> list[tuple[bytes, bytes]]:
+    def _add_headers(self, headers: Any, request_id: str) -> list[tuple[bytes, bytes]]:
         kept = [(name, value) for name, value in headers if name.lower() not in self._ours]
         return [*kept, *self._headers, (b"x-request-id", request_id.encode())]
 
     # Who it is.
 
-    def _admit(self, scope: Any) -> None:
+    def _authenticate(self, scope: Any) -> None:
         """Find out who comes, and whether they may; raise a refusal otherwise."""
         path: str = scope["path"]
-        _check_address(path, scope["query_string"])
-        if path in _UNASKED:
+        _check_url(path, scope["query_string"])
+        if path in _UNAUTHENTICATED:
             return
         headers = scope["headers"]
-        caller, session = self._bearer(headers), None
+        caller, session = self._bearer_caller(headers), None
         if caller is None:
-            session = session_of(self.office, headers)
+            session = find_session(self.service, headers)
             if session is not None:
                 caller = session.caller
         state = scope["state"]
@@ -252,74 +254,74 @@ class Guard:
         api = path.startswith("/v1/") or path == "/v1"
         if api or path == "/metrics":
             if caller is None:
-                raise Refusal(UNAUTHORIZED)
+                raise ApiException(UNAUTHORIZED)
             if (path == "/metrics" or path.startswith("/v1/curator")) and not caller.is_curator:
-                raise Refusal(FORBIDDEN)
+                raise ApiException(FORBIDDEN)
             if session is not None and scope["method"] not in ("GET", "HEAD"):
                 # A page's own script may post with its cookie, and proves that it is the page's.
                 sent = next((value for name, value in headers if name == b"x-csrf-token"), b"")
-                if not (same_origin(headers) and form_fits(session, sent.decode("latin-1"))):
-                    raise Refusal(FORM)
+                if not (is_same_origin(headers) and is_csrf_token_valid(session, sent.decode("latin-1"))):
+                    raise ApiException(FOREIGN_FORM)
         if caller is not None:
-            self.count(caller)
+            self.count_request(caller)
 
-    def count(self, caller: Caller) -> None:
+    def count_request(self, caller: Caller) -> None:
         """Count a request of somebody, and refuse it if there were too many."""
-        wait = self._rates.take(caller.name)
+        wait = self._rate_limiter.take(caller.name)
         if wait is not None:
-            raise Refusal(rate_limited(wait))
+            raise ApiException(rate_limited(wait))
 
-    def _bearer(self, headers: Any) -> Caller | None:
+    def _bearer_caller(self, headers: Any) -> Caller | None:
         sent = [value for name, value in headers if name == b"authorization"]
         if not sent:
             return None
         scheme, _, token = sent[0].partition(b" ")
         fits = len(sent) == 1 and scheme.lower() == b"bearer" and len(token) <= 256
         # Looked up all the same, so that a malformed token takes what a wrong one does.
-        found = self.office.access.find(token.strip()[:256].decode("latin-1"))
+        found = self.service.access.find(token.strip()[:256].decode("latin-1"))
         return found if fits else None
 
     # What it may use.
 
-    async def body(self, scope: Any, receive: Any) -> bytes:
+    async def read_body(self, scope: Any, receive: Any) -> bytes:
         """Read a body, within its limits of size and time."""
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > self._body_bytes):
-                raise Refusal(TOO_LARGE)
+                raise ApiException(TOO_LARGE)
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(BUSY)
+                        raise ApiException(BUSY)
                     part = message.get("body", b"")
                     size += len(part)
                     if size > self._body_bytes:
-                        raise Refusal(TOO_LARGE)
+                        raise ApiException(TOO_LARGE)
                     parts.append(part)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refusal(BUSY) from None
+            raise ApiException(BUSY) from None
 
-    async def question(self, flow: Flow[T]) -> T:
+    async def run_query(self, flow: Flow[T]) -> T:
         """Have a question answered by a clerk; refuse it while too many wait, or too many of its caller."""
-        return await self._within(self._clerks.answer(_name(), flow))
+        return await self._with_timeout(self._workers.run(_name(), flow))
 
-    async def long(self, work: Callable[[], T]) -> T:
+    async def run_long(self, work: Callable[[], T]) -> T:
         """Have something that takes long done by a thread of its own; refuse it while there are too many."""
-        return await self._within(self._long.run(_name(), work))
+        return await self._with_timeout(self._long_pool.run(_name(), work))
 
-    async def _within(self, waited_for: Awaitable[T]) -> T:
+    async def _with_timeout(self, waited_for: Awaitable[T]) -> T:
         try:
             # What runs goes on and is kept, so that asking again is free.
             async with asyncio.timeout(self._seconds):
                 return await waited_for
         except TimeoutError:
-            raise Refusal(ENGINE) from None
+            raise ApiException(ENGINE_FAILED) from None
 
-    async def desk(self, work: Callable[[], T], caller: Caller | None = None) -> T:
+    async def run_in_thread(self, work: Callable[[], T], caller: Caller | None = None) -> T:
         """Have something else done, off the loop that listens; questions cannot crowd it out.
 
         Parameters
@@ -329,19 +331,19 @@ class Guard:
         caller : Caller, optional
             For whom, if that was found out only now.
         """
-        who = caller or _COMES.get()
+        who = caller or _CALLER.get()
         name, scope = (None, None) if who is None else (who.name, who.scope)
-        return await self._desks[scope].run(name, work)
+        return await self._thread_pools[scope].run(name, work)
 
     def close(self) -> None:
         """Wait for what runs."""
-        self._clerks.close()
-        for room in (self._long, *self._desks.values()):
+        self._workers.close()
+        for room in (self._long_pool, *self._thread_pools.values()):
             room.close()
 
 
 def _name() -> str | None:
-    caller = _COMES.get()
+    caller = _CALLER.get()
     return None if caller is None else caller.name
 
 
@@ -351,25 +353,25 @@ def _is_browser(scope: Any) -> bool:
     return b"text/html" in accepted and not scope["path"].startswith("/v1")
 
 
-def _routing(error: HTTPException) -> Problem:
+def _routing_error(error: HTTPException) -> ApiError:
     """Return what somebody is told whose request has no route."""
     allowed = (error.headers or {}).get("Allow")
-    return NOT_FOUND if allowed is None else wrong_method(allowed)
+    return NOT_FOUND if allowed is None else method_not_allowed(allowed)
 
 
-def _check_address(path: str, query: bytes) -> None:
-    if has_token(path):
-        raise Refusal(TOKEN_IN_ADDRESS)
+def _check_url(path: str, query: bytes) -> None:
+    if contains_token(path):
+        raise ApiException(TOKEN_IN_ADDRESS)
     if not query:
         return
     text = query.decode("latin-1")
     try:
         named = {name.lower() for name, _ in parse_qsl(text, keep_blank_values=True, max_num_fields=100)}
     except ValueError:
-        raise Refusal(ADDRESS) from None
-    found = PREFIX in text or bool(named & _WORDS_OF_TOKENS)
-    for _ in range(_UNWRAPPED):
+        raise ApiException(BAD_QUERY_STRING) from None
+    found = PREFIX in text or bool(named & _TOKEN_PARAMETERS)
+    for _ in range(_MAX_PERCENT_LAYERS):
         text = unquote_plus(text)
         found = found or PREFIX in text
     if found:
-        raise Refusal(TOKEN_IN_ADDRESS)
+        raise ApiException(TOKEN_IN_ADDRESS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import Route
 
-    from discreet.server.service import Office
+    from discreet.server.service import Service
 
 try:
     from prometheus_client import (
@@ -39,7 +39,7 @@ except ImportError:  # pragma: no cover - said in the words of the package
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would tell when something happened first
 
-SHARED = "PROMETHEUS_MULTIPROC_DIR"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Where several processes put their counts together: the name is the package's own."""
 
 
@@ -69,7 +69,7 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     return list(traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False))
 
 
-class Lines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Writes what libraries log as our own lines, without the text of errors."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -83,7 +83,7 @@ class Lines(logging.Formatter):
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"lines": {"()": f"{__name__}.Lines"}},
+    "formatters": {"lines": {"()": f"{__name__}.JsonFormatter"}},
     "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
     "root": {"handlers": ["lines"], "level": "WARNING"},
     "loggers": {"uvicorn": {"level": "WARNING"}, "uvicorn.error": {"level": "WARNING"}},
@@ -91,7 +91,7 @@ LOGGING: dict[str, Any] = {
 """How libraries log inside a service."""
 
 
-class RouteNames:
+class RouteTemplates:
     """How logs and counts name the address of a request: by the template of its route.
 
     Parameters
@@ -109,7 +109,7 @@ class RouteNames:
         self._fixed = frozenset(path for path in known if "{" not in path)
         self._templates = [(regex, path) for path, regex in known.items() if "{" in path]
 
-    def of(self, path: str) -> str:
+    def find(self, path: str) -> str:
         """Return the name of an address; all that have no route share one."""
         if path in self._fixed:
             return path
@@ -121,7 +121,7 @@ class Metrics:
 
     Parameters
     ----------
-    office : Office
+    service : Service
         Whose.
 
     Privacy
@@ -129,10 +129,10 @@ class Metrics:
     How often, never how long: times would tell about rows what slots hide.
     """
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._registry = CollectorRegistry()
-        where = None if SHARED in os.environ else self._registry
+        where = None if METRICS_FOLDER in os.environ else self._registry
         self._requests = Counter(
             "discreet_requests", "Requests by route and status.", ("route", "status"), registry=where
         )
@@ -142,21 +142,21 @@ class Metrics:
             registry=where,
         )  # fmt: skip
 
-    def request(self, route: str, status: int) -> None:
+    def count_request(self, route: str, status: int) -> None:
         """Count a request."""
         self._requests.labels(route, str(status)).inc()
 
-    def refusal(self, code: str) -> None:
+    def count_refusal(self, code: str) -> None:
         """Count a refusal."""
         self._refusals.labels(code).inc()
 
-    def answer(self, kind: str, cached: bool) -> None:
+    def count_answer(self, kind: str, cached: bool) -> None:
         """Count an answer."""
         self._answers.labels(kind, str(cached).lower()).inc()
 
     def text(self) -> bytes:
         """Return everything in Prometheus' own format."""
-        if SHARED in os.environ:
+        if METRICS_FOLDER in os.environ:
             shared = CollectorRegistry()
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
             return bytes(generate_latest(shared)) + bytes(generate_latest(self._budget()))
@@ -164,19 +164,19 @@ class Metrics:
 
     def _budget(self) -> CollectorRegistry:
         registry = CollectorRegistry()
-        registry.register(_Budget(self._office))
+        registry.register(_Budget(self._service))
         return registry
 
 
 class _Budget:
     """Reads the ledger when somebody looks."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def collect(self) -> Iterator[Any]:
         """Return what is spent and what is left."""
-        total = self._office.books.account(None)
+        total = self._service.dataset.accounting.account(None)
         for name, amounts, words in (
             ("spent", total["spent"], "Spent of the whole data set's budget, by currency."),
             ("left", total["left"] or {}, "Left of the whole data set's budget, by currency."),
@@ -185,5 +185,5 @@ class _Budget:
             for currency, amount in amounts.items():
                 family.add_metric([currency], amount)
             yield family
-        stopped = self._office.access.stopped() is not None
+        stopped = self._service.access.stopped() is not None
         yield GaugeMetricFamily("discreet_stopped", "Whether the curator has stopped it.", value=int(stopped))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from discreet.server.api.routes import Endpoint
-    from discreet.server.service import Office
+    from discreet.server.service import Service
 
 _TEMPLATE = resources.files("discreet.server") / "templates" / "reference.html.j2"
 _HEAD = """\
@@ -41,9 +41,9 @@ _EXAMPLES = (
 )
 
 
-def reference_routes(office: Office) -> dict[tuple[str, str], Endpoint]:
+def reference_routes(service: Service) -> dict[tuple[str, str], Endpoint]:
     """Return the endpoints that describe the others."""
-    document = openapi(office.dataset)
+    document = openapi(service.dataset.name)
     as_json, as_page = json.dumps(document).encode(), reference_page(document)
 
     async def described(request: Request) -> Response:

@@ -8,20 +8,15 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.job.training import make_learner, model_options
-from discreet.query.together import alone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from discreet.learn import Learner
     from discreet.privacy import Promise
-    from discreet.query import Answer, Database, Question
-    from discreet.query.together import Flow
     from discreet.schema import Schema
-    from discreet.server.api.requests import Training
+    from discreet.server.api.requests import TrainRequest
 
 
-def prepared(request: Training, schema: Schema, privacy: Promise | None) -> Any:
+def make_model(request: TrainRequest, schema: Schema, privacy: Promise | None) -> Any:
     """Make a learner, and refuse what can be refused before anything is charged."""
     known = model_options(request.kind)
     for name in request.parameters:
@@ -34,7 +29,7 @@ def prepared(request: Training, schema: Schema, privacy: Promise | None) -> Any:
     return make_learner(request.kind, schema=schema, privacy=privacy, **told)
 
 
-def targeted(schema: Schema, target: str | None) -> Schema:
+def with_target(schema: Schema, target: str | None) -> Schema:
     """Return the schema with the column that is to be predicted."""
     if target is None or target == schema.target:
         return schema
@@ -46,42 +41,7 @@ def targeted(schema: Schema, target: str | None) -> Schema:
     return schema.with_target(target)
 
 
-class Aimed:
-    """A database for one request: its learners may predict another column than the declared target.
-
-    Parameters
-    ----------
-    db : Database
-        Who answers; its questions are the same whichever column is predicted.
-    schema : Schema
-        With that target.
-    before : callable
-        Called before every question but the first, which whoever asks has just been let in for; raises if no
-        more may be asked.
-    """
-
-    def __init__(self, db: Database, schema: Schema, *, before: Callable[[], None]) -> None:
-        self._db = db
-        self._before = before
-        self._began = False
-        self.schema = schema
-
-    def ask(self, question: Question, **how: Any) -> Answer:
-        """Ask the database, if that may still be done."""
-        return alone(self.asking(question, **how))
-
-    def asking(self, question: Question, **how: Any) -> Flow[Answer]:
-        """Ask the database as part of a flow, if that may still be done."""
-        if self._began:
-            self._before()
-        self._began = True
-        return (yield from self._db.asking(question, **how))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._db, name)
-
-
-def fitted(learner: Learner) -> dict[str, Any]:
+def fitted_attributes(learner: Learner) -> dict[str, Any]:
     """Return what a model learned, as plain JSON values; nothing in it has an entry for each row."""
     found: dict[str, Any] = {}
     for name in learner.saved:
@@ -89,18 +49,18 @@ def fitted(learner: Learner) -> dict[str, Any]:
             continue
         arrays: dict[str, Any] = {}
         packed = learner._pack(name, getattr(learner, name), arrays)
-        found[name] = _listed(arrays.get(name, packed))
+        found[name] = _to_json(arrays.get(name, packed))
     return found
 
 
-def _listed(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return nested lists; what is no number is null."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
         return (
-            value["texts"] if set(value) == {"texts"} else {key: _listed(one) for key, one in value.items()}
+            value["texts"] if set(value) == {"texts"} else {key: _to_json(one) for key, one in value.items()}
         )
     if isinstance(value, list | tuple):
-        return [_listed(one) for one in value]
+        return [_to_json(one) for one in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from discreet.query.together import together
-from discreet.server.errors import BUSY, Refusal
+from discreet.server.errors import BUSY, ApiException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TOGETHER = 64  # questions that a clerk takes at once
+_BATCH = 64  # questions that a clerk takes at once
 _PATIENCE = 0.5  # seconds that a question waits before another clerk is called
 
 
-class _Waiting(NamedTuple):
+class _QueuedTask(NamedTuple):
     """A question that waits, since when, and where its answer goes."""
 
     who: str | None
-    flow: Flow[Any]
-    told: asyncio.Future[Any]
+    task: Flow[Any]
+    future: asyncio.Future[Any]
     since: float
 
 
-class Clerks:
+class WorkerPool:
     """Threads that answer questions.
 
     Parameters
@@ -59,17 +59,17 @@ class Clerks:
     """
 
     def __init__(self, usual: int, threads: int, *, share: int, most: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="clerk")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._usual, self._all = usual, threads
         self._share, self._most = share, most
         # Clerks and the loop's thread share these two, under the mutex; the others are the loop's own.
         self._mutex = threading.Lock()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedTask] = deque()
         self._working = 0
         self._open: Counter[str | None] = Counter()
         self._watched = False
 
-    async def answer(self, who: str | None, flow: Flow[T]) -> T:
+    async def run(self, who: str | None, flow: Flow[T]) -> T:
         """Have a flow carried out for somebody; it is, whether or not they still wait.
 
         Raises
@@ -78,17 +78,17 @@ class Clerks:
             Too many questions wait, of this caller or of all.
         """
         if self._open[who] >= self._share or self._open.total() >= self._most:
-            raise Refusal(BUSY)
+            raise ApiException(BUSY)
         loop = asyncio.get_running_loop()
         told: asyncio.Future[T] = loop.create_future()
         self._open[who] += 1
         with self._mutex:
-            self._waiting.append(_Waiting(who, flow, told, loop.time()))
-        if not self._called(self._usual, loop):
+            self._waiting.append(_QueuedTask(who, flow, told, loop.time()))
+        if not self._start_worker(self._usual, loop):
             self._watch(loop)
         return await asyncio.shield(told)
 
-    def _called(self, most: int, loop: asyncio.AbstractEventLoop) -> bool:
+    def _start_worker(self, most: int, loop: asyncio.AbstractEventLoop) -> bool:
         """Set another clerk to work if fewer than so many do."""
         with self._mutex:
             called = self._working < most
@@ -100,59 +100,59 @@ class Clerks:
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self._watched:
             self._watched = True
-            loop.call_later(_PATIENCE, self._relieve, loop)
+            loop.call_later(_PATIENCE, self._start_helper, loop)
 
-    def _relieve(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_helper(self, loop: asyncio.AbstractEventLoop) -> None:
         """Call for help if somebody has waited for long, and look again later as long as anybody waits."""
         self._watched = False
         with self._mutex:
             since = self._waiting[0].since if self._waiting else None
         if since is not None:
             if loop.time() - since >= _PATIENCE:
-                self._called(self._all, loop)
+                self._start_worker(self._all, loop)
             self._watch(loop)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Answer what waits until nothing does."""
-        while taken := self._taken():
-            self._answer(dict(enumerate(taken)), loop)
+        while taken := self._take():
+            self._run_batch(dict(enumerate(taken)), loop)
 
-    def _answer(self, waiting: dict[int, _Waiting], loop: asyncio.AbstractEventLoop) -> None:
+    def _run_batch(self, waiting: dict[int, _QueuedTask], loop: asyncio.AbstractEventLoop) -> None:
         def tell(ended: list[tuple[int, Any]]) -> None:
-            loop.call_soon_threadsafe(self._tell, [(waiting.pop(i), found) for i, found in ended])
+            loop.call_soon_threadsafe(self._deliver, [(waiting.pop(i), found) for i, found in ended])
 
         try:
-            together([one.flow for one in waiting.values()], tell)
+            together([one.task for one in waiting.values()], tell)
         except Exception as error:
             # Of no flow, but of who carries them out: nobody may wait for ever, and the next be answered.
             tell([(i, error) for i in list(waiting)])
 
-    def _taken(self) -> list[_Waiting]:
+    def _take(self) -> list[_QueuedTask]:
         with self._mutex:
-            taken = [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
+            taken = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             self._working -= not taken
         return taken
 
-    def _tell(self, ended: list[tuple[_Waiting, Any]]) -> None:
+    def _deliver(self, ended: list[tuple[_QueuedTask, Any]]) -> None:
         """Hand answers over, on the loop's thread."""
         for one, found in ended:
             self._open[one.who] -= 1
             if not self._open[one.who]:
                 del self._open[one.who]
-            if one.told.cancelled():
+            if one.future.cancelled():
                 continue
             if isinstance(found, Exception):
-                one.told.set_exception(found)
-                one.told.exception()  # whoever waits has it; a late one is nobody's
+                one.future.set_exception(found)
+                one.future.exception()  # whoever waits has it; a late one is nobody's
             else:
-                one.told.set_result(found)
+                one.future.set_result(found)
 
     def close(self) -> None:
         """Wait for what runs."""
         self._threads.shutdown(wait=True)
 
 
-class Room:
+class FairThreadPool:
     """Threads, of which each caller has a share.
 
     Parameters
@@ -174,14 +174,14 @@ class Room:
         self._share, self._in_line = share, in_line
         self._most = math.inf if most is None else most
         self._jobs = 0
-        self._lines: dict[str | None, _Line] = {}
+        self._lines: dict[str | None, _CallerQueue] = {}
 
     async def run(self, who: str | None, work: Callable[[], T]) -> T:
         """Have work done for somebody; it is done to its end, whether or not they still wait."""
-        line = self._lines.setdefault(who, _Line(self._share))
+        line = self._lines.setdefault(who, _CallerQueue(self._share))
         if line.jobs >= self._share + self._in_line or self._jobs >= self._most:
             self._forget(who, line)
-            raise Refusal(BUSY)
+            raise ApiException(BUSY)
         line.jobs += 1
         self._jobs += 1
 
@@ -205,7 +205,7 @@ class Room:
         future.add_done_callback(done)
         return await asyncio.shield(future)
 
-    def _forget(self, who: str | None, line: _Line) -> None:
+    def _forget(self, who: str | None, line: _CallerQueue) -> None:
         if not line.jobs:
             del self._lines[who]
 
@@ -214,7 +214,7 @@ class Room:
         self._threads.shutdown(wait=True)
 
 
-class _Line:
+class _CallerQueue:
     """The jobs of one caller."""
 
     def __init__(self, share: int) -> None:

@@ -105,7 +105,7 @@ _SCHEMAS: dict[str, Any] = {
         kind={"const": "model"},
         learner=_TEXT,
         parameters=_OBJECT,
-        fitted=_OBJECT,
+        fitted_attributes=_OBJECT,
         **_PAID,
     ),
     "Price": _object(
@@ -270,9 +270,9 @@ def openapi(dataset: str) -> dict[str, Any]:
     """Return the OpenAPI document of a service."""
     schemas = dict(_SCHEMAS)
     for name, adapter in (
-        ("Question", requests.QUESTION),
-        ("TokenOrder", TypeAdapter(requests.TokenOrder)),
-        ("StopOrder", TypeAdapter(requests.StopOrder)),
+        ("Question", requests.QUERY_REQUEST),
+        ("TokenOrder", TypeAdapter(requests.TokenRequest)),
+        ("StopOrder", TypeAdapter(requests.StopRequest)),
     ):
         made = adapter.json_schema(ref_template=_REF)
         schemas |= made.pop("$defs", {})

@@ -1,7 +1,7 @@
 """What goes over the wire: requests as strict models, answers as plain JSON values.
 
 A request is read once, here: unknown fields are refused by name, numbers are finite, lists and texts have a
-largest size. What a request means is decided by :class:`~discreet.server.service.Office`.
+largest size. What a request means is decided by :class:`~discreet.server.service.Service`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
-from discreet.server.errors import Invalid, Unreadable
+from discreet.server.errors import InvalidRequest, UnreadableRequest
 
 MOST_TEXT, MOST_LISTED, MOST_PLANNED = 8192, 1024, 256
 _MOST_DEPTH = 16  # of the values in a question
@@ -35,20 +35,20 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 IdempotencyKey = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,128}$")]
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """A value that says no to what it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class PureWire(Strict):
+class PureDPRequest(StrictModel, title="PureWire"):
     """Pure differential privacy: Laplace noise."""
 
     kind: Literal["pure-dp"]
     epsilon: Amount
 
 
-class ApproxWire(Strict):
+class ApproxDPRequest(StrictModel, title="ApproxWire"):
     """Approximate differential privacy: Gaussian noise."""
 
     kind: Literal["approx-dp"]
@@ -56,21 +56,21 @@ class ApproxWire(Strict):
     delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class ConcentratedWire(Strict):
+class ZCDPRequest(StrictModel, title="ConcentratedWire"):
     """Zero-concentrated differential privacy: Gaussian noise."""
 
     kind: Literal["zcdp"]
     rho: Amount
 
 
-class GaussianWire(Strict):
+class GaussianDPRequest(StrictModel, title="GaussianWire"):
     """Gaussian differential privacy: Gaussian noise."""
 
     kind: Literal["gaussian-dp"]
     mu: Amount
 
 
-class OddsWire(Strict):
+class PosteriorOddsRequest(StrictModel, title="OddsWire"):
     """A limit in posterior odds: so many questions, which raise log-odds by epsilon at most but for delta."""
 
     kind: Literal["posterior-odds"]
@@ -79,11 +79,12 @@ class OddsWire(Strict):
     queries: Annotated[int, Field(ge=1, le=10**9)]
 
 
-PrivacyWire: TypeAlias = Annotated[
-    PureWire | ApproxWire | ConcentratedWire | GaussianWire, Field(discriminator="kind")
+PrivacyRequest: TypeAlias = Annotated[
+    PureDPRequest | ApproxDPRequest | ZCDPRequest | GaussianDPRequest, Field(discriminator="kind")
 ]
-LimitWire: TypeAlias = Annotated[
-    PureWire | ApproxWire | ConcentratedWire | GaussianWire | OddsWire, Field(discriminator="kind")
+LimitRequest: TypeAlias = Annotated[
+    PureDPRequest | ApproxDPRequest | ZCDPRequest | GaussianDPRequest | PosteriorOddsRequest,
+    Field(discriminator="kind"),
 ]
 _PROMISES: dict[str, type[Promise]] = {
     "pure-dp": PureDP,
@@ -94,7 +95,7 @@ _PROMISES: dict[str, type[Promise]] = {
 }
 
 
-def promise_of(wire: LimitWire | None, **about: Any) -> Promise | None:
+def promise_from_request(wire: LimitRequest | None, **about: Any) -> Promise | None:
     """Return the promise that a request asks for, or limits to; unit and neighbors are the schema's."""
     if wire is None:
         return None
@@ -102,70 +103,70 @@ def promise_of(wire: LimitWire | None, **about: Any) -> Promise | None:
     return _PROMISES[wire.kind](**numbers, **about)
 
 
-class Band(Strict):
+class NumericGroup(StrictModel, title="Band"):
     """A number to group by, with where its cells begin."""
 
     column: Name
     edges: Annotated[list[Finite], Field(min_length=1, max_length=MOST_LISTED)]
 
 
-Axes: TypeAlias = Annotated[list[Name | Band], Field(max_length=16)]
+GroupBy: TypeAlias = Annotated[list[Name | NumericGroup], Field(max_length=16)]
 
 
-class _Asked(Strict):
+class _PricedRequest(StrictModel):
     """What every request for an answer says about its price."""
 
-    privacy: PrivacyWire | None = None
+    privacy: PrivacyRequest | None = None
     refines: Annotated[list[ReceiptId], Field(max_length=8)] = []
 
-    def sd_or_none(self) -> float | None:
+    def requested_sd(self) -> float | None:
         """Return the noise that was asked for instead of a promise."""
         return None
 
 
-class _Noisy(_Asked):
+class _NoisyRequest(_PricedRequest):
     """A request that may name its noise instead of a promise."""
 
     sd: Positive | None = None
 
-    def sd_or_none(self) -> float | None:
+    def requested_sd(self) -> float | None:
         """Return the noise that was asked for instead of a promise."""
         return self.sd
 
     @model_validator(mode="after")
-    def _one(self) -> _Noisy:
-        _exactly_one("privacy", self.privacy, "sd", self.sd)
+    def _one(self) -> _NoisyRequest:
+        _check_exactly_one("privacy", self.privacy, "sd", self.sd)
         return self
 
 
-class Count(_Noisy):
+class CountRequest(_NoisyRequest, title="Count"):
     """How many rows."""
 
     kind: Literal["count"]
     where: Text | None = None
-    by: Axes = []
+    by: GroupBy = []
 
 
-class Sum(_Noisy):
+class SumRequest(_NoisyRequest, title="Sum"):
     """The sum of an expression over rows."""
 
     kind: Literal["sum"]
     expression: Text
     where: Text | None = None
-    by: Axes = []
+    by: GroupBy = []
 
 
-class Mean(_Asked):
+class MeanRequest(_PricedRequest, title="Mean"):
     """The average of an expression over rows."""
 
     kind: Literal["mean"]
-    privacy: PrivacyWire
+    privacy: PrivacyRequest
     expression: Text
     where: Text | None = None
-    by: Axes = []
+    by: GroupBy = []
 
 
-class HistogramWire(_Noisy):
+class HistogramRequest(_NoisyRequest, title="HistogramWire"):
     """Counts, or sums of an expression, in every cell of some columns."""
 
     kind: Literal["histogram"]
@@ -175,74 +176,81 @@ class HistogramWire(_Noisy):
     where: Text | None = None
 
 
-class Said(_Noisy):
+class TextQueryRequest(_NoisyRequest, title="Said"):
     """A sentence or a SELECT."""
 
     kind: Literal["sentence"]
     text: Text
 
 
-class Statistical(_Asked):
+class AggregateRequest(_PricedRequest, title="Statistical"):
     """Any question of :mod:`discreet.query.questions`, as its ``to_dict`` writes it."""
 
     kind: Literal["statistical"]
     question: dict[str, Any]
     variance: Positive | None = None
-    plan: Annotated[list[PrivacyWire], Field(max_length=MOST_PLANNED)] = []
+    plan: Annotated[list[PrivacyRequest], Field(max_length=MOST_PLANNED)] = []
 
     @model_validator(mode="after")
-    def _plain(self) -> Statistical:
-        _exactly_one("privacy", self.privacy, "variance", self.variance)
-        check_plain(self.question)
+    def _plain(self) -> AggregateRequest:
+        _check_exactly_one("privacy", self.privacy, "variance", self.variance)
+        check_json_value(self.question)
         return self
 
 
-_Listed: TypeAlias = Annotated[list[int | Finite | Name], Field(max_length=MOST_LISTED)]
+_ParameterList: TypeAlias = Annotated[list[int | Finite | Name], Field(max_length=MOST_LISTED)]
 Parameter: TypeAlias = (
     bool
     | int
     | Finite
     | Name
-    | _Listed
-    | Annotated[dict[Name, _Listed], Field(max_length=MOST_LISTED)]
+    | _ParameterList
+    | Annotated[dict[Name, _ParameterList], Field(max_length=MOST_LISTED)]
     | None
 )
 
 
-class Training(Strict):
+class TrainRequest(StrictModel, title="Training"):
     """A model, trained on the service's own database."""
 
     kind: Literal["pca", "kmeans", "perceptron", "id3"]
-    privacy: PrivacyWire
+    privacy: PrivacyRequest
     parameters: Annotated[dict[Name, Parameter], Field(max_length=32)] = {}
     target: Name | None = None
 
 
-Question: TypeAlias = Annotated[
-    Count | Sum | Mean | HistogramWire | Said | Statistical | Training, Field(discriminator="kind")
+QueryRequest: TypeAlias = Annotated[
+    CountRequest
+    | SumRequest
+    | MeanRequest
+    | HistogramRequest
+    | TextQueryRequest
+    | AggregateRequest
+    | TrainRequest,
+    Field(discriminator="kind"),
 ]
 """What ``POST /v1/query`` and ``POST /v1/preview`` take."""
 
-QUESTION: TypeAdapter[Any] = TypeAdapter(Question)
+QUERY_REQUEST: TypeAdapter[Any] = TypeAdapter(QueryRequest)
 
 
-class TokenOrder(Strict):
+class TokenRequest(StrictModel, title="TokenOrder"):
     """What a curator does to tokens."""
 
     action: Literal["create", "rotate", "revoke"]
     name: Name
     scope: Literal["analyst", "curator"] = "analyst"
     days: Annotated[int, Field(ge=1, le=3660)] = 90
-    limit: LimitWire | None = None
+    limit: LimitRequest | None = None
 
 
-class StopOrder(Strict):
+class StopRequest(StrictModel, title="StopOrder"):
     """The stop switch."""
 
     stopped: bool
 
 
-def read(adapter: TypeAdapter[Any], body: bytes) -> Any:
+def parse_request(adapter: TypeAdapter[Any], body: bytes) -> Any:
     """Read a request.
 
     Raises
@@ -257,12 +265,12 @@ def read(adapter: TypeAdapter[Any], body: bytes) -> Any:
     except ValidationError as problem:
         found = problem.errors(include_url=False, include_input=False)
         if any(error["type"] in ("json_invalid", "recursion_loop") for error in found):
-            raise Unreadable("The body of a request must be JSON, and is not.") from None
-        named = tuple((_path(error), _sentence(error)) for error in found[:32])
-        raise Invalid(named) from None
+            raise UnreadableRequest("The body of a request must be JSON, and is not.") from None
+        named = tuple((_field_path(error), _error_text(error)) for error in found[:32])
+        raise InvalidRequest(named) from None
 
 
-def check_plain(value: Any) -> None:
+def check_json_value(value: Any) -> None:
     """Refuse numbers that are no numbers, whole ones beyond 64 bits, and values nested too deep."""
     level = [value]
     for _ in range(_MOST_DEPTH):
@@ -286,13 +294,13 @@ def check_plain(value: Any) -> None:
     raise ValueError(f"values must be nested at most {_MOST_DEPTH} deep")
 
 
-def _exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
+def _check_exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
     if (value is None) == (instead is None):
         given = "neither was" if value is None else "both were"
         raise ValueError(f"exactly one of {one} and {other} must be given, and {given}")
 
 
-def _path(error: Any) -> str:
+def _field_path(error: Any) -> str:
     """Say which field is meant; the tag of a union is no field of the request, and is left out."""
     parts = [str(part) for part in error["loc"]]
     kept = [
@@ -322,7 +330,7 @@ _WORDS = {
 }
 
 
-def _sentence(error: Any) -> str:
+def _error_text(error: Any) -> str:
     kind = "its kind" if error["loc"] else "it"
     if error["type"] == "union_tag_not_found":
         return f"{kind} is required"

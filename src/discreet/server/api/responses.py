@@ -8,7 +8,7 @@ import numpy as np
 
 from discreet.job.costs import cost_words
 from discreet.job.reply import LEVEL
-from discreet.server.training import fitted
+from discreet.server.training import fitted_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from discreet.job.reply import Cell, Reply
     from discreet.privacy import Promise
     from discreet.query import Answer
-    from discreet.server.api.requests import Training
+    from discreet.server.api.requests import TrainRequest
 
 DELTA = 1e-6
 """At which Gaussian costs are also told as an epsilon."""
 
 
-def answer_wire(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
+def query_response(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a sentence."""
     alone = reply.cells[0] if not reply.axes else None
-    low, high = _ends(alone)
+    low, high = _interval(alone)
     return {
         "kind": "answer",
         "question": reply.question,
@@ -40,11 +40,11 @@ def answer_wire(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
         "cached": reply.cached,
         "receipts": [receipt.id for receipt in reply.receipts],
         "parts": [list(merged) for merged in reply.parts],
-        **_paid(reply.cost, left),
+        **_cost_fields(reply.cost, left),
     }
 
 
-def statistical_wire(question: dict[str, Any], answer: Answer, left: Mapping[str, Any]) -> dict[str, Any]:
+def aggregate_response(question: dict[str, Any], answer: Answer, left: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a statistical question."""
     return {
         "kind": "answer",
@@ -54,11 +54,11 @@ def statistical_wire(question: dict[str, Any], answer: Answer, left: Mapping[str
         "cached": answer.cached,
         "receipts": [answer.receipt.id],
         "parts": [list(getattr(answer, "parts", (answer.receipt.id,)))],
-        **_paid(answer.cost, left),
+        **_cost_fields(answer.cost, left),
     }
 
 
-def model_wire(request: Training, learner: Any, left: Mapping[str, Any]) -> dict[str, Any]:
+def model_response(request: TrainRequest, learner: Any, left: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model."""
     answers = learner.answers_.values()
     return {
@@ -66,14 +66,14 @@ def model_wire(request: Training, learner: Any, left: Mapping[str, Any]) -> dict
         "question": request.kind,
         "learner": request.kind,
         "parameters": dict(request.parameters),
-        "fitted": fitted(learner),
+        "fitted": fitted_attributes(learner),
         "cached": bool(answers) and all(answer.cached for answer in answers),
         "receipts": [receipt.id for receipt in learner.receipts_],
-        **_paid(learner.promises_, left),
+        **_cost_fields(learner.promises_, left),
     }
 
 
-def price_wire(
+def preview_response(
     question: Any,
     reply: Reply | None,
     cost: tuple[Promise, ...],
@@ -97,13 +97,13 @@ def price_wire(
         "sd": spread if cell is None else cell.sd,
         "margin": None if cell is None else cell.margin,
         "unreadable_below": None if reply is None else reply.unreadable_below,
-        **_paid(cost, left),
+        **_cost_fields(cost, left),
         "more": left["more"],
         "free": free or not cost,
     }
 
 
-def _paid(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
+def _cost_fields(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
     """Return what something costs, and what is left."""
     return {
         "cost": [promise.to_dict() for promise in cost],
@@ -113,11 +113,11 @@ def _paid(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
-    low, high = _ends(cell)
+    low, high = _interval(cell)
     return {"key": list(cell.key), "value": cell.value, "sd": cell.sd, "lower": low, "upper": high}
 
 
-def _ends(cell: Cell | None) -> tuple[float | None, float | None]:
+def _interval(cell: Cell | None) -> tuple[float | None, float | None]:
     if cell is None or cell.value is None or cell.margin is None:
         return None, None
     return cell.value - cell.margin, cell.value + cell.margin

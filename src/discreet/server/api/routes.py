@@ -12,9 +12,16 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from discreet.errors import LedgerError, SourceError
-from discreet.server.access import has_token
+from discreet.server.access import contains_token
 from discreet.server.api import requests
-from discreet.server.errors import FORBIDDEN, NOT_JSON, TOKEN_IN_BODY, Invalid, Refusal, told_to_curator
+from discreet.server.errors import (
+    FORBIDDEN,
+    NOT_JSON,
+    TOKEN_IN_BODY,
+    ApiException,
+    InvalidRequest,
+    curator_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -23,29 +30,29 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from discreet.query.together import Flow
-    from discreet.server.middleware import Guard
-    from discreet.server.service import Office
+    from discreet.server.middleware import ServiceMiddleware
+    from discreet.server.service import Service
 
     Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-_TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokenOrder)
-_STOP: TypeAdapter[Any] = TypeAdapter(requests.StopOrder)
+_TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokenRequest)
+_STOP: TypeAdapter[Any] = TypeAdapter(requests.StopRequest)
 _KEY: TypeAdapter[str] = TypeAdapter(requests.IdempotencyKey)
 _MOST_HISTORY = 10_000
 
 
 class Routes:
-    """The endpoints of one office.
+    """The endpoints of one service.
 
     Parameters
     ----------
-    office : Office
+    service : Service
         Whom they ask.
     """
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._about = _dumped(office.about())
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._about = _dumped(service.dataset.about())
 
     def table(self) -> dict[tuple[str, str], Endpoint]:
         """Return every endpoint by path and method."""
@@ -56,11 +63,11 @@ class Routes:
             ("/v1/budget", "GET"): self.budget,
             ("/v1/history", "GET"): self.history,
             ("/v1/dummy", "GET"): self.dummy,
-            ("/v1/curator/overview", "GET"): self._looked(self._office.overview),
-            ("/v1/curator/spending", "GET"): self._looked(self._office.spending),
+            ("/v1/curator/overview", "GET"): self._looked(self._service.overview),
+            ("/v1/curator/spending", "GET"): self._looked(self._service.spending),
             ("/v1/curator/refusals", "GET"): self._looked(self._refusals),
-            ("/v1/curator/check", "GET"): self._looked(self._office.check),
-            ("/v1/curator/attack", "GET"): self._looked(self._office.attack),
+            ("/v1/curator/check", "GET"): self._looked(self._service.check),
+            ("/v1/curator/attack", "GET"): self._looked(self._service.attack),
             ("/v1/curator/tokens", "GET"): self._looked(self._tokens),
             ("/v1/curator/tokens", "POST"): self.order_token,
             ("/v1/curator/stop", "GET"): self._looked(self._stopped),
@@ -74,34 +81,37 @@ class Routes:
 
     async def query(self, request: Request) -> Response:
         """Answer a question."""
-        guard, who = _guard(request), request.state.caller
+        middleware, who = _middleware(request), request.state.caller
         body = await self._json(request)
         key = request.headers.get("idempotency-key")
 
-        def flow() -> Flow[_Told | requests.Training]:
-            asked, named = requests.read(requests.QUESTION, body), None if key is None else _key(key)
-            if isinstance(asked, requests.Training):
+        def flow() -> Flow[_Told | requests.TrainRequest]:
+            asked, named = (
+                requests.parse_request(requests.QUERY_REQUEST, body),
+                None if key is None else _key(key),
+            )
+            if isinstance(asked, requests.TrainRequest):
                 return asked
-            told = yield from self._office.asking(who, asked, key=named)
+            told = yield from self._service.ask_task(who, asked, key=named)
             return _Told.of(asked.kind, told)
 
-        found = await guard.question(flow())
-        if isinstance(found, requests.Training):
+        found = await middleware.run_query(flow())
+        if isinstance(found, requests.TrainRequest):
             # Asks many questions: no clerk has the time.
             model = found
-            found = await guard.long(lambda: _Told.of(model.kind, self._office.ask(who, model)))
-        guard.metrics.answer(found.kind, found.cached)
+            found = await middleware.run_long(lambda: _Told.of(model.kind, self._service.ask(who, model)))
+        middleware.metrics.count_answer(found.kind, found.cached)
         return _answered(found.content)
 
     async def preview(self, request: Request) -> Response:
         """Say what a question would cost."""
-        guard, who = _guard(request), request.state.caller
+        middleware, who = _middleware(request), request.state.caller
         body = await self._json(request)
 
         def work() -> bytes:
-            return _dumped(self._office.preview(who, requests.read(requests.QUESTION, body)))
+            return _dumped(self._service.preview(who, requests.parse_request(requests.QUERY_REQUEST, body)))
 
-        return _answered(await guard.desk(work))
+        return _answered(await middleware.run_in_thread(work))
 
     # What is public, and what is one's own.
 
@@ -112,7 +122,7 @@ class Routes:
     async def budget(self, request: Request) -> Response:
         """Say what may be spent, was spent and is left."""
         who = request.state.caller
-        return _answered(await _guard(request).desk(lambda: _dumped(self._office.budget(who))))
+        return _answered(await _middleware(request).run_in_thread(lambda: _dumped(self._service.budget(who))))
 
     async def history(self, request: Request) -> Response:
         """Return what the caller paid for; of a curator, what anybody did."""
@@ -121,20 +131,20 @@ class Routes:
         after, last = asked.whole("after", 0, 2**62), asked.whole("last", 1000, _MOST_HISTORY, least=1)
         first = asked.whole("first", 0, _MOST_HISTORY, least=1) or None
         if first is not None and "last" in request.query_params:
-            raise Invalid((("first", "it must not be given with last"),))
+            raise InvalidRequest((("first", "it must not be given with last"),))
         form = asked.choice("format", ("json", "csv"))
         if analyst not in (None, who.name) and not who.is_curator:
-            raise Refusal(FORBIDDEN)
+            raise ApiException(FORBIDDEN)
 
         def work() -> Response:
-            found = self._office.history_page(who, analyst=analyst, after=after, last=last, first=first)
+            found = self._service.history_page(who, analyst=analyst, after=after, last=last, first=first)
             if form == "csv":
                 flat = [{**entry, **_flat(entry)} for entry in found["entries"]]
                 columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
                 return _csv(columns, ([row[name] for name in columns] for row in flat), "history")
             return _answered(_dumped(found))
 
-        return await _guard(request).desk(work)
+        return await _middleware(request).run_in_thread(work)
 
     async def dummy(self, request: Request) -> Response:
         """Return made-up rows."""
@@ -143,12 +153,12 @@ class Routes:
         form = asked.choice("format", ("json", "csv"))
 
         def work() -> Response:
-            rows = self._office.dummy(n, seed)
+            rows = self._service.dataset.dummy(n, seed)
             if form == "csv":
                 return _csv(tuple(rows), zip(*rows.values(), strict=True), "dummy")
             return _answered(_dumped({"kind": "dummy", "n": n, "seed": seed, "rows": rows}))
 
-        return await _guard(request).desk(work)
+        return await _middleware(request).run_in_thread(work)
 
     # For the curator.
 
@@ -158,61 +168,61 @@ class Routes:
                 return _dumped(look())
 
         async def endpoint(request: Request) -> Response:
-            return _answered(await _guard(request).desk(work))
+            return _answered(await _middleware(request).run_in_thread(work))
 
         return endpoint
 
     def _refusals(self) -> dict[str, Any]:
-        return {"refusals": self._office.refusals()}
+        return {"refusals": self._service.refusals()}
 
     def _tokens(self) -> dict[str, Any]:
-        return {"tokens": self._office.tokens()}
+        return {"tokens": self._service.tokens()}
 
     def _stopped(self) -> dict[str, Any]:
-        return {"stopped": self._office.overview()["stopped"]}
+        return {"stopped": self._service.overview()["stopped"]}
 
     async def order_token(self, request: Request) -> Response:
         """Create, rotate or revoke a token."""
         who, body = request.state.caller.name, await self._json(request)
 
         def work() -> bytes:
-            order = requests.read(_TOKENS, body)
-            with _telling(lambda: revoked(self._office, order.name) if order.action == "revoke" else ""):
+            order = requests.parse_request(_TOKENS, body)
+            with _telling(lambda: revoked(self._service, order.name) if order.action == "revoke" else ""):
                 return ordered(order)
 
-        def ordered(order: requests.TokenOrder) -> bytes:
+        def ordered(order: requests.TokenRequest) -> bytes:
             told: dict[str, Any] = {"name": order.name}
             if order.action == "create":
-                limit = requests.promise_of(order.limit, **self._office.whom)
-                told["token"] = self._office.create_token(
+                limit = requests.promise_from_request(order.limit, **self._service.dataset.promise_context)
+                told["token"] = self._service.create_token(
                     who, order.name, order.scope, days=order.days, limit=limit
                 )
             elif order.action == "rotate":
-                told["token"] = self._office.rotate_token(who, order.name)
+                told["token"] = self._service.rotate_token(who, order.name)
             else:
-                told["revoked"] = self._office.revoke_token(who, order.name)
+                told["revoked"] = self._service.revoke_token(who, order.name)
             return _dumped(told)
 
-        return _answered(await _guard(request).desk(work))
+        return _answered(await _middleware(request).run_in_thread(work))
 
     async def order_stop(self, request: Request) -> Response:
         """Turn the stop switch."""
         who, body = request.state.caller, await self._json(request)
 
         def work() -> bytes:
-            order = requests.read(_STOP, body)
-            with _telling(lambda: stopped(self._office)):
-                (self._office.stop if order.stopped else self._office.resume)(who)
+            order = requests.parse_request(_STOP, body)
+            with _telling(lambda: stopped(self._service)):
+                (self._service.stop if order.stopped else self._service.resume)(who)
             return _dumped(self._stopped())
 
-        return _answered(await _guard(request).desk(work))
+        return _answered(await _middleware(request).run_in_thread(work))
 
     # For whoever keeps it running.
 
     async def metrics(self, request: Request) -> Response:
         """Return counts for Prometheus."""
-        guard = _guard(request)
-        text = await guard.desk(guard.metrics.text)
+        middleware = _middleware(request)
+        text = await middleware.run_in_thread(middleware.metrics.text)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def health(self, request: Request) -> Response:
@@ -221,16 +231,18 @@ class Routes:
 
     async def ready(self, request: Request) -> Response:
         """Say that ledger and engine answer."""
-        await _guard(request).desk(self._office.ready)
+        await _middleware(request).run_in_thread(self._service.ready)
         return _answered(b'{"status": "ready"}')
 
     async def _json(self, request: Request) -> bytes:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal(NOT_JSON)
-        body = await _guard(request).body(request.scope, request.receive)
-        if has_token(body.decode("latin-1")) or has_token(request.headers.get("idempotency-key", "")):
-            raise Refusal(TOKEN_IN_BODY)
+            raise ApiException(NOT_JSON)
+        body = await _middleware(request).read_body(request.scope, request.receive)
+        if contains_token(body.decode("latin-1")) or contains_token(
+            request.headers.get("idempotency-key", "")
+        ):
+            raise ApiException(TOKEN_IN_BODY)
         return body
 
 
@@ -253,20 +265,20 @@ class _Asked:
         self._given: Mapping[str, str] = request.query_params
         unknown = [name for name in self._given if name not in known]
         if unknown:
-            raise Invalid(tuple((name, "there is no such parameter") for name in unknown))
+            raise InvalidRequest(tuple((name, "there is no such parameter") for name in unknown))
 
     def whole(self, name: str, default: int, most: int, *, least: int = 0) -> int:
         text = self._given.get(name)
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-            raise Invalid(((name, f"it must be a whole number from {least} to {most}"),))
+            raise InvalidRequest(((name, f"it must be a whole number from {least} to {most}"),))
         return int(text)
 
     def choice(self, name: str, known: Sequence[str]) -> str:
         text = self._given.get(name, known[0])
         if text not in known:
-            raise Invalid(((name, f"it must be one of {', '.join(known)}"),))
+            raise InvalidRequest(((name, f"it must be one of {', '.join(known)}"),))
         return text
 
 
@@ -276,22 +288,22 @@ def _telling(done: Callable[[], str] = str) -> Iterator[None]:
     try:
         yield
     except (LedgerError, SourceError) as error:
-        raise Refusal(told_to_curator(error, done())) from None
+        raise ApiException(curator_error(error, done())) from None
 
 
-def stopped(office: Office) -> str:
+def stopped(service: Service) -> str:
     """Say that a service is stopped, if it is: that holds whether or not it could be written down."""
-    return "" if office.access.stopped() is None else "The service is stopped."
+    return "" if service.access.stopped() is None else "The service is stopped."
 
 
-def revoked(office: Office, name: str) -> str:
+def revoked(service: Service, name: str) -> str:
     """Say that nobody comes in by a name, if so: that holds whether or not it could be written down."""
-    valid = any(token["name"] == name and token["state"] == "valid" for token in office.tokens())
+    valid = any(token["name"] == name and token["state"] == "valid" for token in service.tokens())
     return "" if valid else f"{name} has no valid token any more."
 
 
-def _guard(request: Request) -> Guard:
-    found: Guard = request.state.guard
+def _middleware(request: Request) -> ServiceMiddleware:
+    found: ServiceMiddleware = request.state.middleware
     return found
 
 
@@ -299,7 +311,7 @@ def _key(text: str) -> str:
     try:
         return _KEY.validate_python(text)
     except ValueError:
-        raise Invalid((("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)) from None
+        raise InvalidRequest((("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)) from None
 
 
 def _dumped(value: Any) -> bytes:

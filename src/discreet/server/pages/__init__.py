@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from discreet.server.pages import ask, curator, history, page
-from discreet.server.pages.page import seen
+from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
-    from discreet.server.service import Office
+    from discreet.server.service import Service
 
 __all__ = ["router"]
 
 
-def router(office: Office) -> APIRouter:
+def router(service: Service) -> APIRouter:
     """Return the routes of all pages.
 
     Parameters
     ----------
-    office : Office
+    service : Service
         Whom they ask: pages know no other way to an answer than programs do.
 
     Privacy
@@ -56,6 +56,6 @@ def router(office: Office) -> APIRouter:
         ("/curator/check", "POST", curator.check),
         ("/curator/tokens", "POST", curator.order_token),
     ):
-        shown = seen(office, handler, curator=path.startswith("/curator"))
+        shown = page_endpoint(service, handler, curator=path.startswith("/curator"))
         made.add_route(path, shown, methods=[method], include_in_schema=False)
     return made

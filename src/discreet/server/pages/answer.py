@@ -17,7 +17,7 @@ from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_b
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.server.pages.budget import Budget
+    from discreet.server.pages.budget import BudgetView
 
 MOST_ROWS = 200
 """Groups that a page shows; the JSON has all of them."""
@@ -33,7 +33,7 @@ class Single:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CellView:
     """One group of an answer."""
 
     key: tuple[str, ...]
@@ -72,7 +72,7 @@ class AnswerView:
     caption: str
     single: Single | None
     axes: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CellView, ...]
     more_rows: int
     unreadable: str
     cost: str
@@ -91,7 +91,7 @@ def answer_view(
     answer: Mapping[str, Any],
     request: Mapping[str, Any] | None,
     *,
-    budget: Budget,
+    budget: BudgetView,
     address: str,
     earlier: Mapping[str, Any] | None = None,
     in_all: Sequence[Mapping[str, Any]] = (),
@@ -132,7 +132,7 @@ def answer_view(
         caption=f"{wording.counted(len(cells), 'group')}; all that were declared, also those without a row",
         single=None if grouped else _single(cells[0], measure, earlier),
         axes=tuple(answer["by"]),
-        rows=_rows(answer) if grouped else (),
+        rows=_cell_views(answer) if grouped else (),
         more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
         unreadable=_unreadable(answer) if grouped else "",
         cost=_paid(answer, budget, in_all if earlier else ()),
@@ -171,22 +171,22 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
     )
 
 
-def _rows(answer: Mapping[str, Any]) -> tuple[Row, ...]:
+def _cell_views(answer: Mapping[str, Any]) -> tuple[CellView, ...]:
     shown = answer["cells"][:MOST_ROWS]
     ends = [end for cell in shown if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
     # An average has no natural zero; counts and sums are drawn from theirs.
     from_zero = not answer["question"].startswith("mean")
     stretch = Stretch.over([*ends, 0.0] if from_zero else ends, room=0.03)
-    return tuple(_row(cell, stretch, from_zero=from_zero) for cell in shown)
+    return tuple(_cell_view(cell, stretch, from_zero=from_zero) for cell in shown)
 
 
-def _row(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) -> Row:
+def _cell_view(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) -> CellView:
     key = tuple(cell["key"])
     if cell["value"] is None:
-        return Row(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)
+        return CellView(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)
     value, lower, upper = cell["value"], cell["lower"], cell["upper"]
     margin = (upper - lower) / 2
-    return Row(
+    return CellView(
         key=key,
         value=format_value(value, margin),
         margin=format_value(margin, margin) if margin else "exact",
@@ -206,7 +206,7 @@ def _unreadable(answer: Mapping[str, Any]) -> str:
     return f"Noise makes sums that differ by less than about {shown} look alike."
 
 
-def _paid(answer: Mapping[str, Any], budget: Budget, in_all: Sequence[Mapping[str, Any]]) -> str:
+def _paid(answer: Mapping[str, Any], budget: BudgetView, in_all: Sequence[Mapping[str, Any]]) -> str:
     if not answer["cost"]:
         return "nothing: it follows from what is public"
     words = full_words(answer, budget)

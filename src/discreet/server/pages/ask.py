@@ -22,13 +22,13 @@ from discreet.query.local import LocalSums
 from discreet.report import wording
 from discreet.report.wording import CURRENCY_SYMBOLS, currency_symbol, format_amount
 from discreet.server.api import requests
-from discreet.server.api.responses import answer_wire
-from discreet.server.errors import Problem, Refusal, problem_of
+from discreet.server.api.responses import query_response
+from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view
 from discreet.server.pages.budget import budget_view, most_left, price_in, price_view
 from discreet.server.pages.forms import AskForm, FieldError
-from discreet.server.pages.history import budget_of, history_lines, ids_of, own_answer, past_answers
-from discreet.server.pages.page import Visit, away
+from discreet.server.pages.history import budget_of, history_lines, own_answer, parse_receipts, past_answers
+from discreet.server.pages.page import PageRequest, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray
     from discreet.schema import Column, Schema
-    from discreet.server.pages.history import Recalled
-    from discreet.server.service import Office
+    from discreet.server.pages.history import PastAnswer
+    from discreet.server.service import Service
 
 _TYPES = {"number": "number", "integer": "whole number", "category": "list", "date": "date"}
 
@@ -122,12 +122,12 @@ _SEED = 1  # of rows that are public anyway: /v1/dummy?seed=1 begins with them
 _NOTHING_SPENT = {"own": None, "total": None, "more": None}
 
 
-def tried(office: Office, request: Any) -> dict[str, Any]:
+def run_trial(service: Service, request: Any) -> dict[str, Any]:
     """Answer a request from made-up rows, with the noise that it would get.
 
     Parameters
     ----------
-    office : Office
+    service : Service
         Whose schema the rows are made up from.
     request : requests.Question
         What would be asked.
@@ -136,22 +136,24 @@ def tried(office: Office, request: Any) -> dict[str, Any]:
     -------
     The rows are drawn from the schema, so nothing is learned and nothing is charged.
     """
-    schema = office.schema
-    privacy = requests.promise_of(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
-    asked = office.sentence(request)
+    schema = service.dataset.schema
+    privacy = requests.promise_from_request(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
+    asked = service.dataset.parse_query(request)
     # Made for each trial anew: one that stays would keep the answers of all of them.
-    with LocalSums(_rows(office), schema=schema) as rows:
-        reply = answered(rows, asked, privacy=privacy, sd=request.sd_or_none())
-    return answer_wire(reply, _NOTHING_SPENT)
+    with LocalSums(_rows(service), schema=schema) as rows:
+        reply = answered(rows, asked, privacy=privacy, sd=request.requested_sd())
+    return query_response(reply, _NOTHING_SPENT)
 
 
 @lru_cache(maxsize=1)
-def _rows(office: Office) -> dict[str, AnyArray]:
-    n = min(office.database.n_rows or 1000, _MOST_ROWS)
-    rows = office.dummy(n, _SEED)
-    made = {column.name: np.asarray(rows[column.name], dtype=object) for column in office.schema.released}
-    if office.schema.id_column is not None:
-        made[office.schema.id_column] = np.arange(n)  # every made-up row is of someone else
+def _rows(service: Service) -> dict[str, AnyArray]:
+    n = min(service.dataset.database.n_rows or 1000, _MOST_ROWS)
+    rows = service.dataset.dummy(n, _SEED)
+    made = {
+        column.name: np.asarray(rows[column.name], dtype=object) for column in service.dataset.schema.released
+    }
+    if service.dataset.schema.id_column is not None:
+        made[service.dataset.schema.id_column] = np.arange(n)  # every made-up row is of someone else
     return made
 
 
@@ -166,7 +168,7 @@ _EXACTNESS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class FieldMessage:
     """What is wrong with a field."""
 
     message: str
@@ -174,7 +176,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refining:
+class RefineForm:
     """The form below an answer that makes it more exact."""
 
     key: str
@@ -184,106 +186,118 @@ class Refining:
     letter: str
 
 
-async def ask_page(visit: Visit) -> Response:
+async def ask_page(page_request: PageRequest) -> Response:
     """Show the form of a question."""
-    return await visit.desk(lambda: _desk_page(visit, _fresh_form(visit)))
+    return await page_request.run_in_thread(lambda: _ask_page(page_request, _fresh_form(page_request)))
 
 
-async def ask(visit: Visit) -> Response:
+async def ask(page_request: PageRequest) -> Response:
     """Ask, try or price what stands in the form.
 
     An answer is a page of its own, to which the browser is sent: loading that again asks nothing.
     """
-    fields = await visit.form()
-    form = AskForm.read(fields, await visit.desk(lambda: _fresh_form(visit)))
+    fields = await page_request.form()
+    form = AskForm.from_fields(fields, await page_request.run_in_thread(lambda: _fresh_form(page_request)))
     match fields.get("do"):
         case "ask":
-            return await _asked(visit, form, fields)
+            return await _submit(page_request, form, fields)
         case "try":
-            return await visit.guard.long(lambda: _tried(visit, form))
-    return await visit.desk(lambda: _desk_page(visit, form, look=True))
+            return await page_request.middleware.run_long(lambda: _trial_page(page_request, form))
+    return await page_request.run_in_thread(lambda: _ask_page(page_request, form, look=True))
 
 
-async def refine(visit: Visit) -> Response:
+async def refine(page_request: PageRequest) -> Response:
     """Pay for another draw, and merge it with an answer."""
-    fields = await visit.form()
-    receipts = ids_of(fields.get("receipts", ""))
+    fields = await page_request.form()
+    receipts = parse_receipts(fields.get("receipts", ""))
     price: dict[str, str] = {name: fields[name] for name in ("exact", "amount") if name in fields}
 
     def work() -> AskForm:
-        past = own_answer(visit, receipts)
-        form = AskForm.of_sentence(past.asked, _fresh_form(visit))
+        past = own_answer(page_request, receipts)
+        form = AskForm.from_query(past.asked, _fresh_form(page_request))
         # As a sentence, which can say all that its parts can and more.
-        return AskForm.read({"source": "sql", "sql": str(past.asked), **price}, form)
+        return AskForm.from_fields({"source": "sql", "sql": str(past.asked), **price}, form)
 
-    return await _asked(visit, await visit.desk(work), fields, refines=receipts)
+    return await _submit(page_request, await page_request.run_in_thread(work), fields, refines=receipts)
 
 
-async def _asked(
-    visit: Visit, form: AskForm, fields: Mapping[str, str], *, refines: Sequence[str] = ()
+async def _submit(
+    page_request: PageRequest, form: AskForm, fields: Mapping[str, str], *, refines: Sequence[str] = ()
 ) -> Response:
     try:
-        request = form.request(visit.office.schema)
+        request = form.request(page_request.service.dataset.schema)
         if refines:
             request["refines"] = list(refines)
         key = _request_key(fields.get("key", ""), request)
-        told = await visit.guard.question(visit.office.asking(visit.caller, _read(request), key=key))
-    except (FieldError, DiscreetError, Refusal) as error:
-        return await visit.desk(partial(_refused, visit, form, error))
-    visit.guard.metrics.answer(request["kind"], told["cached"])
+        told = await page_request.middleware.run_query(
+            page_request.service.ask_task(page_request.caller, _parse(request), key=key)
+        )
+    except (FieldError, DiscreetError, ApiException) as error:
+        return await page_request.run_in_thread(partial(_error_page, page_request, form, error))
+    page_request.middleware.metrics.count_answer(request["kind"], told["cached"])
     if not told["cost"]:
         # What follows from what is public is in no ledger, and needs no page that stays.
-        return await visit.desk(lambda: _desk_page(visit, form, look=True, answer=_card(visit, told, None)))
-    return away(f"/answers/{','.join(told['receipts'])}{'?again' if told['cached'] else ''}")
+        return await page_request.run_in_thread(
+            lambda: _ask_page(page_request, form, look=True, answer=_answer_view(page_request, told, None))
+        )
+    return redirect(f"/answers/{','.join(told['receipts'])}{'?again' if told['cached'] else ''}")
 
 
-async def price(visit: Visit) -> Response:
+async def price(page_request: PageRequest) -> Response:
     """Tell the page's script what a question would cost, and how it was read."""
-    fields = await visit.form()
-    return JSONResponse(await visit.desk(lambda: _priced(visit, AskForm.read(fields, _fresh_form(visit)))))
+    fields = await page_request.form()
+    return JSONResponse(
+        await page_request.run_in_thread(
+            lambda: _preview(page_request, AskForm.from_fields(fields, _fresh_form(page_request)))
+        )
+    )
 
 
-async def answer_page(visit: Visit) -> Response:
+async def answer_page(page_request: PageRequest) -> Response:
     """Show an answer that was paid for."""
-    receipts = ids_of(visit.request.path_params["receipts"])
-    again = "again" in visit.request.query_params
+    receipts = parse_receipts(page_request.http.path_params["receipts"])
+    again = "again" in page_request.http.query_params
 
     def work() -> Response:
-        past = own_answer(visit, receipts)
-        form = AskForm.of_sentence(past.asked, _fresh_form(visit))
+        past = own_answer(page_request, receipts)
+        form = AskForm.from_query(past.asked, _fresh_form(page_request))
         answer = {**past.answer, "cached": again}
-        card = _card(visit, answer, past.request, earlier=past.earlier, in_all=past.in_all, when=past.when)
-        return _desk_page(visit, form, answer=card, refining=_refining(visit, past))
+        card = _answer_view(
+            page_request, answer, past.request, earlier=past.earlier, in_all=past.in_all, when=past.when
+        )
+        return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
 
-    return await visit.desk(work)
+    return await page_request.run_in_thread(work)
 
 
 # The page.
 
 
-def _desk_page(
-    visit: Visit,
+def _ask_page(
+    page_request: PageRequest,
     form: AskForm,
     *,
-    errors: Mapping[str, Complaint] | None = None,
+    errors: Mapping[str, FieldMessage] | None = None,
     status: int = 200,
     look: bool = False,
     answer: AnswerView | None = None,
-    refining: Refining | None = None,
+    refining: RefineForm | None = None,
 ) -> Response:
     """Render the page; ``look`` has the price of what stands in the form told."""
-    office = visit.office
-    columns = column_views(office.schema)
-    budget = budget_of(visit)
+    service = page_request.service
+    columns = column_views(service.dataset.schema)
+    budget = budget_of(page_request)
     shown = None
     found = dict(errors or {})
     if look and not found:
         try:
-            told = office.preview(visit.caller, _read(form.request(visit.office.schema)))
+            told = service.preview(
+                page_request.caller, _parse(form.request(page_request.service.dataset.schema))
+            )
             shown = price_view(told, budget)
-        except (FieldError, DiscreetError, Refusal) as error:
-            found, status = _complaints(visit, error)
-    return visit.page(
+        except (FieldError, DiscreetError, ApiException) as error:
+            found, status = _field_messages(page_request, error)
+    return page_request.render(
         "ask.html.j2",
         status=status,
         budget=budget,
@@ -296,20 +310,20 @@ def _desk_page(
         examples=examples(columns),
         exactness=list(_EXACTNESS.items()),
         key=_new_key(),
-        rows_words=_rows_words(visit),
-        recent=history_lines(past_answers(visit, most=_RECENT), budget),
+        rows_words=_rows_words(page_request),
+        recent=history_lines(past_answers(page_request, most=_RECENT), budget),
     )
 
 
-def _priced(visit: Visit, form: AskForm) -> dict[str, Any]:
+def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
     try:
-        request = _read(form.request(visit.office.schema))
-        told = visit.office.preview(visit.caller, request)
-    except (FieldError, DiscreetError, Refusal) as error:
-        found, _ = _complaints(visit, error)
+        request = _parse(form.request(page_request.service.dataset.schema))
+        told = page_request.service.preview(page_request.caller, request)
+    except (FieldError, DiscreetError, ApiException) as error:
+        found, _ = _field_messages(page_request, error)
         return {"errors": {name: dataclasses.asdict(one) for name, one in found.items()}, "price": None}
-    view = price_view(told, budget_of(visit))
-    parts = AskForm.of_sentence(visit.office.sentence(request), form)
+    view = price_view(told, budget_of(page_request))
+    parts = AskForm.from_query(page_request.service.dataset.parse_query(request), form)
     return {
         "errors": {},
         "price": dataclasses.asdict(view),
@@ -319,52 +333,52 @@ def _priced(visit: Visit, form: AskForm) -> dict[str, Any]:
     }
 
 
-def _tried(visit: Visit, form: AskForm) -> Response:
+def _trial_page(page_request: PageRequest, form: AskForm) -> Response:
     try:
-        told = tried(visit.office, _read(form.request(visit.office.schema)))
-    except (FieldError, DiscreetError, Refusal) as error:
-        return _refused(visit, form, error)
-    card = _card(visit, told, None, trial=True)
-    return _desk_page(visit, form, look=True, answer=card)
+        told = run_trial(page_request.service, _parse(form.request(page_request.service.dataset.schema)))
+    except (FieldError, DiscreetError, ApiException) as error:
+        return _error_page(page_request, form, error)
+    card = _answer_view(page_request, told, None, trial=True)
+    return _ask_page(page_request, form, look=True, answer=card)
 
 
-def _refused(visit: Visit, form: AskForm, error: Exception) -> Response:
+def _error_page(page_request: PageRequest, form: AskForm, error: Exception) -> Response:
     if not isinstance(error, FieldError):
-        visit.guard.metrics.refusal(problem_of(error).code)
-    found, status = _complaints(visit, error)
-    return _desk_page(visit, form, errors=found, status=status)
+        page_request.middleware.metrics.count_refusal(api_error_from(error).code)
+    found, status = _field_messages(page_request, error)
+    return _ask_page(page_request, form, errors=found, status=status)
 
 
-def _complaints(visit: Visit, error: Exception) -> tuple[dict[str, Complaint], int]:
+def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[str, FieldMessage], int]:
     """Put a refusal beside its field, or above the form where it belongs to none."""
     if isinstance(error, FieldError):
-        return {error.field: Complaint(error.message, error.hint)}, 422
-    problem = problem_of(error)
+        return {error.field: FieldMessage(error.message, error.hint)}, 422
+    problem = api_error_from(error)
     if problem.code in ("failed", "unauthorized"):
         raise error
     if problem.code == "budget-exceeded":
-        return {"amount": _too_dear(visit, problem.details)}, problem.status
+        return {"amount": _budget_message(page_request, problem.details)}, problem.status
     message = problem.message
     if problem.code == "refused":
         message = f"The language has no place for {problem.details['refused']}."
-    return {_field_of(problem): Complaint(message, problem.hint)}, problem.status
+    return {_field_of(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
-def _too_dear(visit: Visit, details: Mapping[str, Any]) -> Complaint:
+def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> FieldMessage:
     """Say what is left under both limits; the ledger names the one that it met first."""
     currency = details["currency"]
-    left = most_left(visit.office.budget(visit.caller), currency)
+    left = most_left(page_request.service.budget(page_request.caller), currency)
     if left is None or currency not in CURRENCY_SYMBOLS:
-        return Complaint("This costs more than is left, and nothing was charged.", "Ask for less.")
+        return FieldMessage("This costs more than is left, and nothing was charged.", "Ask for less.")
     sign = currency_symbol(currency)
     price, rest = format_amount(details["asked"], up=True), format_amount(left, up=False)
     asked = f"It costs {sign} = {price}, and {sign} = {rest} is left."
-    return Complaint(
+    return FieldMessage(
         "This costs more than is left. Nothing was charged.", f"{asked} Ask for less, or less exactly."
     )
 
 
-def _field_of(problem: Problem) -> str:
+def _field_of(problem: ApiError) -> str:
     if problem.code == "refused":
         return "sql"
     if problem.message.startswith(("sd must", "sd of")):
@@ -377,8 +391,8 @@ def _field_of(problem: Problem) -> str:
 # Small parts.
 
 
-def _read(request: Mapping[str, Any]) -> Any:
-    return requests.read(requests.QUESTION, json.dumps(request).encode())
+def _parse(request: Mapping[str, Any]) -> Any:
+    return requests.parse_request(requests.QUERY_REQUEST, json.dumps(request).encode())
 
 
 def _new_key() -> str:
@@ -392,33 +406,33 @@ def _request_key(sent: str, request: Mapping[str, Any]) -> str:
     return f"page-{page_key}-{digest[:32]}"
 
 
-def _fresh_form(visit: Visit) -> AskForm:
+def _fresh_form(page_request: PageRequest) -> AskForm:
     """Return an empty form with a price that a hundred questions can have."""
-    budget = budget_view(visit.office.budget(visit.caller), (False, None))
+    budget = budget_view(page_request.service.budget(page_request.caller), (False, None))
     return AskForm(exact=budget.currency or "rho", amount=budget.usual)
 
 
-def _rows_words(visit: Visit) -> str:
-    n_rows = visit.office.database.n_rows
+def _rows_words(page_request: PageRequest) -> str:
+    n_rows = page_request.service.dataset.database.n_rows
     if n_rows is None:
         return "The number of rows is not public."
     return f"{wording.counted(n_rows, 'row')}; their number is public."
 
 
-def _card(
-    visit: Visit, told: Mapping[str, Any], request: Mapping[str, Any] | None, **more: Any
+def _answer_view(
+    page_request: PageRequest, told: Mapping[str, Any], request: Mapping[str, Any] | None, **more: Any
 ) -> AnswerView:
-    return answer_view(told, request, budget=budget_of(visit), address=visit.address, **more)
+    return answer_view(told, request, budget=budget_of(page_request), address=page_request.address, **more)
 
 
-def _refining(visit: Visit, past: Recalled) -> Refining | None:
+def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | None:
     """Offer as much again as the answer cost."""
     kinds = {promise["kind"] for promise in past.answer["cost"]}
     if not past.receipts or not kinds:
         return None
     exact = "epsilon" if kinds == {"pure-dp"} else "rho"
-    paid = price_in(exact, past.answer["cost"]) or float(budget_of(visit).usual)
-    return Refining(
+    paid = price_in(exact, past.answer["cost"]) or float(budget_of(page_request).usual)
+    return RefineForm(
         key=_new_key(),
         receipts=",".join(past.receipts),
         exact=exact,

@@ -26,7 +26,7 @@ _USUAL_SHARE = 100  # a first suggestion: one of so many questions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class BudgetView:
     """What somebody may still spend.
 
     Attributes
@@ -54,7 +54,7 @@ class Budget:
     amounts: tuple[tuple[str, str], ...]
 
     @property
-    def currency_symbol(self) -> str:
+    def letter(self) -> str:
         """Sign of the currency."""
         return currency_symbol(self.currency or "rho")
 
@@ -145,7 +145,7 @@ def spent_words(account: Mapping[str, Any]) -> str:
     return format_amounts(paid, up=True) if paid else "nothing"
 
 
-def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budget:
+def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> BudgetView:
     """Return the budget of somebody.
 
     Parameters
@@ -174,7 +174,7 @@ def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budge
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
     listed.append(("If analysts share answers", told["collusion"]))
-    return Budget(
+    return BudgetView(
         currency=currency,
         limit=limit,
         whose=whose,
@@ -223,7 +223,7 @@ class PriceView:
     amount: float
 
 
-def price_view(price: Mapping[str, Any], budget: Budget) -> PriceView:
+def price_view(price: Mapping[str, Any], budget: BudgetView) -> PriceView:
     """Return the words of a price."""
     return PriceView(
         margin=_margin(price),
@@ -246,7 +246,7 @@ def _margin(price: Mapping[str, Any]) -> str:
     return f"At least {said}" if fewer else said
 
 
-def _price_words(price: Mapping[str, Any], budget: Budget) -> dict[str, str]:
+def _price_words(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:
     if price.get("free") or not price["cost"]:
         if price["cost"]:
             cost, after = "already paid: free", "You paid for it before: the same answer again."
@@ -272,7 +272,7 @@ def _price_words(price: Mapping[str, Any], budget: Budget) -> dict[str, str]:
     }
 
 
-def full_words(told: Mapping[str, Any], budget: Budget) -> str:
+def full_words(told: Mapping[str, Any], budget: BudgetView) -> str:
     """Write a price in the currency of the limit, and as the epsilon that it comes to."""
     _, bracket, epsilon = str(told["cost_words"]).partition(" (")
     return budget.price_words(told["cost"]) + bracket + epsilon

@@ -16,19 +16,19 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from discreet.errors import DiscreetError
 from discreet.report import wording
 from discreet.report.views.table import badge, named
-from discreet.server.credentials import check_form, closed, opened, same_origin
+from discreet.server.credentials import check_form, close_session, is_same_origin, open_session
 from discreet.server.errors import (
     FORBIDDEN,
-    FORM,
+    FOREIGN_FORM,
     NOT_FOUND,
     UNAUTHORIZED,
-    Problem,
-    Refusal,
-    problem_of,
-    told_to_curator,
+    ApiError,
+    ApiException,
+    api_error_from,
+    curator_error,
 )
-from discreet.server.middleware import REFUSED_AFTER
-from discreet.server.pages.forms import posted
+from discreet.server.middleware import REJECTION_DELAY
+from discreet.server.pages.forms import parse_form
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from discreet.server.access import Caller, Session
-    from discreet.server.middleware import Guard
-    from discreet.server.service import Office
+    from discreet.server.middleware import ServiceMiddleware
+    from discreet.server.service import Service
 
     T = TypeVar("T")
 
-    Handler: TypeAlias = Callable[["Visit"], Awaitable[Response]]
+    Handler: TypeAlias = Callable[["PageRequest"], Awaitable[Response]]
 
 _HERE = resources.files("discreet.server.pages")
 _ASSETS = {
@@ -77,7 +77,7 @@ def asset_response(name: str) -> Response | None:
     return None if found is None else Response(found[0], media_type=found[1])
 
 
-def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+def render(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Render a page."""
     return HTMLResponse(_environment().get_template(template).render(**values), status_code=status)
 
@@ -118,7 +118,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NavItem:
     """A link of the top bar."""
 
     href: str
@@ -127,7 +127,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class PageLayout:
     """What every page shows around its content."""
 
     dataset: str
@@ -135,34 +135,34 @@ class Frame:
     rows: int | None
     who: str
     csrf: str
-    places: tuple[Place, ...]
+    nav_items: tuple[NavItem, ...]
     collusion: str
     seeded: bool
     stopped: bool
 
 
-class Visit:
+class PageRequest:
     """A browser's request.
 
     Parameters
     ----------
-    office : Office
+    service : Service
         Whom it is about.
     request : Request
         As the application got it; the guard has found out who it is.
     """
 
-    def __init__(self, office: Office, request: Request) -> None:
-        self.office = office
-        self.request = request
-        self.guard: Guard = request.state.guard
+    def __init__(self, service: Service, request: Request) -> None:
+        self.service = service
+        self.http = request
+        self.middleware: ServiceMiddleware = request.state.middleware
         self._session: Session | None = request.state.session
 
     @property
     def session(self) -> Session:
         """Whose browser it is; refused if it is nobody's."""
         if self._session is None:
-            raise Refusal(UNAUTHORIZED)
+            raise ApiException(UNAUTHORIZED)
         return self._session
 
     @property
@@ -173,33 +173,33 @@ class Visit:
     @property
     def address(self) -> str:
         """Where programs reach the service: they send tokens there, so a proxy's TLS must not be left out."""
-        config = self.office.config
+        config = self.service.config
         if config.address is not None:
             return config.address
-        url = self.request.base_url
+        url = self.http.base_url
         return str(url.replace(scheme="https") if config.secure else url).rstrip("/")
 
     async def body(self) -> dict[str, str]:
         """Return the fields of a form, wherever it came from."""
-        return posted(await self.guard.body(self.request.scope, self.request.receive))
+        return parse_form(await self.middleware.read_body(self.http.scope, self.http.receive))
 
     async def form(self) -> dict[str, str]:
         """Return the fields of a form, and refuse one that did not come from our own page."""
         fields = await self.body()
-        check_form(self._session, self.request.headers.raw, fields)
+        check_form(self._session, self.http.headers.raw, fields)
         return fields
 
-    async def desk(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Do something off the loop that listens."""
-        return await self.guard.desk(work)
+        return await self.middleware.run_in_thread(work)
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+    def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """Render a page in its frame."""
-        return page(template, status=status, frame=self._frame(), **values)
+        return render(template, status=status, layout=self._layout(), **values)
 
-    def notice(self, problem: Problem) -> Response:
+    def render_error(self, problem: ApiError) -> Response:
         """Tell a problem on a page of its own."""
-        told = self.page(
+        told = self.render(
             "notice.html.j2",
             status=problem.status,
             title=_TITLES.get(problem.code, "That did not work"),
@@ -209,33 +209,36 @@ class Visit:
         told.headers.update(problem.headers)
         return told
 
-    def _frame(self) -> Frame:
-        office, session = self.office, self._session
-        return Frame(
-            dataset=office.dataset,
-            unit=office.schema.unit,
-            rows=None if office.schema.id_column is None else office.schema.max_rows_per_unit,
+    def _layout(self) -> PageLayout:
+        service, session = self.service, self._session
+        return PageLayout(
+            dataset=service.dataset.name,
+            unit=service.dataset.schema.unit,
+            rows=None
+            if service.dataset.schema.id_column is None
+            else service.dataset.schema.max_rows_per_unit,
             who="" if session is None else session.caller.name,
             csrf="" if session is None else session.form,
-            places=() if session is None else self._places(session.caller),
-            collusion="" if session is None else office.books.collusion,
-            seeded=office.config.seed is not None,
-            stopped=office.access.stopped() is not None,
+            nav_items=() if session is None else self._nav_items(session.caller),
+            collusion="" if session is None else service.dataset.accounting.collusion,
+            seeded=service.config.seed is not None,
+            stopped=service.access.stopped() is not None,
         )
 
-    def _places(self, caller: Caller) -> tuple[Place, ...]:
+    def _nav_items(self, caller: Caller) -> tuple[NavItem, ...]:
         known = [("/", "Ask"), ("/history", "History"), ("/docs", "API")]
         if caller.is_curator:
             known.insert(2, ("/curator", "Curator"))
-        path = self.request.url.path
+        path = self.http.url.path
         home = path if path.startswith(("/history", "/docs", "/curator")) else "/"
         return tuple(
-            Place(href, words, home.partition("/")[2].partition("/")[0] == href[1:]) for href, words in known
+            NavItem(href, words, home.partition("/")[2].partition("/")[0] == href[1:])
+            for href, words in known
         )
 
 
-def seen(
-    office: Office, handler: Handler, *, curator: bool = False
+def page_endpoint(
+    service: Service, handler: Handler, *, curator: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of a handler; what goes wrong becomes a page, what is nobody's goes to the door.
 
@@ -246,24 +249,24 @@ def seen(
     """
 
     async def endpoint(request: Request) -> Response:
-        visit = Visit(office, request)
+        page_request = PageRequest(service, request)
         try:
-            if curator and not visit.caller.is_curator:
-                raise Refusal(FORBIDDEN)
-            return await handler(visit)
-        except (DiscreetError, Refusal) as error:
-            problem = told_to_curator(error) if curator else problem_of(error)
+            if curator and not page_request.caller.is_curator:
+                raise ApiException(FORBIDDEN)
+            return await handler(page_request)
+        except (DiscreetError, ApiException) as error:
+            problem = curator_error(error) if curator else api_error_from(error)
             if problem is UNAUTHORIZED:
-                return away("/login")
+                return redirect("/login")
             if problem.code == "failed":
                 raise
-            visit.guard.metrics.refusal(problem.code)
-            return visit.notice(problem)
+            page_request.middleware.metrics.count_refusal(problem.code)
+            return page_request.render_error(problem)
 
     return endpoint
 
 
-def away(address: str) -> Response:
+def redirect(address: str) -> Response:
     """Send a browser on, so that loading the page again sends no form again."""
     return RedirectResponse(address, status_code=303)
 
@@ -272,40 +275,44 @@ _WRONG = "This is no valid token."
 _MOST = 256  # characters; longer ones are not looked at
 
 
-async def login_page(visit: Visit) -> Response:
+async def login_page(page_request: PageRequest) -> Response:
     """Ask for a token."""
-    return visit.page("login.html.j2", failed="")
+    return page_request.render("login.html.j2", failed="")
 
 
-async def login(visit: Visit) -> Response:
+async def login(page_request: PageRequest) -> Response:
     """Take a token; a wrong one gets the same page after the same time, whatever is wrong with it."""
     began = time.monotonic()
-    if not same_origin(visit.request.headers.raw):
-        raise Refusal(FORM)
-    token = (await visit.body()).get("token", "").strip()[:_MOST]
-    caller = visit.office.access.find(token)
+    if not is_same_origin(page_request.http.headers.raw):
+        raise ApiException(FOREIGN_FORM)
+    token = (await page_request.body()).get("token", "").strip()[:_MOST]
+    caller = page_request.service.access.find(token)
     if caller is None:
-        await asyncio.sleep(max(0.0, began + REFUSED_AFTER - time.monotonic()))
-        return visit.page("login.html.j2", status=401, failed=_WRONG)
-    visit.guard.count(caller)
-    cookie = await visit.guard.desk(lambda: opened(visit.office, caller), caller)
-    inside = away("/curator" if caller.is_curator else "/")
+        await asyncio.sleep(max(0.0, began + REJECTION_DELAY - time.monotonic()))
+        return page_request.render("login.html.j2", status=401, failed=_WRONG)
+    page_request.middleware.count_request(caller)
+    cookie = await page_request.middleware.run_in_thread(
+        lambda: open_session(page_request.service, caller), caller
+    )
+    inside = redirect("/curator" if caller.is_curator else "/")
     inside.headers["set-cookie"] = cookie
     return inside
 
 
-async def logout(visit: Visit) -> Response:
+async def logout(page_request: PageRequest) -> Response:
     """End a session."""
-    await visit.form()
-    dropped = await visit.desk(lambda: closed(visit.office, visit.request.headers.raw))
-    outside = away("/login")
+    await page_request.form()
+    dropped = await page_request.run_in_thread(
+        lambda: close_session(page_request.service, page_request.http.headers.raw)
+    )
+    outside = redirect("/login")
     outside.headers["set-cookie"] = dropped
     return outside
 
 
-async def static(visit: Visit) -> Response:
+async def static(page_request: PageRequest) -> Response:
     """Return a file that pages bring with them."""
-    found = asset_response(visit.request.path_params["name"])
+    found = asset_response(page_request.http.path_params["name"])
     if found is None:
-        raise Refusal(NOT_FOUND)
+        raise ApiException(NOT_FOUND)
     return found
