@@ -504,10 +504,10 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
     service = start()
     asked = {"kind": "sum", "expression": "0 - income", "privacy": PRIVACY}
     assert service.ask(asked).json()["value"] < 0
-    from discreet.server.api.routes import _cell
+    from discreet.server.api.routes import _csv_cell
 
-    assert _cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
-    assert _cell(-2.5) == -2.5
+    assert _csv_cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
+    assert _csv_cell(-2.5) == -2.5
     (row,) = csv.DictReader(io.StringIO(service.client().get("/v1/history?format=csv").text))
     assert json.loads(row["value"])[0] < 0
 

@@ -29,14 +29,13 @@ from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
 from discreet.server import app
 from discreet.server.api import requests
-from discreet.server.api.openapi import openapi
+from discreet.server.api.openapi import openapi_document, reference_page
 from discreet.server.app import check
 from discreet.server.config import Config
 from discreet.server.errors import InvalidRequest
 from discreet.server.pages.ask import column_views
 from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.curator import refusal_lines
-from discreet.server.reference import reference_page
 from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, overheard, running, settings, write_table
 from tests.server.markup import Visitor
@@ -480,7 +479,7 @@ def test_a_long_question_does_not_fill_the_curators_page() -> None:
 
 
 def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -> None:
-    page = reference_page(openapi("town"))
+    page = reference_page(openapi_document("town"))
     for table in re.findall(r"<table.*?</caption>", page, re.DOTALL):
         if "Codes with their" not in table:
             assert f'tabindex="0">\n{table}' in page

@@ -46,7 +46,8 @@ from discreet.job.declared import table_of
 from discreet.privacy import Ledger
 from discreet.privacy.receipt import product_version
 from discreet.query.curation import Curation
-from discreet.server.api.routes import Routes
+from discreet.server.api.openapi import reference_routes
+from discreet.server.api.routes import ApiRoutes
 from discreet.server.audit_log import AuditLog
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, recognize_table
@@ -54,7 +55,6 @@ from discreet.server.middleware import HostMiddleware, ServiceMiddleware
 from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
 from discreet.server.pages import router
 from discreet.server.pages.page import PageRequest
-from discreet.server.reference import reference_routes
 from discreet.server.service import Service
 from discreet.tables import open_table
 from discreet.tables.temporary import temporary_folder
@@ -62,10 +62,7 @@ from discreet.tables.temporary import temporary_folder
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from starlette.responses import Response
-
     from discreet.schema import Schema
-    from discreet.server.api.routes import Endpoint
     from discreet.server.config import Tls
 
 
@@ -233,11 +230,11 @@ def make_app(service: Service) -> ServiceMiddleware:
     inside.state.service = service
     middleware = ServiceMiddleware(inside, service, Metrics(service))
     middleware.error_page = lambda scope, problem: PageRequest(service, Request(scope)).render_error(problem)
-    by_path: dict[str, dict[str, Endpoint]] = {}
-    for (path, method), endpoint in {**Routes(service).table(), **reference_routes(service)}.items():
-        by_path.setdefault(path, {})[method] = endpoint
-    for path, endpoints in by_path.items():
-        inside.add_route(path, _by_method(endpoints), methods=list(endpoints))
+    documented = ApiRoutes(service).routes()
+    for route in documented:
+        if "GET" in route.methods:
+            route.methods.add("HEAD")
+    inside.router.routes += [*documented, *reference_routes(service.dataset.name)]
     pages = router(service)
     middleware.templates = RouteTemplates(
         route for route in (*inside.routes, *pages.routes) if isinstance(route, Route)
@@ -252,17 +249,6 @@ async def _keep_time(middleware: ServiceMiddleware) -> None:
         await asyncio.sleep(_MINUTE)
         with contextlib.suppress(DiscreetError):  # a full disk is told to whoever asks
             await middleware.run_in_thread(middleware.service.access.save_time)
-
-
-def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
-    """Return one endpoint for all methods of a path, so that a refused method is told all that there are."""
-    if len(endpoints) == 1:
-        return next(iter(endpoints.values()))
-
-    async def chosen(request: Request) -> Response:
-        return await endpoints["GET" if request.method == "HEAD" else request.method](request)
-
-    return chosen
 
 
 def worker() -> ServiceMiddleware:

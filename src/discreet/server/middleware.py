@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
@@ -31,6 +32,7 @@ from discreet.server.errors import (
     WRONG_HOST,
     ApiError,
     ApiException,
+    InvalidRequest,
     api_error_from,
     method_not_allowed,
     rate_limited,
@@ -200,7 +202,7 @@ class ServiceMiddleware:
             _CALLER.set(state["caller"])
             await self._app(scope, receive, sending)
         except Exception as error:
-            problem = _routing_error(error) if isinstance(error, HTTPException) else api_error_from(error)
+            problem = self._api_error(error, scope["path"])
             if problem.code == "failed":
                 log_failure(request_id, error)
             elif problem.code == "ledger-unavailable":
@@ -220,6 +222,16 @@ class ServiceMiddleware:
             "request", request_id=request_id, method=scope["method"], route=route, status=status,
             who=None if caller is None else caller.name,
         )  # fmt: skip
+
+    def _api_error(self, error: Exception, path: str) -> ApiError:
+        """Return the error body of whatever was raised inside, routing and parameters included."""
+        match error:
+            case HTTPException():
+                refused = "Allow" in (error.headers or {})
+                return method_not_allowed(self.templates.methods(path)) if refused else NOT_FOUND
+            case RequestValidationError():
+                return api_error_from(_invalid_parameters(error))
+        return api_error_from(error)
 
     @staticmethod
     async def send_error(problem: ApiError, request_id: str, send: Any) -> None:
@@ -353,12 +365,6 @@ def _is_browser(scope: Any) -> bool:
     return b"text/html" in accepted and not scope["path"].startswith("/v1")
 
 
-def _routing_error(error: HTTPException) -> ApiError:
-    """Return what somebody is told whose request has no route."""
-    allowed = (error.headers or {}).get("Allow")
-    return NOT_FOUND if allowed is None else method_not_allowed(allowed)
-
-
 def _check_url(path: str, query: bytes) -> None:
     if contains_token(path):
         raise ApiException(TOKEN_IN_ADDRESS)
@@ -375,3 +381,12 @@ def _check_url(path: str, query: bytes) -> None:
         found = found or PREFIX in text
     if found:
         raise ApiException(TOKEN_IN_ADDRESS)
+
+
+def _invalid_parameters(error: RequestValidationError) -> InvalidRequest:
+    """Return what is wrong with query parameters: all unknown names, or else the first wrong value."""
+    found = error.errors()
+    unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
+    if unknown:
+        return InvalidRequest(tuple((name, "there is no such parameter") for name in unknown))
+    return InvalidRequest(((str(found[0]["loc"][-1]), found[0]["msg"].removeprefix("Value error, ")),))

@@ -105,7 +105,11 @@ class RouteTemplates:
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        known = {route.path: route.path_regex for route in routes}
+        known: dict[str, Any] = {}
+        self._methods: dict[str, set[str]] = {}
+        for route in routes:
+            known[route.path] = route.path_regex
+            self._methods.setdefault(route.path, set()).update(route.methods or ())
         self._fixed = frozenset(path for path in known if "{" not in path)
         self._templates = [(regex, path) for path, regex in known.items() if "{" in path]
 
@@ -114,6 +118,10 @@ class RouteTemplates:
         if path in self._fixed:
             return path
         return next((name for regex, name in self._templates if regex.fullmatch(path)), "(other)")
+
+    def methods(self, path: str) -> str:
+        """Return all methods that an address takes, as an Allow header names them."""
+        return ", ".join(sorted(self._methods.get(self.find(path), ())))
 
 
 class Metrics:

@@ -10,7 +10,7 @@ from discreet.errors import DiscreetError, LedgerError, SourceError
 from discreet.report import wording
 from discreet.report.charts import Mark, three_marks
 from discreet.report.wording import currency_symbol, format_amounts
-from discreet.server.api.routes import revoked, stopped
+from discreet.server.api.routes import describe_revoked, describe_stopped
 from discreet.server.config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
 from discreet.server.pages.budget import account_bar, currency_of, share_kind, spent_share, spent_words
@@ -288,7 +288,7 @@ async def stop(page_request: PageRequest) -> Response:
     try:
         await page_request.run_in_thread(lambda: turn(page_request.caller))
     except (LedgerError, SourceError) as error:
-        return page_request.render_error(curator_error(error, stopped(page_request.service)))
+        return page_request.render_error(curator_error(error, describe_stopped(page_request.service)))
     return redirect("/curator")
 
 
@@ -349,7 +349,7 @@ def _apply_token_order(page_request: PageRequest, fields: Mapping[str, str]) -> 
             case _:
                 return redirect("/curator")
     except (DiscreetError, ApiException) as error:
-        done = revoked(service, name) if fields.get("action") == "revoke" else ""
+        done = describe_revoked(service, name) if fields.get("action") == "revoke" else ""
         problem = curator_error(error, done)
         order = {key: fields.get(key, value) for key, value in _ORDER.items()}
         return _page(page_request, problem=problem, status=problem.status, order=order)
