@@ -166,7 +166,7 @@ def test_a_mistake_of_the_program_leaves_nobody_waiting_and_the_next_is_answered
         return (yield Wish(forgetful, 1))
 
     async def crowd() -> list[Any]:
-        flows = [pool.run("ann", lost()), pool.answer("bob", lost())]
+        flows = [pool.run("ann", lost()), pool.run("bob", lost())]
         found = await asyncio.wait_for(asyncio.gather(*flows, return_exceptions=True), LONG)
         return [*found, await asyncio.wait_for(pool.run("ann", asking(counter, "next")), LONG)]
 

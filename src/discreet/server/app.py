@@ -230,11 +230,11 @@ def make_app(service: Service) -> ServiceMiddleware:
     inside.state.service = service
     middleware = ServiceMiddleware(inside, service, Metrics(service))
     middleware.error_page = lambda scope, problem: PageRequest(service, Request(scope)).render_error(problem)
-    documented = ApiRoutes(service).routes()
-    for route in documented:
-        if "GET" in route.methods:
-            route.methods.add("HEAD")
-    inside.router.routes += [*documented, *reference_routes(service.dataset.name)]
+    for route in ApiRoutes(service).routes():
+        if route.methods == {"GET"}:
+            route.methods = {"GET", "HEAD"}  # as Starlette has it; the document names GET alone
+        inside.router.routes.append(route)
+    inside.router.routes += reference_routes(service.dataset.name)
     pages = router(service)
     middleware.templates = RouteTemplates(
         route for route in (*inside.routes, *pages.routes) if isinstance(route, Route)

@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads annotations
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from discreet.errors import LedgerError, SourceError
 from discreet.server.access import contains_token
@@ -457,7 +457,7 @@ def _route(
         response_description="The answer.",
         responses=declared,
         openapi_extra=extra,
-        **({} if model is not None else {"response_class": PlainTextResponse}),
+        response_class=JSONResponse if model is not None else PlainTextResponse,
     )
 
 
