@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ import pytest
 import uvicorn
 
 from discreet.schema import Column, Schema
+from discreet.schema.text import write_yaml
 from discreet.server import monitoring
 from discreet.server.app import make_app
 from discreet.server.config import Config
@@ -232,3 +235,45 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         )
     )
     return folder / "cert.pem", folder / "key.pem"
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def signed_in(service: RunningService, who: str) -> httpx.Client:
+    """Return a browser of somebody."""
+    client = service.client(None)
+    client.headers["Origin"] = service.url
+    assert client.post("/login", data={"token": service.tokens[who]}).status_code == 303
+    return client
+
+
+def configured(folder: Path, **changed: Any) -> Path:
+    """Write a configuration, and its table if there is none."""
+    if not (folder / "town.csv").exists():
+        write_table(folder)
+    path = folder / "config.yaml"
+    path.write_text(write_yaml({k: v for k, v in settings(**changed).items() if v is not None}))
+    return path
+
+
+class Disk:
+    """What the trail writes to: full, as long as it is said to be."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self._real = os.write
+
+    def write(self, handle: int, line: bytes) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self._real(handle, line)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    made = Disk()
+    monkeypatch.setattr(os, "write", made.write)
+    yield made
+    made.full = False

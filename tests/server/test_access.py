@@ -16,6 +16,7 @@ from discreet.errors import ParameterError, SourceError
 from discreet.server.access import AccessStore, Caller
 from discreet.server.credentials import open_session
 from discreet.server.middleware import REJECTION_DELAY
+from tests.server.conftest import lines_of, signed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -494,3 +495,79 @@ def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
     assert token not in run("list", "--json")
     run("revoke", "dora")
     assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 401
+
+
+MEAN = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": PRIVACY}
+
+
+KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, "max_iter": 4}}
+
+
+def interrupted(
+    service: RunningService, request: dict[str, Any], after: int, act: Callable[[], object]
+) -> Any:
+    """Ask, and have something done once so many questions were answered inside."""
+    backend, asked = service.backend, 0
+    real = backend.dataset.database.asking
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal asked
+        answer = yield from real(*given, **named)
+        asked += 1
+        if asked == after:
+            act()
+        return answer
+
+    backend.dataset.database.asking = counted  # type: ignore[method-assign]
+    try:
+        return service.ask(request), lambda: asked
+    finally:
+        backend.dataset.database.asking = real  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (MEAN, 2)])
+def test_the_switch_ends_what_is_under_way_before_its_next_question(
+    service: RunningService, request_: dict[str, Any], after: int
+) -> None:
+    cura = service.backend.access.find(service.tokens["cura"])
+    assert cura is not None
+    response, asked = interrupted(service, request_, after, lambda: service.backend.stop(cura))
+    assert response.json()["error"]["code"] == "stopped"
+    assert asked() == after
+    assert service.backend.dataset.ledger.spent().charges == after
+    # What was paid for is free once it answers again.
+    service.backend.resume(cura)
+    assert service.ask(request_).status_code == 200
+    left = service.backend.dataset.ledger.spent().charges
+    assert service.ask(request_).json()["cached"]
+    assert service.backend.dataset.ledger.spent().charges == left
+
+
+@pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1)])
+def test_a_token_that_is_revoked_ends_what_is_under_way_before_its_next_question(
+    service: RunningService, request_: dict[str, Any], after: int
+) -> None:
+    response, asked = interrupted(
+        service, request_, after, lambda: service.backend.revoke_token("test", "ana")
+    )
+    assert response.status_code == 401
+    assert asked() == after
+    assert not [line for line in lines_of(service.folder / "audit.jsonl") if line["event"] == "answer"]
+
+
+def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = signed_in(service, "ana")
+    page = browser.get("/").text
+    csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+    real = service.backend.dataset.database.asking
+
+    def revoking(*given: Any, **named: Any) -> Any:
+        service.backend.revoke_token("test", "ana")
+        return real(*given, **named)
+
+    monkeypatch.setattr(service.backend.dataset.database, "asking", revoking)
+    form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
+    response = browser.post("/ask", data={**form, "exact": "mu", "amount": "0.1"})
+    assert (response.status_code, response.headers["location"]) == (303, "/login")

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from docs.generate_reference import http_page
 
-from discreet.privacy import promise_from_dict
+from discreet.privacy import GaussianDP, PureDP, promise_from_dict
 from discreet.query import Answer
 from discreet.query.questions import Gram, Sums
 from tests.server.conftest import ROWS, SCHEMA, table
@@ -477,3 +477,26 @@ def test_every_route_is_in_the_openapi_document_and_every_entry_is_a_route(
     described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
     routes = ApiRoutes(shared_service.backend).routes()
     assert described == {(route.path, method) for route in routes for method in route.methods or ()}
+
+
+KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, "max_iter": 4}}
+
+
+def test_the_attack_answers_also_when_charges_promise_next_to_nothing(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start(limit={"rho": 1e5}, analyst_limit=None)
+    for privacy in (GaussianDP(mu=300.0), PureDP(epsilon=1e-9)):
+        service.backend.dataset.database.count("owner = 'yes'", privacy=privacy)
+    found = service.client("cura").get("/v1/curator/attack")
+    assert found.status_code == 200, found.text
+    assert found.json()["used"] == 2
+
+
+def test_a_model_trained_again_is_free_with_or_without_a_key(service: RunningService) -> None:
+    first = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
+    again = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
+    assert again["cached"]
+    assert again["fitted"] == first["fitted"]
+    text = service.client().get("/openapi.json").json()["paths"]["/v1/query"]["post"]["parameters"][0]
+    assert "Not used for models" in text["description"]

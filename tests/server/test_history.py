@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from discreet import RemoteDatabase
 from discreet.client import database
-from discreet.errors import ServiceError
+from discreet.errors import (
+    ServiceError,
+)
 from discreet.server import accounting
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import TOKEN, public
@@ -162,3 +167,68 @@ def test_pages_that_have_no_end_or_go_back_are_refused(page: dict[str, Any]) -> 
         pytest.raises(ServiceError, match="history that cannot be read"),
     ):
         db.history()
+
+
+PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
+
+
+COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
+
+
+def test_a_history_of_nothing_is_refused_as_the_document_says(shared_service: RunningService) -> None:
+    client = shared_service.client()
+    assert client.get("/v1/history?last=0").status_code == 422
+    assert client.get("/v1/history?last=1").status_code == 200
+    assert client.get("/v1/dummy?seed=0").status_code == 200
+
+
+def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_large(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for by in (["age", "sex"], ["age", "city"]):  # 363 and 605 cells
+        assert service.ask({"kind": "count", "by": by, "privacy": PRIVACY}).status_code == 200
+    for k in range(5):
+        service.ask({**COUNT, "where": f"age > {k}"})
+    client = service.client()
+    whole = client.get("/v1/history").json()
+    values = [entry["value"] for entry in whole["entries"]]
+    assert [value is None for value in values] == [False] * 7
+    assert not whole["more"]
+    assert accounting.MAX_VALUES == 4096
+    monkeypatch.setattr(accounting, "MAX_VALUES", 604)
+    values = [entry["value"] for entry in client.get("/v1/history").json()["entries"]]
+    assert [value is None for value in values] == [False, True] + [False] * 5
+    monkeypatch.setattr(accounting, "MAX_VALUES", 605)
+    assert client.get("/v1/history").json() == whole
+    monkeypatch.setattr(accounting, "MAX_BYTES", 20_000)
+    found, after = [], 0
+    for _ in range(10):
+        page = client.get(f"/v1/history?after={after}").json()
+        found += page["entries"]
+        after = found[-1]["row"]
+        if not page["more"]:
+            break
+        assert len(page["entries"]) < 7
+    assert [entry["row"] for entry in found] == [entry["row"] for entry in whole["entries"]]
+    assert len(found) > len(page["entries"])
+
+
+def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start()
+    asked = {"kind": "sum", "expression": "0 - income", "privacy": PRIVACY}
+    assert service.ask(asked).json()["value"] < 0
+    from discreet.server.api.routes import _csv_cell
+
+    assert _csv_cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
+    assert _csv_cell(-2.5) == -2.5
+    (row,) = csv.DictReader(io.StringIO(service.client().get("/v1/history?format=csv").text))
+    assert json.loads(row["value"])[0] < 0
+
+
+def test_nobody_is_given_their_own_history_under_the_name_of_another(service: RunningService) -> None:
+    service.ask(COUNT, "ben")
+    client = service.client("ana")
+    assert client.get("/v1/history", params={"analyst": "ben"}).status_code == 403
+    assert client.get("/v1/history", params={"analyst": "ana"}).json()["entries"] == []

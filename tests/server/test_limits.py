@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from discreet.query import slots
+from discreet.query.questions import Histogram, Node, NodeTables
 from discreet.query.together import Wish
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
@@ -318,3 +319,45 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
     monkeypatch.setattr(slots, "sleep", waits.append)
     assert service.ask(COUNT).json()["cached"]
     assert waits == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "count", "by": ["age", "sex", "city"]},
+        {"kind": "histogram", "columns": ["age", "sex", "city"]},
+        {"kind": "sentence", "text": "mean(income) by age, sex, city"},
+        {"kind": "statistical", "question": Histogram(["age", "sex", "city"]).to_dict()},
+        {
+            "kind": "statistical",
+            "question": NodeTables("owner", [Node([], ["age", "city"])] * 8).to_dict(),
+        },
+    ],
+)
+def test_an_answer_with_more_cells_than_the_operator_allows_is_refused_for_free(
+    start: Callable[..., RunningService], asked: dict[str, Any]
+) -> None:
+    # 121 ages, 3 sexes with the other one, 5 cities with another one and none
+    service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5 - 1})
+    for path in ("/v1/preview", "/v1/query"):
+        response = service.client().post(path, json={**asked, "privacy": PRIVACY})
+        assert response.status_code == 422, response.text
+        assert "at most 1814 numbers" in response.json()["error"]["message"]
+    assert service.backend.dataset.ledger.spent().charges == 0
+
+
+def test_an_answer_with_as_many_cells_as_the_operator_allows_is_given(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5})
+    told = service.ask({"kind": "count", "by": ["age", "sex", "city"], "privacy": PRIVACY})
+    assert len(told.json()["cells"]) == 121 * 3 * 5
+
+
+def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service: RunningService) -> None:
+    def preview(n: int) -> int:
+        question = {"kind": "sums", "expressions": [f"age > {k}" for k in range(n)]}
+        asked = {"kind": "statistical", "question": question, "privacy": PRIVACY}
+        return shared_service.client().post("/v1/preview", json=asked).status_code
+
+    assert (preview(64), preview(65)) == (200, 422)

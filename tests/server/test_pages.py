@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import re
@@ -11,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.schema import Column
+from discreet.job.sentence import read_sentence
+from discreet.schema import Column, Schema
+from discreet.server.api.openapi import openapi_document, reference_page
+from discreet.server.pages.ask import column_views
+from discreet.server.pages.charts import spending_steps
+from discreet.server.pages.curator import refusal_lines
 from discreet.server.pages.page import asset_address
 from tests.server.conftest import SCHEMA, running, write_table
 from tests.server.markup import Element, Visitor, owes_nothing, read
@@ -468,3 +474,67 @@ def test_known_noise_is_said_in_red_on_every_page(
     for page in (door.get("/login"), visitor.get("/"), visitor.get("/history")):
         told = [strip for strip in page.all("p", class_="strip") if "known seed" in strip.text]
         assert len(told) == (seed is not None)
+
+
+COUNT: dict[str, Any] = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
+
+
+ADMITTED = Schema(
+    columns=[
+        Column("admitted", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column("ward", values=("north", "south")),
+        Column("stays", type="integer", lower=0, upper=9),
+    ],
+    dataset="clinic",
+)
+
+
+def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
+    service.tokens["a/b"] = service.backend.create_token("test", "a/b")
+    service.ask(COUNT, "a/b")
+    curator = Visitor(service, "cura")
+    links = re.findall(r'href="(/curator/analysts/a[^"]*b)"', curator.client.get("/curator").text)
+    assert len(links) == 1
+    page = curator.client.get(links[0])
+    assert page.status_code == 200
+    assert "count where" in page.text
+
+
+def test_an_average_of_dates_is_in_days() -> None:
+    assert read_sentence("mean(admitted)", ADMITTED).measure == "days"
+    assert read_sentence("mean(stays)", ADMITTED).measure is None
+
+
+def test_amounts_of_the_picture_of_spending_are_above_what_would_hide_them() -> None:
+    drawn = str(
+        spending_steps("k", [("2026-01-01T10:00:00Z", 1.0), ("2026-01-02T10:00:00Z", 4.0)], None, "ρ")
+    )
+    area = drawn.index('class="area"')
+    ticks = [place for place in range(len(drawn)) if drawn.startswith('class="tick"', place)]
+    assert len(ticks) > 3
+    assert min(ticks) > area
+
+
+def test_a_long_question_does_not_fill_the_curators_page() -> None:
+    refused = {"when": "2026-01-01T10:00:00Z", "who": "eve", "code": "refused"}
+    long, none = refusal_lines([{**refused, "asked": "(" * 500}, {**refused, "asked": ""}])
+    assert len(long["what"]) == 160
+    assert long["what"].endswith("…")
+    assert none["what"] == "nothing that could be read"
+
+
+def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -> None:
+    page = reference_page(openapi_document("town"))
+    for table in re.findall(r"<table.*?</caption>", page, re.DOTALL):
+        if "Codes with their" not in table:
+            assert f'tabindex="0">\n{table}' in page
+    assert page.count("<table") > 20
+    assert page.count("<div") == page.count("</div>")
+
+
+def test_columns_say_what_their_lists_show() -> None:
+    views = {view.name: view for view in column_views(ADMITTED)}
+    assert views["admitted"].range == "2020-01-01 to 2024-12-31; averages count days since the first"
+    assert views["ward"].range.startswith("one of 2 values")
+    assert ("or other" in views["ward"].range) == (len(views["ward"].levels) == 3)
+    assert SCHEMA.column("sex").values == ("f", "m")

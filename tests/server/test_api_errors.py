@@ -2,18 +2,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
-from discreet.errors import DataError, EngineFailed, LedgerUnavailable
-from discreet.server.errors import FAILED, STATUS
+from discreet.errors import (
+    DataError,
+    EngineFailed,
+    ExpressionRefused,
+    LedgerUnavailable,
+)
+from discreet.job.sentence import read_sentence
+from discreet.schema import Column, Schema
+from discreet.server.api import requests
+from discreet.server.errors import FAILED, STATUS, InvalidRequest
 from discreet.server.middleware import HEADERS, ServiceMiddleware
 from discreet.server.monitoring import Metrics
+from tests.server.conftest import Disk
+from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import httpx
 
@@ -354,3 +366,175 @@ def test_refusals_do_not_depend_on_rows(start: Callable[..., RunningService], tm
     (tmp_path / "other.csv").write_text("\n".join([rows[0], *(["1,1,m,Bern,no"] * (len(rows) - 1))]) + "\n")
     second = start(first.tokens, table="other.csv", schema="town.schema.yaml", ledger="other.ledger")
     assert told(second) == one
+
+
+MEAN = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": PRIVACY}
+
+
+EXPENSIVE_COUNT: dict[str, Any] = {
+    "kind": "count",
+    "where": "age > 40",
+    "privacy": {"kind": "zcdp", "rho": 0.5},
+}
+
+
+@pytest.fixture
+def unwritable(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningService]:
+    """A service whose audit log is on a disk that is full."""
+    disk = Disk()
+    monkeypatch.setattr(os, "write", disk.write)
+    disk.full = True
+    yield service
+    disk.full = False
+
+
+def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_its_first_half(
+    service: RunningService,
+) -> None:
+    first = service.ask(MEAN).json()["receipts"]
+    before = service.backend.dataset.ledger.spent()
+    for refines in ([first[0], first[0]], first[::-1], [first[0], "nope-00"]):
+        assert service.ask({**MEAN, "refines": refines}).status_code == 422
+    assert service.backend.dataset.ledger.spent() == before
+    assert service.ask({**MEAN, "refines": first}).status_code == 200
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mu", "gaussian-dp"), ("rho", "zcdp"), ("epsilon", "pure-dp")])
+def test_amounts_of_privacy_are_within_reason(shared_service: RunningService, name: str, kind: str) -> None:
+    client = shared_service.client()
+    for value, status in ((1e-13, 422), (1e300, 422), (1.1e6, 422), (1.0, 200), (0.01, 200)):
+        for asked in ({"kind": "count", "where": "age > 1"}, {"kind": "perceptron", "target": "owner"}):
+            body = {**asked, "privacy": {"kind": kind, name: value}}
+            response = client.post("/v1/preview", json=body)
+            assert response.status_code == status, response.text
+            if status == 422:
+                assert response.json()["error"]["details"]["fields"] == [f"privacy.{name}"]
+
+
+@pytest.mark.parametrize(
+    ("price", "words"),
+    [
+        ({"privacy": {"kind": "zcdp", "rho": 6}}, "At most rho 5 would fit"),
+        ({"privacy": {"kind": "gaussian-dp", "mu": 4}}, "At most mu 3.162 would fit"),
+        ({"privacy": {"kind": "approx-dp", "epsilon": 30, "delta": 1e-6}}, "At most epsilon 1"),
+        ({"sd": 0.01}, "Noise with an sd of 0.3163 or more would fit"),
+    ],
+)
+def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
+    service: RunningService, price: dict[str, Any], words: str
+) -> None:
+    asked = {"kind": "count", "where": "age > 40", **price}
+    error = service.ask(asked).json()["error"]
+    assert error["hint"].startswith(f"Nothing was charged. {words}")
+    assert error["hint"].endswith("what is left for you.")
+    fits = error["details"]["fits"]
+    again = {"sd": fits["sd"]} if "sd" in fits else {"privacy": fits}
+    assert service.ask({"kind": "count", "where": "age > 40", **again}).status_code == 200
+
+
+def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_limit_it_is(
+    service: RunningService,
+) -> None:
+    asked = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": {"kind": "zcdp", "rho": 7}}
+    error = service.ask(asked).json()["error"]
+    assert (
+        "asks for 7, and 5 of 5 is left" in error["message"] or "asks for 7, and 10 of 10" in error["message"]
+    )
+    assert "your own limit" in error["message"] or "whole data set" in error["message"]
+
+
+def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_the_request(
+    service: RunningService,
+) -> None:
+    service.ask(EXPENSIVE_COUNT, **{"Idempotency-Key": "k1"})
+    error = service.ask({**EXPENSIVE_COUNT, "where": "age > 41"}, **{"Idempotency-Key": "k1"}).json()["error"]
+    assert error["code"] == "key-reused"
+    assert error["message"].startswith("Idempotency-Key of the request must be new")
+    assert "Ledger" not in json.dumps(error)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"kind": "cnt"}, "kind of the request must be as documented, and is not: it must be one of count, "),
+        ({"kind": "count", "privacy": {"kind": "gdp"}}, "its kind must be one of pure-dp, approx-dp, zcdp, "),
+        ({"kind": "count", "privacy": {"rho": 1}}, "privacy of the request .* its kind is required"),
+        (
+            {"kind": "count", "privacy": {"kind": "zcdp", "rho": 0}},
+            "it must be greater than or equal to 0.00",
+        ),
+        ({"kind": "count", "sd": 1, "privacy": {"kind": "zcdp", "rho": 1}}, "be given, and both were"),
+        ({"kind": "count", "sd": 1, "refines": ["' OR 1"]}, "the id of a receipt, such as 0a1b2c3d4e5f-7"),
+    ],
+)
+def test_a_request_that_is_wrong_is_told_in_words_of_ours(asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRequest, match=told) as caught:
+        requests.parse_request(requests.QUERY_REQUEST, json.dumps(asked).encode())
+    assert not {"input", "tag", "pattern", "validation"} & set(str(caught.value).lower().split())
+
+
+def test_a_curator_learns_that_the_stop_took_effect_although_it_could_not_be_written_down(
+    unwritable: RunningService,
+) -> None:
+    client = unwritable.client("cura")
+    stopped = client.post("/v1/curator/stop", json={"stopped": True})
+    assert stopped.status_code == 503
+    assert stopped.json()["error"]["message"].startswith("The service is stopped. audit_log ")
+    assert stopped.json()["error"]["hint"] == "Make room, or repair it."
+    assert unwritable.backend.access.stopped() is not None
+    # Starting again is not done unless it is written down, and is not said to be.
+    resumed = client.post("/v1/curator/stop", json={"stopped": False}).json()["error"]["message"]
+    assert resumed.startswith("The service is stopped. ")
+
+
+def test_a_curator_learns_that_a_token_is_revoked_and_that_none_was_made(unwritable: RunningService) -> None:
+    client = unwritable.client("cura")
+    revoked = client.post("/v1/curator/tokens", json={"action": "revoke", "name": "ben"})
+    assert revoked.json()["error"]["message"].startswith("ben has no valid token any more. audit_log ")
+    assert unwritable.client("ben").get("/v1/budget").status_code == 401
+    made = client.post("/v1/curator/tokens", json={"action": "create", "name": "zoe"})
+    assert made.json()["error"]["message"].startswith("audit_log ")
+    page = Visitor(unwritable, "cura")
+    told = page.client.post("/curator/stop", data={"csrf": page.csrf(), "stopped": "yes"})
+    assert told.status_code == 503
+    assert "The service is stopped." in told.text
+
+
+def test_analysts_are_told_nothing_about_files(unwritable: RunningService) -> None:
+    error = unwritable.ask(EXPENSIVE_COUNT).json()["error"]
+    assert error["code"] == "ledger-unavailable"
+    assert "audit" not in json.dumps(error)
+    assert str(unwritable.folder) not in json.dumps(error)
+
+
+def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: RunningService) -> None:
+    service.ask(EXPENSIVE_COUNT)
+    path = service.folder / "audit.jsonl"
+    path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
+    error = service.client("cura").get("/v1/curator/check").json()["error"]
+    assert error["code"] == "ledger-unavailable"
+    assert "must follow from the line before" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("Straße = 'Öschweg'", 'Did you mean "Straße"?'),
+        ("Raucher? = 1", 'Did you mean "Raucher?"?'),
+        ("nothing > 1", 'There are "Straße", "Raucher?", age.'),
+        ("`age` > 1", "double quotes"),
+        ("ß > 1", "double quotes"),
+    ],
+)
+def test_names_with_other_signs_are_hinted_at_as_they_must_be_written(text: str, hint: str) -> None:
+    schema = Schema(
+        columns=[
+            Column("Straße", values=("Öschweg", "Ring")),
+            Column("Raucher?", type="integer", lower=0, upper=1),
+            Column("age", type="integer", lower=0, upper=120),
+        ]
+    )
+    with pytest.raises(ExpressionRefused) as refused:
+        read_sentence(f"count where {text}", schema)
+    assert hint in str(refused.value)
+    read_sentence("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import threading
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
-from discreet.errors import ParameterError, ServiceUnavailable
+from discreet.errors import (
+    EngineFailed,
+    ParameterError,
+    ServiceUnavailable,
+)
 from discreet.schema.text import write_yaml
+from discreet.server import health
 from discreet.server.config import Config
-from discreet.server.health import probe
+from discreet.server.health import Readiness, probe
 from tests.cli.run import discreet
 from tests.server.conftest import settings
 from tests.server.scripted import Heard, Say, served
@@ -19,6 +26,8 @@ from tests.server.scripted import Heard, Say, served
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.server.conftest import RunningService
 
 READY = Say.json({"status": "ready"})
 
@@ -86,3 +95,56 @@ def test_the_command_says_it_by_its_exit_code(tmp_path: Path) -> None:
     assert told.code == 1
     assert "Start it, or see its log." in told.err
     assert {path.name for path in tmp_path.iterdir()} == {"config.yaml"}
+
+
+def test_a_service_whose_engine_is_gone_is_not_ready(service: RunningService) -> None:
+    assert httpx.get(f"{service.url}/ready").status_code == 200
+    service.backend.dataset.database.close()
+    service.backend.dataset._readiness = Readiness(
+        service.backend.dataset._count_rows
+    )  # what was found before is told for a second
+    assert httpx.get(f"{service.url}/ready").status_code == 503
+    assert httpx.get(f"{service.url}/health").status_code == 200
+
+
+def test_an_engine_is_looked_at_once_for_all_who_want_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    found = Readiness(lambda: looks.append(1))
+    for _ in range(50):
+        found.check()
+    assert len(looks) < 5
+    monkeypatch.setattr(health, "TIMEOUT", 0.05)
+    go = threading.Event()
+
+    def wait() -> None:
+        looks.append(2)
+        go.wait(10)
+
+    slow = Readiness(wait)
+    for _ in range(2):
+        with pytest.raises(EngineFailed):
+            slow.check()
+    assert looks.count(2) == 1
+    go.set()
+
+
+def test_a_service_whose_trail_cannot_be_written_is_not_ready_and_its_operator_sees_why(
+    service: RunningService,
+) -> None:
+    path = service.backend.audit_log.path
+    assert service.client(None).get("/ready").status_code == 200
+    moved = path.rename(path.with_suffix(".moved"))
+    path.mkdir()
+    assert service.client(None).get("/ready").status_code == 503
+    assert (
+        service.ask(
+            {"kind": "count", "where": None, "privacy": {"kind": "pure-dp", "epsilon": 0.1}}
+        ).status_code
+        == 503
+    )
+    (*_, reason) = [line for line in service.logged(3) if line["event"] == "unavailable"]
+    assert reason["kind"] == "LedgerUnavailable"
+    assert str(path) in reason["reason"]
+    path.rmdir()
+    moved.rename(path)
+    assert service.client(None).get("/ready").status_code == 200
