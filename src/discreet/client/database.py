@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from discreet.client.responses import Unanswered
+from discreet.client.responses import ResponseReader
 from discreet.client.results import Budget, Frame, Preview, QueryResult
 from discreet.client.transport import (
     Transport,
@@ -131,7 +131,7 @@ class RemoteDatabase(Verbs):
     @property
     def schema(self) -> Schema:
         """What is public about the table."""
-        return self._pricing.schema
+        return self._cost_model.schema
 
     @property
     def neighbors(self) -> Neighbors:
@@ -141,7 +141,7 @@ class RemoteDatabase(Verbs):
     @property
     def n_rows(self) -> int | None:
         """The number of rows where it is public, else None."""
-        return self._pricing.n_rows
+        return self._cost_model.n_rows
 
     # What learners and programs ask.
 
@@ -149,13 +149,13 @@ class RemoteDatabase(Verbs):
         self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Say what a question would be charged. Free, without a request."""
-        return self._pricing.cost(question, privacy=privacy, variance=variance)
+        return self._cost_model.cost(question, privacy=privacy, variance=variance)
 
     def expected_sd(
         self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
         """Say how noisy the answer would be, in its own unit. Free, without a request."""
-        return self._pricing.expected_sd(question, privacy=privacy, variance=variance)
+        return self._cost_model.expected_sd(question, privacy=privacy, variance=variance)
 
     def ask(
         self,
@@ -198,7 +198,7 @@ class RemoteDatabase(Verbs):
                 "owner of RemoteDatabase.ask must be None, was given: the service charges whoever holds the "
                 "token. Use the token of that person."
             )
-        bound, noise = self._pricing.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self._cost_model.fit(question, privacy=privacy, variance=variance)
         body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
         body |= {"variance": float(variance)} if variance is not None else {"privacy": _promise_body(privacy)}
         if plan:
@@ -212,7 +212,7 @@ class RemoteDatabase(Verbs):
 
     def query(
         self,
-        sentence: str,
+        text: str,
         *,
         privacy: Promise | None = None,
         sd: float | None = None,
@@ -222,7 +222,7 @@ class RemoteDatabase(Verbs):
 
         Parameters
         ----------
-        sentence : str
+        text : str
             ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
             What the answer shall promise.
@@ -236,23 +236,23 @@ class RemoteDatabase(Verbs):
         ExpressionRefused
             The question is not in the language; nothing was charged.
         """
-        body = self._text_query_body(sentence, privacy, sd)
+        body = self._text_query_body(text, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
-        return self._read(QueryResult, self._transport.post("/v1/query", body, pays=True))
+        return self._parse(QueryResult, self._transport.post("/v1/query", body, pays=True))
 
-    def preview(self, sentence: str, *, privacy: Promise | None = None, sd: float | None = None) -> Preview:
+    def preview(self, text: str, *, privacy: Promise | None = None, sd: float | None = None) -> Preview:
         """Say what a sentence would cost and how noisy its answer would be. Free.
 
         Parameters
         ----------
-        sentence, privacy, sd
+        text, privacy, sd
             As for :meth:`query`.
         """
-        body = self._text_query_body(sentence, privacy, sd)
-        return self._read(Preview, self._transport.post("/v1/preview", body, pays=False))
+        body = self._text_query_body(text, privacy, sd)
+        return self._parse(Preview, self._transport.post("/v1/preview", body, pays=False))
 
-    def _text_query_body(self, sentence: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
+    def _text_query_body(self, text: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
         """Return the body of a request for a sentence."""
         if (privacy is None) == (sd is None):
             raise ParameterError(
@@ -260,7 +260,7 @@ class RemoteDatabase(Verbs):
                 f"{'both' if privacy is not None else 'neither'}. Give for instance "
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
-        body: dict[str, Any] = {"kind": "sentence", "text": str(sentence)}
+        body: dict[str, Any] = {"kind": "sentence", "text": str(text)}
         if sd is not None:
             return body | {"sd": float(sd)}
         wanted = _promise_body(privacy)
@@ -270,7 +270,7 @@ class RemoteDatabase(Verbs):
 
     def budget(self) -> Budget:
         """Say what the holder of the token, and everybody together, has spent and has left. Free."""
-        return self._read(Budget, self._transport.get("/v1/budget"))
+        return self._parse(Budget, self._transport.get("/v1/budget"))
 
     def history(self, *, after: int = 0, last: int | None = None) -> Frame:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
@@ -302,7 +302,7 @@ class RemoteDatabase(Verbs):
             except (KeyError, TypeError, AttributeError, DiscreetError):
                 fits = False
             if not fits:
-                raise self._strange("a history that cannot be read")
+                raise self._unexpected("a history that cannot be read")
             yield page
             if more:
                 after = rows[-1]
@@ -323,7 +323,7 @@ class RemoteDatabase(Verbs):
         told = self._transport.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
         columns = list(told.values()) if isinstance(told, dict) else []
         if not columns or not all(isinstance(cells, list) and len(cells) == n for cells in columns):
-            raise self._strange("rows that cannot be read")
+            raise self._unexpected("rows that cannot be read")
         assert isinstance(told, dict)
         dates = {column.name for column in self.schema.columns if column.type == "date"}
         return Frame(
@@ -345,19 +345,19 @@ class RemoteDatabase(Verbs):
             schema = Schema.from_dict(told["schema"])
             n_rows, digest, dataset = told["n_rows"], told["digest"], told["dataset"]
         except (KeyError, TypeError, ValueError, DiscreetError):
-            raise self._strange("a schema that cannot be read") from None
+            raise self._unexpected("a schema that cannot be read") from None
         if schema.digest != digest:
-            raise self._strange("a schema whose digest is another here")
+            raise self._unexpected("a schema whose digest is another here")
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         whole = isinstance(n_rows, int) and not isinstance(n_rows, bool) and n_rows >= 0
         if (not whole) if public else n_rows is not None:
-            raise self._strange("a number of rows that does not go with its schema")
+            raise self._unexpected("a number of rows that does not go with its schema")
         if not isinstance(dataset, str | None):
-            raise self._strange("a name that is no text")
+            raise self._unexpected("a name that is no text")
         self.dataset = dataset
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
-        self._pricing = Pricing(schema, n_rows, curation=Curation.of(schema, ids=ids))
+        self._cost_model = Pricing(schema, n_rows, curation=Curation.of(schema, ids=ids))
 
     def _read_answer(self, told: Any, bound: Bound, noise: Noise, *, refined: bool) -> Answer:
         """Read an answer, and refuse one that was not computed for this question at this price."""
@@ -365,33 +365,33 @@ class RemoteDatabase(Verbs):
             value, sd = (_to_floats(told[name]) for name in ("value", "sd"))
             answer = Answer.from_dict(told)
         except (KeyError, TypeError, ValueError, AttributeError, DiscreetError):
-            raise self._strange("an answer that cannot be read", pays=True) from None
+            raise self._unexpected("an answer that cannot be read", pays=True) from None
         expected = bound.arrange(noise.sd(bound), 0.0)
         if value.shape != bound.shape or sd.shape != bound.shape:
-            raise self._strange("an answer of another shape", pays=True)
+            raise self._unexpected("an answer of another shape", pays=True)
         if not (np.isfinite(value).all() and np.isfinite(sd).all() and (sd >= 0).all()):
-            raise self._strange("an answer with numbers that are none", pays=True)
+            raise self._unexpected("an answer with numbers that are none", pays=True)
         # What is merged with earlier answers is less noisy than its own part, and has the law of the widest.
         fits = sd <= expected * (1 + _ROUNDING)
         if not refined:
             fits &= sd >= expected * (1 - _ROUNDING)
         if answer.law not in ((noise.law, "laplace") if refined else (noise.law,)) or not fits.all():
-            raise self._strange("an answer with other noise", pays=True)
+            raise self._unexpected("an answer with other noise", pays=True)
         if answer.receipt.schema != self.schema.digest:
-            raise self._strange("an answer under another schema than it told before", pays=True)
+            raise self._unexpected("an answer under another schema than it told before", pays=True)
         if not _is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
-            raise self._strange("an answer at another price", pays=True)
+            raise self._unexpected("an answer at another price", pays=True)
         return dataclasses.replace(answer, labels=bound.labels)
 
-    def _read(self, model: type[Model], told: Mapping[str, Any]) -> Model:
+    def _parse(self, model: type[Model], told: Mapping[str, Any]) -> Model:
         try:
             return model.model_validate(told)
         except (ValidationError, DiscreetError, TypeError):
             pays = model is QueryResult
-            raise self._strange("an answer that cannot be read", pays=pays) from None
+            raise self._unexpected("an answer that cannot be read", pays=pays) from None
 
-    def _strange(self, what: str, *, pays: bool = False) -> DiscreetError:
-        return Unanswered.strange(self.url, what).error(attempts=1, pays=pays, lost=True)
+    def _unexpected(self, what: str, *, pays: bool = False) -> DiscreetError:
+        return ResponseReader(self.url).unexpected(what).error(attempts=1, pays=pays, lost=True)
 
     def __repr__(self) -> str:
         return f"RemoteDatabase({self.url!r}, {len(self.schema.columns)} columns, {self.neighbors})"

@@ -15,7 +15,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
-from discreet.client.responses import Unanswered
+from discreet.client.responses import FailedAttempt, ResponseReader
 from discreet.errors import AccessRefused, DiscreetWarning, MissingExtra, ParameterError, ServiceError
 from discreet.noise import Stream
 
@@ -90,6 +90,7 @@ class Transport:
         self.retries = retries
         self._httpx = _package()
         self._token = token
+        self._reader = ResponseReader(url)
         self._verify = verify
         self._lock = threading.Lock()
         self._clients: dict[int, httpx.Client] = {}
@@ -142,16 +143,16 @@ class Transport:
         attempt, lost = 0, False
         while True:
             attempt += 1
-            told = self._attempt(method, path, headers=headers, **more)
-            if not isinstance(told, Unanswered):
-                return told
-            lost = lost or told.lost
-            wait = told.wait or jitter * min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempt - 1))
-            if not told.again or attempt > self.retries or wait > _MOST_PATIENCE:
-                raise told.error(attempts=attempt, pays=key is not None, lost=lost)
+            outcome = self._attempt(method, path, headers=headers, **more)
+            if not isinstance(outcome, FailedAttempt):
+                return outcome
+            lost = lost or outcome.lost
+            wait = outcome.wait or jitter * min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempt - 1))
+            if not outcome.retry or attempt > self.retries or wait > _MOST_PATIENCE:
+                raise outcome.error(attempts=attempt, pays=key is not None, lost=lost)
             sleep(wait)
 
-    def _attempt(self, method: str, path: str, **more: Any) -> dict[str, Any] | Unanswered:
+    def _attempt(self, method: str, path: str, **more: Any) -> dict[str, Any] | FailedAttempt:
         # Errors of httpx hold the request and its headers: none of them may leave, not even as a cause.
         httpx = self._httpx
         try:
@@ -160,8 +161,8 @@ class Transport:
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) > MAX_BYTES:
-                        return Unanswered.strange(self.url, "more than an answer can have")
-                return Unanswered.read(self.url, response.status_code, response.headers, bytes(content))
+                        return self._reader.unexpected("more than an answer can have")
+                return self._reader.read(response.status_code, response.headers, bytes(content))
         except httpx.HTTPError as problem:
             before = isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
             # Later, a secure connection that breaks is one that breaks.
@@ -169,10 +170,10 @@ class Transport:
             strange = isinstance(problem, httpx.DecodingError | httpx.TooManyRedirects)
             late = isinstance(problem, httpx.TimeoutException)
         if certificate is not None:
-            return Unanswered.insecure(self.url, certificate)
+            return self._reader.insecure(certificate)
         if strange:
-            return Unanswered.strange(self.url, "something that cannot be unpacked")
-        return Unanswered.silent(self.url, self.timeout if late else None, lost=not before)
+            return self._reader.unexpected("something that cannot be unpacked")
+        return self._reader.no_response(self.timeout if late else None, lost=not before)
 
     def _client(self) -> httpx.Client:
         """Return this process's own connections: those of a parent belong to the parent."""
