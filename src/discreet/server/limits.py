@@ -1,4 +1,4 @@
-"""How large the answer to a question would be, found before anything is laid out."""
+"""Limits of one request and one caller: size of an answer, found before it is laid out, and request rate."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def _axis_cells(curation: Curation, name: str, edges: Sequence[float]) -> int:
 
 
 class RateLimiter:
-    """How often each caller may come: a bucket that fills with time.
+    """A token bucket for each caller.
 
     Parameters
     ----------
     per_minute : float
-        What it holds, and what flows in within a minute.
+        Requests that one caller may send per minute; also the capacity of the bucket.
     """
 
     def __init__(self, per_minute: float) -> None:
@@ -89,7 +89,7 @@ class RateLimiter:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str, now: float | None = None) -> int | None:
-        """Take one from a caller's bucket; return after how many seconds to come again if it is empty."""
+        """Take one token from a caller's bucket; return None, or the seconds to wait if it is empty."""
         moment = time.monotonic() if now is None else now
         level, since = self._buckets.get(name, (self._most, moment))
         level = min(self._most, level + (moment - since) * self._flow)

@@ -1,7 +1,7 @@
-"""Everything that happens before a route is asked, and to everything that leaves.
+"""The ASGI layers around the application: request id, authentication, limits, headers, shape of errors.
 
-One layer around the whole application: a request gets its name, its caller, and a place within the limits; a
-response gets its headers and is counted. What goes wrong anywhere inside becomes an answer of one shape.
+A request gets an id, its caller and a place within the limits; a response gets its headers and is counted.
+What goes wrong anywhere inside becomes an error of one shape.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class HostMiddleware:
     Parameters
     ----------
     app : ASGI application
-        Who answers them.
+        Application that is called next.
     address : str
-        As the configuration has it.
+        Address of the service, as the configuration has it.
     """
 
     def __init__(self, app: Any, address: str) -> None:
@@ -124,16 +124,16 @@ HEADERS = {
 
 
 class ServiceMiddleware:
-    """The outermost layer of the application.
+    """The outermost ASGI layer: authentication, limits, headers, errors, metrics.
 
     Parameters
     ----------
     app : ASGI application
-        The routes.
+        Application that holds the routes.
     service : Service
-        Whom they ask.
+        Service that the routes call.
     metrics : Metrics
-        Where requests are counted.
+        Counters of requests, refusals and answers.
 
     Privacy
     -------
@@ -250,7 +250,7 @@ class ServiceMiddleware:
     # Who it is.
 
     def _authenticate(self, scope: Any) -> None:
-        """Find out who comes, and whether they may; raise a refusal otherwise."""
+        """Find the caller by token or session, and raise a refusal if they may not go on."""
         path: str = scope["path"]
         _check_url(path, scope["query_string"])
         if path in _UNAUTHENTICATED:
@@ -318,11 +318,11 @@ class ServiceMiddleware:
             raise ApiException(BUSY) from None
 
     async def run_query(self, flow: Flow[T]) -> T:
-        """Have a question answered by a clerk; refuse it while too many wait, or too many of its caller."""
+        """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all."""
         return await self._with_timeout(self._workers.run(_name(), flow))
 
     async def run_long(self, work: Callable[[], T]) -> T:
-        """Have something that takes long done by a thread of its own; refuse it while there are too many."""
+        """Run long work on a thread of its own; refuse it while there are too many."""
         return await self._with_timeout(self._long_pool.run(_name(), work))
 
     async def _with_timeout(self, waited_for: Awaitable[T]) -> T:
@@ -334,14 +334,14 @@ class ServiceMiddleware:
             raise ApiException(ENGINE_FAILED) from None
 
     async def run_in_thread(self, work: Callable[[], T], caller: Caller | None = None) -> T:
-        """Have something else done, off the loop that listens; questions cannot crowd it out.
+        """Run short work off the event loop; queries cannot crowd it out.
 
         Parameters
         ----------
         work : callable
-            What.
+            Function without arguments to run.
         caller : Caller, optional
-            For whom, if that was found out only now.
+            Caller whose share is used; None for that of the request.
         """
         who = caller or _CALLER.get()
         name, scope = (None, None) if who is None else (who.name, who.scope)

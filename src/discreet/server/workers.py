@@ -1,7 +1,7 @@
-"""Clerks, who answer questions: each takes all that wait, and has them answered together.
+"""Threads of the service: workers that run queries in batches, and a pool of which each caller has a share.
 
-A thread for every question would meet all the others at the ledger, at the engine and at the trail, and wait
-for its turn each time. A clerk takes what is there through all of that side by side.
+A thread for every query would meet all the others at the ledger, at the engine and at the audit log, and wait
+for its turn each time. A worker takes all waiting queries through these steps as one batch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BATCH = 64  # questions that a clerk takes at once
-_PATIENCE = 0.5  # seconds that a question waits before another clerk is called
+_BATCH = 64  # queries that a worker takes at once
+_PATIENCE = 0.5  # seconds that a query waits before another worker is started
 
 
 class _QueuedTask(NamedTuple):
-    """A question that waits, since when, and where its answer goes."""
+    """A query that waits, since when, and where its answer goes."""
 
     who: str | None
     task: Flow[Any]
@@ -37,24 +37,24 @@ class _QueuedTask(NamedTuple):
 
 
 class WorkerPool:
-    """Threads that answer questions.
+    """Threads that run query tasks in batches.
 
     Parameters
     ----------
     usual : int
-        How many work. While one waits for the disk or for the engine, another goes on; more would only
-        compete.
+        Number of workers that run at once. While one waits for the disk or for the engine, another goes
+        on; more would only compete.
     threads : int
-        How many there are: one more helps out whenever a question has waited for long, since those who work
-        may be held up by a table that takes its time.
+        Number of threads: one more helps out whenever a query has waited for long, since the usual workers
+        may be held up by a slow table.
     share : int
-        Questions of one caller that may wait or be answered at once.
+        Maximum number of queries of one caller that wait or run.
     most : int
-        The same of everybody.
+        Maximum number of queries of all callers.
 
     Privacy
     -------
-    Questions that are answered together are charged, answered and refused each for itself: see
+    Queries that run in one batch are charged, answered and refused each for itself: see
     :func:`~discreet.query.together.together`.
     """
 
@@ -62,7 +62,7 @@ class WorkerPool:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._usual, self._all = usual, threads
         self._share, self._most = share, most
-        # Clerks and the loop's thread share these two, under the mutex; the others are the loop's own.
+        # Workers and the loop's thread share these two, under the mutex; the others are the loop's own.
         self._mutex = threading.Lock()
         self._waiting: deque[_QueuedTask] = deque()
         self._working = 0
@@ -70,12 +70,12 @@ class WorkerPool:
         self._watched = False
 
     async def run(self, who: str | None, flow: Flow[T]) -> T:
-        """Have a flow carried out for somebody; it is, whether or not they still wait.
+        """Run a task for a caller, to its end whether or not they still wait, and return its value.
 
         Raises
         ------
         Refusal
-            Too many questions wait, of this caller or of all.
+            Too many queries wait, of this caller or of all.
         """
         if self._open[who] >= self._share or self._open.total() >= self._most:
             raise ApiException(BUSY)
@@ -89,7 +89,7 @@ class WorkerPool:
         return await asyncio.shield(told)
 
     def _start_worker(self, most: int, loop: asyncio.AbstractEventLoop) -> bool:
-        """Set another clerk to work if fewer than so many do."""
+        """Start another worker if fewer than `most` run; return whether one was started."""
         with self._mutex:
             called = self._working < most
             self._working += called
@@ -103,7 +103,7 @@ class WorkerPool:
             loop.call_later(_PATIENCE, self._start_helper, loop)
 
     def _start_helper(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Call for help if somebody has waited for long, and look again later as long as anybody waits."""
+        """Start one more worker if a query has waited for long; look again later while any waits."""
         self._watched = False
         with self._mutex:
             since = self._waiting[0].since if self._waiting else None
@@ -113,7 +113,7 @@ class WorkerPool:
             self._watch(loop)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer what waits until nothing does."""
+        """Run batches until no query waits."""
         while taken := self._take():
             self._run_batch(dict(enumerate(taken)), loop)
 
@@ -124,7 +124,7 @@ class WorkerPool:
         try:
             together([one.task for one in waiting.values()], tell)
         except Exception as error:
-            # Of no flow, but of who carries them out: nobody may wait for ever, and the next be answered.
+            # An error of the executor, not of a task: no caller may wait for ever.
             tell([(i, error) for i in list(waiting)])
 
     def _take(self) -> list[_QueuedTask]:
@@ -134,7 +134,7 @@ class WorkerPool:
         return taken
 
     def _deliver(self, ended: list[tuple[_QueuedTask, Any]]) -> None:
-        """Hand answers over, on the loop's thread."""
+        """Set the results of ended tasks, on the event loop's thread."""
         for one, found in ended:
             self._open[one.who] -= 1
             if not self._open[one.who]:
@@ -148,7 +148,7 @@ class WorkerPool:
                 one.future.set_result(found)
 
     def close(self) -> None:
-        """Wait for what runs."""
+        """Wait for running jobs to end, and stop the threads."""
         self._threads.shutdown(wait=True)
 
 
@@ -158,15 +158,15 @@ class FairThreadPool:
     Parameters
     ----------
     name : str
-        Of the threads.
+        Prefix of the threads' names.
     threads : int
-        How many.
+        Number of threads in the pool.
     share : int
-        How many jobs of one caller run at once.
+        Maximum number of jobs of one caller that run at once.
     in_line : int
-        How many more of theirs may wait; whoever comes after them is told to come again.
+        Maximum number of further jobs of one caller that wait; later ones are refused as busy.
     most : int, optional
-        Jobs of everybody, past which anybody is told so.
+        Maximum number of jobs of all callers; None for no maximum.
     """
 
     def __init__(self, name: str, threads: int, *, share: int, in_line: int, most: int | None = None) -> None:
@@ -177,7 +177,7 @@ class FairThreadPool:
         self._lines: dict[str | None, _CallerQueue] = {}
 
     async def run(self, who: str | None, work: Callable[[], T]) -> T:
-        """Have work done for somebody; it is done to its end, whether or not they still wait."""
+        """Run work for a caller, to its end whether or not they still wait, and return its value."""
         line = self._lines.setdefault(who, _CallerQueue(self._share))
         if line.jobs >= self._share + self._in_line or self._jobs >= self._most:
             self._forget(who, line)
@@ -210,7 +210,7 @@ class FairThreadPool:
             del self._lines[who]
 
     def close(self) -> None:
-        """Wait for what runs."""
+        """Wait for running jobs to end, and stop the threads."""
         self._threads.shutdown(wait=True)
 
 

@@ -1,12 +1,10 @@
 """The pages of the service: what a browser sees, with or without a script.
 
-Reading order: :mod:`~discreet.server.pages.forms` what a browser sends; :mod:`~discreet.server.pages.words`,
-:mod:`~discreet.server.pages.charts`, :mod:`~discreet.server.pages.ask`,
-:mod:`~discreet.server.pages.budget` and :mod:`~discreet.server.pages.answer` what it is shown;
-:mod:`~discreet.server.pages.history` and :mod:`~discreet.server.pages.ask` answers that cost nothing;
-:mod:`~discreet.server.pages.page` and :mod:`~discreet.server.pages.page` how a request becomes a page;
-:mod:`~discreet.server.pages.page`, :mod:`~discreet.server.pages.history`,
-:mod:`~discreet.server.pages.ask` and :mod:`~discreet.server.pages.curator` the pages themselves.
+Reading order: :mod:`~discreet.server.pages.forms` what a browser sends;
+:mod:`~discreet.server.pages.page` how a request becomes a page, login and static files;
+:mod:`~discreet.server.pages.budget` and :mod:`~discreet.server.pages.answer` budgets and answers as text and
+charts; :mod:`~discreet.server.pages.history` past answers, found again by their receipts;
+:mod:`~discreet.server.pages.ask` and :mod:`~discreet.server.pages.curator` what analysts and curators see.
 """
 
 from __future__ import annotations
