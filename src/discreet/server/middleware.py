@@ -227,8 +227,11 @@ class ServiceMiddleware:
         """Return the error body of whatever was raised inside, routing and parameters included."""
         match error:
             case HTTPException():
-                refused = "Allow" in (error.headers or {})
-                return method_not_allowed(self.templates.methods(path)) if refused else NOT_FOUND
+                allowed = (error.headers or {}).get("Allow")
+                if allowed is None:
+                    return NOT_FOUND
+                # Two methods of one address are two routes, of which Starlette names the first.
+                return method_not_allowed(self.templates.methods(path) if path.startswith("/v1") else allowed)
             case RequestValidationError():
                 return api_error_from(_invalid_parameters(error))
         return api_error_from(error)
