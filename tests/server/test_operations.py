@@ -174,8 +174,8 @@ def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_fro
 def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) -> None:
     write_table(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from discreet.server.audit_log import Trail\n"
-        "trail = Trail(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from discreet.server.audit_log import AuditLog\n"
+        "trail = AuditLog(Path(sys.argv[1]))\n"
         "for i in range(200): trail.write('test', n=i, who=sys.argv[2])"
     )
     path = tmp_path / "audit.jsonl"

@@ -1,4 +1,4 @@
-"""Clerks take all questions that wait; nobody takes more than a share, and nobody waits for ever."""
+"""Workers take all queries that wait; nobody takes more than a share, and nobody waits for ever."""
 
 from __future__ import annotations
 

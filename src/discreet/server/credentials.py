@@ -112,9 +112,9 @@ class TokenAdmin:
 
     Parameters
     ----------
-    access : AccessBook
+    access : AccessStore
         Where they are kept.
-    trail : Trail
+    trail : AuditLog
         Where it is written down.
     ledger : callable
         Returns the ledger, for limits of somebody's own; called only if one is given.

@@ -74,7 +74,7 @@ class WorkerPool:
 
         Raises
         ------
-        Refusal
+        ApiException
             Too many queries wait, of this caller or of all.
         """
         if self._open[who] >= self._share or self._open.total() >= self._most:
