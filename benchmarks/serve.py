@@ -26,7 +26,7 @@ from measure import save
 from tests.postgres import running_server
 from tests.server.crowd import Crowd
 from tests.server.processes import served, town_in_postgres
-from tests.server.test_crowd import ANALYSTS, check_books, counts
+from tests.server.test_concurrency import ANALYSTS, check_books, counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

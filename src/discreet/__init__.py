@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.audit import run_audit
+    from discreet.client.database import RemoteDatabase
     from discreet.job import load_model, publish, publish_model
     from discreet.learn import (
         LargeMarginGaussianClassifier,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from discreet.report.loading import load_release
     from discreet.report.verify import verify
     from discreet.schema import Column, Schema
-    from discreet.server.client import RemoteDatabase
 
 __all__ = [
     "ZCDP",
@@ -105,7 +105,7 @@ _ROOMS = {
     "report.loading": ("load_release",),
     "report.verify": ("verify",),
     "job": ("load_model", "publish", "publish_model"),
-    "server.client": ("RemoteDatabase",),
+    "client.database": ("RemoteDatabase",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

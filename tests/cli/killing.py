@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOADED = ("discreet.cli.commands", "discreet.job", "discreet.job.main", "discreet.job.model",
            "discreet.job.asking", "discreet.query", "discreet.learn", "discreet.report.verify.run",
-           "discreet.server.run", "sqlglot.optimizer.simplify")  # fmt: skip
+           "discreet.server.app", "sqlglot.optimizer.simplify")  # fmt: skip
 
 
 @dataclass(frozen=True)

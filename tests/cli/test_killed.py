@@ -17,7 +17,7 @@ import yaml
 
 from discreet.noise import Stream
 from discreet.report.verify import verify
-from discreet.server.access import AccessBook
+from discreet.server.access import AccessStore
 from tests.cli.killing import Killer, killer
 from tests.leftovers import Traces
 from tests.marked import SCHEMA, marked_people, write_people
@@ -128,7 +128,7 @@ def test_a_kill_in_any_stage_leaves_no_private_cell(place: Place) -> None:
 def asking(place: Place) -> Iterator[list[int]]:
     """Ask the service that runs, whichever it is, one question after the other; yield the status codes."""
     output, ended, got = place.folder / "cwd" / "output.txt", threading.Event(), list[int]()
-    book = AccessBook(place.folder / "data" / "access.db")
+    book = AccessStore(place.folder / "data" / "access.db")
     try:
         headers = {"Authorization": f"Bearer {book.create('ana', 'analyst', days=1)}"}
     finally:

@@ -17,9 +17,10 @@ import yaml
 from typer.main import get_command
 
 from discreet.cli.commands import app
-from discreet.server import pages, routes, telling
+from discreet.server import monitoring, pages
+from discreet.server.api import routes
 from discreet.server.config import Config, Limit, Limits, Tls
-from discreet.server.problems import STATUS
+from discreet.server.errors import STATUS
 from tests.cli.run import discreet
 from tests.docs.test_tutorial import run
 
@@ -152,7 +153,7 @@ def test_every_address_that_is_named_is_answered() -> None:
 
 
 def test_every_metric_and_code_that_is_named_exists() -> None:
-    source = Path(telling.__file__).read_text()
+    source = Path(monitoring.__file__).read_text()
     rules = yaml.safe_load((EXAMPLES / "discreet.rules.yml").read_text())
     expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     named = {name for text in (HOWTO.read_text(), *expressions) for name in re.findall(r"discreet_\w+", text)}

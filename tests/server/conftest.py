@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -14,10 +16,11 @@ import pytest
 import uvicorn
 
 from discreet.schema import Column, Schema
-from discreet.server import telling
+from discreet.schema.text import write_yaml
+from discreet.server import monitoring
 from discreet.server.app import make_app
 from discreet.server.config import Config
-from discreet.server.office import Office
+from discreet.server.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +86,7 @@ def settings(**changed: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Service:
+class RunningService:
     """A running service.
 
     Attributes
@@ -92,7 +95,7 @@ class Service:
         Where it listens.
     tokens : dict of str to str
         Of "ana" and "ben", who are analysts, and of "cura", who is a curator.
-    office : Office
+    backend : Service
         Inside.
     folder : Path
         With everything it has on disk.
@@ -103,7 +106,7 @@ class Service:
 
     url: str
     tokens: dict[str, str]
-    office: Office
+    backend: Service
     folder: Path
     lines: list[str]
     clients: list[httpx.Client] = field(default_factory=list)
@@ -137,21 +140,21 @@ def overheard() -> Iterator[list[str]]:
     """Collect the lines that services of this process log, which no output then has."""
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(telling, "write_line", lines.append)
+        patched.setattr(monitoring, "write_line", lines.append)
         yield lines
 
 
 @contextlib.contextmanager
-def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) -> Iterator[Service]:
+def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) -> Iterator[RunningService]:
     """Run a service on a folder in a thread, over a real socket; a second run finds what the first left."""
     if not (folder / "town.csv").exists():
         write_table(folder)
     with overheard() as lines:
-        office = Office(Config.of(settings(**changed), folder))
+        backend = Service(Config.of(settings(**changed), folder))
         if tokens is None:
-            tokens = {name: office.create_token("test", name, scope) for name, scope in PEOPLE.items()}
+            tokens = {name: backend.create_token("test", name, scope) for name, scope in PEOPLE.items()}
         config = uvicorn.Config(
-            make_app(office), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+            make_app(backend), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
@@ -162,7 +165,7 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
             assert time.monotonic() < limit, "the server does not start"
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        service = Service(f"http://127.0.0.1:{port}", tokens, office, folder, lines)
+        service = RunningService(f"http://127.0.0.1:{port}", tokens, backend, folder, lines)
         try:
             yield service
         finally:
@@ -174,24 +177,24 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
     """Start services in one folder, with changed settings; all end with the test."""
     with contextlib.ExitStack() as stack:
 
-        def starting(tokens: dict[str, str] | None = None, **changed: Any) -> Service:
+        def starting(tokens: dict[str, str] | None = None, **changed: Any) -> RunningService:
             return stack.enter_context(running(tmp_path, tokens, **changed))
 
         yield starting
 
 
 @pytest.fixture
-def service(start: Callable[..., Service]) -> Service:
+def service(start: Callable[..., RunningService]) -> RunningService:
     """A service with the usual settings, for one test."""
     return start()
 
 
 @pytest.fixture(scope="module")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service that the tests of a module share: for what leaves it as it was, or does not mind."""
     with running(tmp_path_factory.mktemp("service")) as service:
         yield service
@@ -232,3 +235,45 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         )
     )
     return folder / "cert.pem", folder / "key.pem"
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def signed_in(service: RunningService, who: str) -> httpx.Client:
+    """Return a browser of somebody."""
+    client = service.client(None)
+    client.headers["Origin"] = service.url
+    assert client.post("/login", data={"token": service.tokens[who]}).status_code == 303
+    return client
+
+
+def configured(folder: Path, **changed: Any) -> Path:
+    """Write a configuration, and its table if there is none."""
+    if not (folder / "town.csv").exists():
+        write_table(folder)
+    path = folder / "config.yaml"
+    path.write_text(write_yaml({k: v for k, v in settings(**changed).items() if v is not None}))
+    return path
+
+
+class Disk:
+    """What the trail writes to: full, as long as it is said to be."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self._real = os.write
+
+    def write(self, handle: int, line: bytes) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self._real(handle, line)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    made = Disk()
+    monkeypatch.setattr(os, "write", made.write)
+    yield made
+    made.full = False

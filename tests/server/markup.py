@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 _EMPTY = {"meta", "link", "input", "br", "hr", "img"}
 _SPOKEN = ("aria-labelledby", "aria-describedby", "for")
@@ -91,7 +91,7 @@ def read(text: str) -> Element:
 class Visitor:
     """Somebody who is logged in, with a browser that knows no script."""
 
-    def __init__(self, service: Service, who: str | None = "ana") -> None:
+    def __init__(self, service: RunningService, who: str | None = "ana") -> None:
         self.client = service.client(None)
         if who is not None:
             sent = self.client.post("/login", data={"token": service.tokens[who]})

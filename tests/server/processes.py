@@ -1,4 +1,4 @@
-"""The service as an office runs it: ``discreet serve`` in processes of its own, which can be killed."""
+"""The service as an backend runs it: ``discreet serve`` in processes of its own, which can be killed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import yaml
 
-from discreet.server.access import AccessBook
+from discreet.server.access import AccessStore
+from discreet.server.audit_log import AuditLog
 from discreet.server.config import Config
-from discreet.server.tokens import TokenDesk
-from discreet.server.trail import Trail
+from discreet.server.credentials import TokenAdmin
 from tests.server.conftest import settings, table, write_table
 
 if TYPE_CHECKING:
@@ -67,10 +67,13 @@ class Served:
     def tokens(self, count: int) -> list[str]:
         """Make tokens for analysts named a0, a1, ..."""
         found = Config.load(self.config)
-        access = AccessBook(found.access)
+        access = AccessStore(found.access)
         try:
-            desk = TokenDesk(
-                access, Trail(found.audit_log), lambda: self._no_ledger(), gaussian_share=found.gaussian_share
+            desk = TokenAdmin(
+                access,
+                AuditLog(found.audit_log),
+                lambda: self._no_ledger(),
+                gaussian_share=found.gaussian_share,
             )
             return [desk.create("test", f"a{i}", "analyst", days=1) for i in range(count)]
         finally:

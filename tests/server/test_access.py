@@ -13,23 +13,24 @@ import httpx
 import pytest
 
 from discreet.errors import ParameterError, SourceError
-from discreet.server.access import AccessBook, Caller
-from discreet.server.guard import REFUSED_AFTER
-from discreet.server.sessions import opened
+from discreet.server.access import AccessStore, Caller
+from discreet.server.credentials import open_session
+from discreet.server.middleware import REJECTION_DELAY
+from tests.server.conftest import lines_of, signed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[AccessBook]:
-    made = AccessBook(tmp_path / "access.db")
+def book(tmp_path: Path) -> Iterator[AccessStore]:
+    made = AccessStore(tmp_path / "access.db")
     yield made
     made.close()
 
@@ -37,7 +38,7 @@ def book(tmp_path: Path) -> Iterator[AccessBook]:
 # The book.
 
 
-def test_a_token_opens_for_its_bearer_and_nothing_else_does(book: AccessBook) -> None:
+def test_a_token_opens_for_its_bearer_and_nothing_else_does(book: AccessStore) -> None:
     token = book.create("ana", "analyst", days=90)
     assert re.fullmatch(r"dsc_[A-Za-z0-9_-]{43}", token)
     assert book.find(token) == Caller("ana", "analyst", 1)
@@ -45,13 +46,13 @@ def test_a_token_opens_for_its_bearer_and_nothing_else_does(book: AccessBook) ->
         assert book.find(wrong) is None
 
 
-def test_two_tokens_have_nothing_in_common(book: AccessBook) -> None:
+def test_two_tokens_have_nothing_in_common(book: AccessStore) -> None:
     first, second = book.create("ana", "analyst", days=1), book.create("ben", "analyst", days=1)
     assert first != second
     assert first[4:12] != second[4:12]
 
 
-def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(book: AccessBook) -> None:
+def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(book: AccessStore) -> None:
     token = book.create("ana", "analyst", days=90)
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
     for path in book.path.parent.iterdir():
@@ -62,7 +63,7 @@ def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(book: Acc
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(book: AccessBook) -> None:
+def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(book: AccessStore) -> None:
     first = book.create("ana", "analyst", days=90)
     second = book.rotate("ana")
     assert book.find(first) is None
@@ -73,17 +74,17 @@ def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(book: AccessBo
 
 
 @pytest.mark.slow
-def test_what_another_process_revokes_is_revoked_here(book: AccessBook) -> None:
+def test_what_another_process_revokes_is_revoked_here(book: AccessStore) -> None:
     token = book.create("ana", "analyst", days=90)
     assert book.find(token) is not None
-    code = f"from discreet.server.access import AccessBook; AccessBook({str(book.path)!r}).revoke('ana')"
+    code = f"from discreet.server.access import AccessStore; AccessStore({str(book.path)!r}).revoke('ana')"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert book.find(token) is None
 
 
 def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     clock = [1_000_000.0]
-    book = AccessBook(tmp_path / "access.db", wall=lambda: clock[0])
+    book = AccessStore(tmp_path / "access.db", wall=lambda: clock[0])
     token = book.create("ana", "analyst", days=1)
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
     clock[0] += 3601
@@ -91,12 +92,12 @@ def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     assert book.find(token) is not None
     clock[0] += 86_400
     assert book.find(token) is None
-    book.keep_time()
+    book.save_time()
     clock[0] = 1_000_000.0
     assert book.find(token) is None
     assert book.session(secret) is None
     book.close()
-    again = AccessBook(tmp_path / "access.db", wall=lambda: clock[0])
+    again = AccessStore(tmp_path / "access.db", wall=lambda: clock[0])
     assert again.find(token) is None
     assert again.session(secret) is None
     # Whoever comes new is not locked out by a clock that was once too far ahead.
@@ -104,7 +105,7 @@ def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_session_ends_with_its_token(book: AccessBook) -> None:
+def test_a_session_ends_with_its_token(book: AccessStore) -> None:
     book.create("ana", "analyst", days=90)
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
     found = book.session(secret)
@@ -115,14 +116,14 @@ def test_a_session_ends_with_its_token(book: AccessBook) -> None:
     assert book.session(secret) is None
 
 
-def test_a_session_that_was_closed_is_closed(book: AccessBook) -> None:
+def test_a_session_that_was_closed_is_closed(book: AccessStore) -> None:
     book.create("ana", "analyst", days=90)
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
     book.close_session(secret)
     assert book.session(secret) is None
 
 
-def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(book: AccessBook) -> None:
+def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(book: AccessStore) -> None:
     for name in ("ana", "ben"):
         book.create(name, "analyst", days=90)
     other = book.open_session(Caller("ben", "analyst", 2), hours=1)
@@ -137,7 +138,7 @@ def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(book: AccessBo
 class Between:
     """A reader in whose every pause somebody new comes in."""
 
-    def __init__(self, book: AccessBook) -> None:
+    def __init__(self, book: AccessStore) -> None:
         self._reader, self._book, self._come = book._reader, book, 0
 
     def execute(self, *given: Any) -> Any:
@@ -167,7 +168,7 @@ class Rows:
 
 
 def test_a_session_that_is_opened_while_another_is_looked_for_breaks_nothing(
-    book: AccessBook, monkeypatch: pytest.MonkeyPatch
+    book: AccessStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = book.create("ana", "analyst", days=90)
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
@@ -178,7 +179,7 @@ def test_a_session_that_is_opened_while_another_is_looked_for_breaks_nothing(
     assert found.caller.name == "ana"
 
 
-def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: AccessBook) -> None:
+def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: AccessStore) -> None:
     token = book.create("ana", "analyst", days=90)
     secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
     file = sqlite3.connect(book.path)
@@ -205,10 +206,10 @@ def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: Acce
     assert len(steps) < 500
 
 
-def test_the_stop_switch_outlives_the_process(book: AccessBook) -> None:
+def test_the_stop_switch_outlives_the_process(book: AccessStore) -> None:
     assert book.stopped() is None
     book.stop("cura")
-    again = AccessBook(book.path)
+    again = AccessStore(book.path)
     found = again.stopped()
     assert found is not None
     assert found.who == "cura"
@@ -218,7 +219,7 @@ def test_the_stop_switch_outlives_the_process(book: AccessBook) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ana", "a" * 65, "a\nb", "total", "a\u202eb", 3])
-def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(book: AccessBook, name: Any) -> None:
+def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(book: AccessStore, name: Any) -> None:
     with pytest.raises(ParameterError, match="name of a token"):
         book.create(name, "analyst", days=1)
 
@@ -226,12 +227,12 @@ def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(book: Acce
 @pytest.mark.parametrize(
     ("scope", "days"), [("root", 1), ("analyst", 0), ("analyst", 4000), ("curator", "3")]
 )
-def test_scope_and_length_of_a_token_are_checked(book: AccessBook, scope: Any, days: Any) -> None:
+def test_scope_and_length_of_a_token_are_checked(book: AccessStore, scope: Any, days: Any) -> None:
     with pytest.raises(ParameterError, match="of a token"):
         book.create("ana", scope, days=days)
 
 
-def test_one_name_has_one_valid_token(book: AccessBook) -> None:
+def test_one_name_has_one_valid_token(book: AccessStore) -> None:
     book.create("ana", "analyst", days=1)
     with pytest.raises(ParameterError, match="Rotate"):
         book.create("ana", "curator", days=1)
@@ -243,19 +244,19 @@ def test_one_name_has_one_valid_token(book: AccessBook) -> None:
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "access.db").write_text("this is not a database, and long enough to show it" * 40)
     with pytest.raises(SourceError, match="something else"):
-        AccessBook(tmp_path / "access.db")
+        AccessStore(tmp_path / "access.db")
     with pytest.raises(SourceError, match="written"):
-        AccessBook(tmp_path / "none" / "access.db")
+        AccessStore(tmp_path / "none" / "access.db")
 
 
 # Over HTTP.
 
 
-def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(service: Service) -> None:
-    office = service.office
-    expired = office.create_token("test", "eve", days=1e-9)
-    revoked = office.create_token("test", "rex")
-    office.revoke_token("test", "rex")
+def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(service: RunningService) -> None:
+    backend = service.backend
+    expired = backend.create_token("test", "eve", days=1e-9)
+    revoked = backend.create_token("test", "rex")
+    backend.revoke_token("test", "rex")
     good = service.tokens["ana"]
     sent: list[dict[str, str]] = [
         {},
@@ -281,9 +282,9 @@ def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(service: Service)
         assert httpx.get(service.url + path).status_code == 401
 
 
-def test_a_refusal_takes_the_same_time_whatever_is_wrong(service: Service) -> None:
-    revoked = service.office.create_token("test", "rex")
-    service.office.revoke_token("test", "rex")
+def test_a_refusal_takes_the_same_time_whatever_is_wrong(service: RunningService) -> None:
+    revoked = service.backend.create_token("test", "rex")
+    service.backend.revoke_token("test", "rex")
     kinds: dict[str, dict[str, str]] = {
         "missing": {},
         "revoked": {"Authorization": f"Bearer {revoked}"},
@@ -299,13 +300,13 @@ def test_a_refusal_takes_the_same_time_whatever_is_wrong(service: Service) -> No
                 assert client.get("/v1/budget", headers=headers).status_code == 401
                 times[kind].append(time.perf_counter() - began)
             least = [min(taken) for taken in times.values()]
-            if max(least) - min(least) < REFUSED_AFTER / 2:
+            if max(least) - min(least) < REJECTION_DELAY / 2:
                 break
-    assert min(least) >= REFUSED_AFTER
-    assert max(least) - min(least) < REFUSED_AFTER / 2
+    assert min(least) >= REJECTION_DELAY
+    assert max(least) - min(least) < REJECTION_DELAY / 2
 
 
-def test_analysts_see_nothing_of_what_is_the_curators(shared_service: Service) -> None:
+def test_analysts_see_nothing_of_what_is_the_curators(shared_service: RunningService) -> None:
     client = shared_service.client("ana")
     told = set()
     for path in (
@@ -321,10 +322,10 @@ def test_analysts_see_nothing_of_what_is_the_curators(shared_service: Service) -
         told.add(response.json()["error"]["message"])
     assert client.get("/metrics").status_code == 403
     assert len(told) == 1
-    assert shared_service.office.access.stopped() is None
+    assert shared_service.backend.access.stopped() is None
 
 
-def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: Service) -> None:
+def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: RunningService) -> None:
     token = service.tokens["ana"]
     for query in (f"token={token}", f"x={token}", "access_token=abc", f"after={token[4:]}&Token=1"):
         response = httpx.get(f"{service.url}/v1/budget?{query}")
@@ -346,7 +347,7 @@ def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: Service) 
     assert token[4:].encode() not in (service.folder / "audit.jsonl").read_bytes()
 
 
-def test_a_token_in_a_question_or_a_key_is_refused_and_kept_nowhere(service: Service) -> None:
+def test_a_token_in_a_question_or_a_key_is_refused_and_kept_nowhere(service: RunningService) -> None:
     token = service.tokens["ana"]
     sent: list[tuple[dict[str, Any], dict[str, str]]] = [
         ({**COUNT, "where": f"age > 40 AND sex = '{token}'"}, {}),
@@ -361,7 +362,7 @@ def test_a_token_in_a_question_or_a_key_is_refused_and_kept_nowhere(service: Ser
         assert token[4:].encode() not in path.read_bytes()
 
 
-def test_no_token_is_in_any_log_page_history_error_or_file(service: Service) -> None:
+def test_no_token_is_in_any_log_page_history_error_or_file(service: RunningService) -> None:
     seen = []
     for who in ("ana", "cura"):
         client = service.client(who)
@@ -383,7 +384,7 @@ def test_no_token_is_in_any_log_page_history_error_or_file(service: Service) -> 
             assert secret.encode() not in file.read_bytes(), file.name
 
 
-def test_revocation_is_immediate_over_http_and_spares_others(service: Service) -> None:
+def test_revocation_is_immediate_over_http_and_spares_others(service: RunningService) -> None:
     client = service.client("ana")
     assert client.get("/v1/budget").status_code == 200
     cura = service.client("cura")
@@ -392,7 +393,7 @@ def test_revocation_is_immediate_over_http_and_spares_others(service: Service) -
     assert service.client("ben").get("/v1/budget").status_code == 200
 
 
-def test_a_curator_makes_rotates_and_revokes_tokens(service: Service) -> None:
+def test_a_curator_makes_rotates_and_revokes_tokens(service: RunningService) -> None:
     client = service.client("cura")
     limit = {"kind": "zcdp", "rho": 0.25}
     order = {"action": "create", "name": "dora", "days": 3, "limit": limit}
@@ -411,34 +412,34 @@ def test_a_curator_makes_rotates_and_revokes_tokens(service: Service) -> None:
     assert events[-2:] == ["token created", "token rotated"]
 
 
-def test_a_token_whose_limit_is_refused_is_not_left_behind(service: Service) -> None:
+def test_a_token_whose_limit_is_refused_is_not_left_behind(service: RunningService) -> None:
     assert service.ask(COUNT, "ana").status_code == 200
-    service.office.revoke_token("test", "ana")
+    service.backend.revoke_token("test", "ana")
     order = {"action": "create", "name": "ana", "limit": {"kind": "zcdp", "rho": 0.25}}
     response = service.client("cura").post("/v1/curator/tokens", json=order)
     assert response.status_code >= 400
-    assert [t["state"] for t in service.office.tokens() if t["name"] == "ana"] == ["revoked", "revoked"]
+    assert [t["state"] for t in service.backend.tokens() if t["name"] == "ana"] == ["revoked", "revoked"]
 
 
 # Browsers.
 
 
-def cookie(service: Service, who: str, scope: Any = "analyst") -> dict[str, str]:
-    found = next(token for token in service.office.access.tokens() if token.name == who)
-    header = opened(service.office, Caller(who, scope, found.id))
+def cookie(service: RunningService, who: str, scope: Any = "analyst") -> dict[str, str]:
+    found = next(token for token in service.backend.access.tokens() if token.name == who)
+    header = open_session(service.backend, Caller(who, scope, found.id))
     assert "HttpOnly" in header
     assert "SameSite=Strict" in header
     assert "Secure" not in header  # plain HTTP on this machine alone
     return {"Cookie": header.partition(";")[0]}
 
 
-def form_of(service: Service, headers: dict[str, str]) -> str:
-    session = service.office.access.session(headers["Cookie"].partition("=")[2])
+def form_of(service: RunningService, headers: dict[str, str]) -> str:
+    session = service.backend.access.session(headers["Cookie"].partition("=")[2])
     assert session is not None
     return session.form
 
 
-def test_a_session_reads_but_asks_only_from_our_own_page(service: Service) -> None:
+def test_a_session_reads_but_asks_only_from_our_own_page(service: RunningService) -> None:
     headers = cookie(service, "ana")
     assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 200
     url, form = f"{service.url}/v1/query", form_of(service, headers)
@@ -452,23 +453,23 @@ def test_a_session_reads_but_asks_only_from_our_own_page(service: Service) -> No
     ]
     for more in wrong:
         assert httpx.post(url, json=COUNT, headers=headers | more).status_code == 403
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
     right = {"X-CSRF-Token": form, "Origin": service.url, "Sec-Fetch-Site": "same-origin"}
     assert httpx.post(url, json=COUNT, headers=headers | right).status_code == 200
 
 
-def test_the_proof_of_one_session_is_worth_nothing_in_another(service: Service) -> None:
+def test_the_proof_of_one_session_is_worth_nothing_in_another(service: RunningService) -> None:
     ana, ben = cookie(service, "ana"), cookie(service, "ben")
     stolen = {"X-CSRF-Token": form_of(service, ana)}
     assert httpx.post(f"{service.url}/v1/query", json=COUNT, headers=ben | stolen).status_code == 403
 
 
 def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
-    start: Callable[..., Service],
+    start: Callable[..., RunningService],
 ) -> None:
     service = start(behind_proxy=True)
-    token = service.office.access.tokens()[0]
-    header = opened(service.office, Caller("ana", "analyst", token.id))
+    token = service.backend.access.tokens()[0]
+    header = open_session(service.backend, Caller("ana", "analyst", token.id))
     assert header.startswith("__Host-discreet=")
     assert header.endswith("; Secure")
     health = httpx.get(f"{service.url}/health")
@@ -477,7 +478,7 @@ def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
 
 @pytest.mark.slow
 def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
-    service: Service, tmp_path: Path
+    service: RunningService, tmp_path: Path
 ) -> None:
     lines = ["dataset: town", "table: town.csv", "ledger: town.ledger", "limit: {rho: 10}"]
     lines += ["analyst_limit: {rho: 5}", "access: access.db", "audit_log: audit.jsonl"]
@@ -496,3 +497,79 @@ def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
     assert token not in run("list", "--json")
     run("revoke", "dora")
     assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 401
+
+
+MEAN = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": PRIVACY}
+
+
+KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, "max_iter": 4}}
+
+
+def interrupted(
+    service: RunningService, request: dict[str, Any], after: int, act: Callable[[], object]
+) -> Any:
+    """Ask, and have something done once so many questions were answered inside."""
+    backend, asked = service.backend, 0
+    real = backend.dataset.database.asking
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal asked
+        answer = yield from real(*given, **named)
+        asked += 1
+        if asked == after:
+            act()
+        return answer
+
+    backend.dataset.database.asking = counted  # type: ignore[method-assign]
+    try:
+        return service.ask(request), lambda: asked
+    finally:
+        backend.dataset.database.asking = real  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (MEAN, 2)])
+def test_the_switch_ends_what_is_under_way_before_its_next_question(
+    service: RunningService, request_: dict[str, Any], after: int
+) -> None:
+    cura = service.backend.access.find(service.tokens["cura"])
+    assert cura is not None
+    response, asked = interrupted(service, request_, after, lambda: service.backend.stop(cura))
+    assert response.json()["error"]["code"] == "stopped"
+    assert asked() == after
+    assert service.backend.dataset.ledger.spent().charges == after
+    # What was paid for is free once it answers again.
+    service.backend.resume(cura)
+    assert service.ask(request_).status_code == 200
+    left = service.backend.dataset.ledger.spent().charges
+    assert service.ask(request_).json()["cached"]
+    assert service.backend.dataset.ledger.spent().charges == left
+
+
+@pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1)])
+def test_a_token_that_is_revoked_ends_what_is_under_way_before_its_next_question(
+    service: RunningService, request_: dict[str, Any], after: int
+) -> None:
+    response, asked = interrupted(
+        service, request_, after, lambda: service.backend.revoke_token("test", "ana")
+    )
+    assert response.status_code == 401
+    assert asked() == after
+    assert not [line for line in lines_of(service.folder / "audit.jsonl") if line["event"] == "answer"]
+
+
+def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = signed_in(service, "ana")
+    page = browser.get("/").text
+    csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+    real = service.backend.dataset.database.asking
+
+    def revoking(*given: Any, **named: Any) -> Any:
+        service.backend.revoke_token("test", "ana")
+        return real(*given, **named)
+
+    monkeypatch.setattr(service.backend.dataset.database, "asking", revoking)
+    form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
+    response = browser.post("/ask", data={**form, "exact": "mu", "amount": "0.1"})
+    assert (response.status_code, response.headers["location"]) == (303, "/login")

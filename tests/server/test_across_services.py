@@ -12,8 +12,8 @@ from discreet import Column, Database, GaussianDP, RemoteDatabase, Schema
 from discreet.errors import DiscreetError, SchemaError
 from discreet.query.vertical import VerticalDatabases
 from discreet.schema.text import write_yaml
-from discreet.server.run import check
-from tests.server.conftest import Service, running, settings
+from discreet.server.app import check
+from tests.server.conftest import RunningService, running, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def written(folder: Path, name: str, ids: Any = PEOPLE, **changed: Any) -> dict[
 
 
 @contextlib.contextmanager
-def both(folder: Path, **changed: Any) -> Iterator[list[Service]]:
+def both(folder: Path, **changed: Any) -> Iterator[list[RunningService]]:
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(running(folder / name, **{**written(folder, name), **changed}))
@@ -61,9 +61,9 @@ def test_two_services_are_asked_as_one_and_each_charges_its_part(tmp_path: Path)
             stack.enter_context(RemoteDatabase(service.url, service.tokens["ana"])) for service in services
         ]
         answer = VerticalDatabases(far, key="study 7").correlation(privacy=MU)
-        charged = [service.office.ledger.spent("ana") for service in services]
+        charged = [service.backend.dataset.ledger.spent("ana") for service in services]
         again = VerticalDatabases(far, key="study 7").correlation(privacy=MU)
-        assert [service.office.ledger.spent("ana") for service in services] == charged
+        assert [service.backend.dataset.ledger.spent("ana") for service in services] == charged
     with contextlib.ExitStack() as stack:
         local = [
             stack.enter_context(

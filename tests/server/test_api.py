@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from docs.generate_reference import http_page
 
-from discreet.privacy import promise_from_dict
+from discreet.privacy import GaussianDP, PureDP, promise_from_dict
 from discreet.query import Answer
 from discreet.query.questions import Gram, Sums
-from discreet.server.reference import written
 from tests.server.conftest import ROWS, SCHEMA, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 OLD = sum(age > 40 for age in table()["age"])
@@ -38,7 +38,7 @@ ASKED: list[tuple[dict[str, Any], str | None]] = [
 
 @pytest.mark.parametrize(("asked", "words"), ASKED)
 def test_every_kind_of_question_is_answered_with_interval_cost_and_what_is_left(
-    shared_service: Service, asked: dict[str, Any], words: str | None
+    shared_service: RunningService, asked: dict[str, Any], words: str | None
 ) -> None:
     response = shared_service.ask({**asked, "privacy": PRIVACY})
     assert response.status_code == 200, response.text
@@ -65,7 +65,7 @@ def test_every_kind_of_question_is_answered_with_interval_cost_and_what_is_left(
     assert len(told["receipts"]) == len(told["parts"]) == len(told["cost"])
 
 
-def test_an_answer_is_near_the_truth_and_costs_what_it_says(service: Service) -> None:
+def test_an_answer_is_near_the_truth_and_costs_what_it_says(service: RunningService) -> None:
     before = service.client().get("/v1/budget").json()["own"]["left"]["rho"]
     told = service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY}).json()
     assert abs(told["value"] - OLD) < 6 * told["sd"]
@@ -76,17 +76,17 @@ def test_an_answer_is_near_the_truth_and_costs_what_it_says(service: Service) ->
     assert told["remaining"]["more"] == int(left / 0.005)
 
 
-def test_a_repeat_is_free_and_the_same_in_any_words(service: Service) -> None:
+def test_a_repeat_is_free_and_the_same_in_any_words(service: RunningService) -> None:
     first = service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY}).json()
     again = service.ask({"kind": "sentence", "text": "COUNT WHERE 40 < age", "privacy": PRIVACY}).json()
     assert (first["cached"], again["cached"]) == (False, True)
     assert again["cells"] == first["cells"]
     assert again["receipts"] == first["receipts"]
     assert again["remaining"] == first["remaining"]
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
 
 
-def test_another_analyst_pays_their_own_share_and_gets_the_same_draw(service: Service) -> None:
+def test_another_analyst_pays_their_own_share_and_gets_the_same_draw(service: RunningService) -> None:
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
     ana, ben = service.ask(asked, "ana").json(), service.ask(asked, "ben").json()
     assert ana["value"] == ben["value"]
@@ -94,7 +94,7 @@ def test_another_analyst_pays_their_own_share_and_gets_the_same_draw(service: Se
     assert ben["remaining"]["total"] == ana["remaining"]["total"]
 
 
-def test_refining_buys_precision_and_merges(service: Service) -> None:
+def test_refining_buys_precision_and_merges(service: RunningService) -> None:
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
     first = service.ask(asked).json()
     finer = {**asked, "refines": first["receipts"]}
@@ -105,10 +105,10 @@ def test_refining_buys_precision_and_merges(service: Service) -> None:
     again = service.ask(finer).json()
     assert again["cached"]
     assert again["value"] == second["value"]
-    assert service.office.ledger.spent().charges == 2
+    assert service.backend.dataset.ledger.spent().charges == 2
 
 
-def test_a_statistical_question_is_refined_by_its_one_receipt(service: Service) -> None:
+def test_a_statistical_question_is_refined_by_its_one_receipt(service: RunningService) -> None:
     asked: dict[str, Any] = {
         "kind": "statistical",
         "question": Sums(("age", "income")).to_dict(),
@@ -122,7 +122,7 @@ def test_a_statistical_question_is_refined_by_its_one_receipt(service: Service) 
     assert service.ask({**asked, "refines": both}).status_code == 422
 
 
-def test_a_mean_by_groups_refines_both_of_its_questions(service: Service) -> None:
+def test_a_mean_by_groups_refines_both_of_its_questions(service: RunningService) -> None:
     asked = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": {"kind": "zcdp", "rho": 0.1}}
     first = service.ask(asked).json()
     second = service.ask({**asked, "refines": first["receipts"]}).json()
@@ -132,20 +132,20 @@ def test_a_mean_by_groups_refines_both_of_its_questions(service: Service) -> Non
 
 
 @pytest.mark.parametrize("wrong", [["0123456789ab-999"], ["nonsense-1"], ["unrecorded-0123456789abcdef"]])
-def test_refining_what_is_not_there_is_refused(shared_service: Service, wrong: list[str]) -> None:
+def test_refining_what_is_not_there_is_refused(shared_service: RunningService, wrong: list[str]) -> None:
     response = shared_service.ask(
         {"kind": "count", "where": "age > 41", "privacy": PRIVACY, "refines": wrong}
     )
     assert response.status_code == 422, response.text
 
 
-def test_nobody_refines_what_somebody_else_paid_for(service: Service) -> None:
+def test_nobody_refines_what_somebody_else_paid_for(service: RunningService) -> None:
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
     receipts = service.ask(asked, "ana").json()["receipts"]
     assert service.ask({**asked, "refines": receipts}, "ben").status_code == 422
 
 
-def test_noise_can_be_named_instead_of_a_promise(shared_service: Service) -> None:
+def test_noise_can_be_named_instead_of_a_promise(shared_service: RunningService) -> None:
     told = shared_service.ask({"kind": "count", "where": "age > 42", "sd": 25}).json()
     assert told["sd"] == pytest.approx(25)
     both = {"kind": "count", "where": "age > 42", "sd": 25, "privacy": PRIVACY}
@@ -155,17 +155,17 @@ def test_noise_can_be_named_instead_of_a_promise(shared_service: Service) -> Non
 
 @pytest.mark.parametrize("question", [Sums(("age", "income")), Gram(("age", "income"))])
 def test_statistical_questions_travel_whole_and_answers_come_back_bit_for_bit(
-    shared_service: Service, question: Any
+    shared_service: RunningService, question: Any
 ) -> None:
     asked = {"kind": "statistical", "question": question.to_dict(), "privacy": PRIVACY}
     told = shared_service.ask(asked).json()
     answer = Answer.from_dict(told["answer"])
-    kept = shared_service.office.database.recall(told["receipts"][0])
+    kept = shared_service.backend.dataset.database.recall(told["receipts"][0])
     assert json.dumps(answer.to_dict()["value"]) == json.dumps(kept.to_dict()["value"])
     assert told["cost"] == [promise.to_dict() for promise in answer.cost]
 
 
-def test_a_plan_that_does_not_fit_is_refused_before_its_first_part(service: Service) -> None:
+def test_a_plan_that_does_not_fit_is_refused_before_its_first_part(service: RunningService) -> None:
     question = Sums(("age",)).to_dict()
     plan = [{"kind": "zcdp", "rho": 3.0}, {"kind": "zcdp", "rho": 1.9}]
     asked = {
@@ -175,7 +175,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_its_first_part(service: Serv
         "plan": plan,
     }
     assert service.ask(asked).status_code == 409
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
     assert service.ask({**asked, "plan": plan[:1]}).status_code == 200
 
 
@@ -190,7 +190,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_its_first_part(service: Serv
     ],
 )
 def test_models_are_trained_here_on_their_owners_budget_and_repeats_are_free(
-    service: Service, asked: dict[str, Any], fitted: str
+    service: RunningService, asked: dict[str, Any], fitted: str
 ) -> None:
     whole = {**asked, "privacy": {"kind": "zcdp", "rho": 0.5}}
     first = service.ask(whole)
@@ -201,7 +201,7 @@ def test_models_are_trained_here_on_their_owners_budget_and_repeats_are_free(
     # Rounding is on the safe side, so a model never costs more than it promises.
     spent = 5 - told["remaining"]["own"]["rho"]
     assert 0.4 < spent <= 0.5
-    assert {entry.receipt.owner for entry in service.office.ledger.entries()} == {"ana"}
+    assert {entry.receipt.owner for entry in service.backend.dataset.ledger.entries()} == {"ana"}
     again = service.ask(whole).json()
     assert again["cached"]
     assert again["fitted"] == told["fitted"]
@@ -223,14 +223,18 @@ def test_models_are_trained_here_on_their_owners_budget_and_repeats_are_free(
         {"refines": ["a-1"]},
     ],
 )
-def test_a_model_is_told_only_what_models_may_be_told(shared_service: Service, wrong: dict[str, Any]) -> None:
-    before = shared_service.office.ledger.spent().charges
+def test_a_model_is_told_only_what_models_may_be_told(
+    shared_service: RunningService, wrong: dict[str, Any]
+) -> None:
+    before = shared_service.backend.dataset.ledger.spent().charges
     response = shared_service.ask({"kind": "id3", "privacy": PRIVACY, **wrong})
     assert response.status_code == 422, response.text
-    assert shared_service.office.ledger.spent().charges == before
+    assert shared_service.backend.dataset.ledger.spent().charges == before
 
 
-def test_the_same_key_never_pays_twice_and_another_question_under_it_is_refused(service: Service) -> None:
+def test_the_same_key_never_pays_twice_and_another_question_under_it_is_refused(
+    service: RunningService,
+) -> None:
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
     headers = {"Idempotency-Key": "once-7"}
     first = service.ask(asked, **headers).json()
@@ -238,7 +242,7 @@ def test_the_same_key_never_pays_twice_and_another_question_under_it_is_refused(
     other = service.ask({**asked, "where": "age > 41"}, **headers)
     assert other.status_code == 409
     assert other.json()["error"]["code"] == "key-reused"
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
     # A key is its owner's: somebody else may have the same.
     assert service.ask({**asked, "where": "age > 41"}, "ben", **headers).status_code == 200
     assert service.ask(asked, **{"Idempotency-Key": "x" * 129}).status_code == 422
@@ -247,7 +251,7 @@ def test_the_same_key_never_pays_twice_and_another_question_under_it_is_refused(
     assert service.ask(model, **{"Idempotency-Key": "x" * 129}).status_code == 422
 
 
-def test_a_preview_is_free_and_says_what_the_answer_will_cost(service: Service) -> None:
+def test_a_preview_is_free_and_says_what_the_answer_will_cost(service: RunningService) -> None:
     client = service.client()
     for asked, _ in ASKED:
         response = client.post("/v1/preview", json={**asked, "privacy": PRIVACY})
@@ -262,16 +266,16 @@ def test_a_preview_is_free_and_says_what_the_answer_will_cost(service: Service) 
             assert price["sd"] == pytest.approx(answer["sd"])
 
 
-def test_a_preview_charges_nothing_and_refuses_what_asking_refuses(service: Service) -> None:
+def test_a_preview_charges_nothing_and_refuses_what_asking_refuses(service: RunningService) -> None:
     client = service.client()
     assert client.post("/v1/preview", json={"kind": "count", "sd": 5}).json()["free"]
     assert client.post("/v1/preview", json={"kind": "pca", "privacy": PRIVACY}).status_code == 200
     refused = client.post("/v1/preview", json={"kind": "sum", "expression": "nope", "sd": 5})
     assert refused.json()["error"]["code"] == "refused"
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
 
 
-def test_the_schema_is_public_to_whoever_may_ask(shared_service: Service) -> None:
+def test_the_schema_is_public_to_whoever_may_ask(shared_service: RunningService) -> None:
     told = shared_service.client().get("/v1/schema").json()
     assert told["dataset"] == "town"
     assert told["schema"] == SCHEMA.to_dict()
@@ -280,7 +284,7 @@ def test_the_schema_is_public_to_whoever_may_ask(shared_service: Service) -> Non
     assert "even if all of them do" in told["collusion"]
 
 
-def test_history_is_ones_own_with_questions_and_answers(service: Service) -> None:
+def test_history_is_ones_own_with_questions_and_answers(service: RunningService) -> None:
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
     first = service.ask(asked, "ana").json()
     service.ask({**asked, "where": "age > 50"}, "ben")
@@ -298,7 +302,7 @@ def test_history_is_ones_own_with_questions_and_answers(service: Service) -> Non
     assert {entry["who"] for entry in seen} == {"ben"}
 
 
-def test_history_and_dummy_rows_can_be_saved_as_csv_that_no_spreadsheet_runs(service: Service) -> None:
+def test_history_and_dummy_rows_can_be_saved_as_csv_that_no_spreadsheet_runs(service: RunningService) -> None:
     service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY})
     response = service.client().get("/v1/history", params={"format": "csv"})
     assert response.headers["content-type"].startswith("text/csv")
@@ -309,7 +313,7 @@ def test_history_and_dummy_rows_can_be_saved_as_csv_that_no_spreadsheet_runs(ser
     assert len(list(csv.DictReader(io.StringIO(dummy.text)))) == 3
 
 
-def test_dummy_rows_follow_from_the_schema_and_the_seed_alone(shared_service: Service) -> None:
+def test_dummy_rows_follow_from_the_schema_and_the_seed_alone(shared_service: RunningService) -> None:
     client = shared_service.client()
     first = client.get("/v1/dummy", params={"n": 50, "seed": 7}).json()["rows"]
     assert first == client.get("/v1/dummy", params={"n": 50, "seed": 7}).json()["rows"]
@@ -328,7 +332,7 @@ def test_dummy_rows_follow_from_the_schema_and_the_seed_alone(shared_service: Se
         assert client.get("/v1/dummy", params=wrong).status_code == 422, wrong
 
 
-def test_budgets_are_own_and_total_and_a_refusal_says_what_would_fit(service: Service) -> None:
+def test_budgets_are_own_and_total_and_a_refusal_says_what_would_fit(service: RunningService) -> None:
     asked = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 6}}
     error = service.ask(asked, "ana").json()["error"]
     assert error["code"] == "budget-exceeded"
@@ -369,7 +373,7 @@ def test_budgets_are_own_and_total_and_a_refusal_says_what_would_fit(service: Se
     ],
 )
 def test_what_is_said_to_fit_does_fit_and_nothing_much_larger_does(
-    service: Service, asked: dict[str, Any]
+    service: RunningService, asked: dict[str, Any]
 ) -> None:
     details = service.ask(asked).json()["error"]["details"]
     fits = details["fits"]
@@ -378,7 +382,7 @@ def test_what_is_said_to_fit_does_fit_and_nothing_much_larger_does(
     assert service.ask(smaller).status_code == 200
 
 
-def test_a_pure_budget_is_told_and_refused_in_epsilon(start: Callable[..., Service]) -> None:
+def test_a_pure_budget_is_told_and_refused_in_epsilon(start: Callable[..., RunningService]) -> None:
     service = start(limit={"epsilon": 2.0}, analyst_limit={"epsilon": 1.0})
     asked = {"kind": "count", "where": "age > 40", "privacy": {"kind": "pure-dp", "epsilon": 3.0}}
     details = service.ask(asked).json()["error"]["details"]
@@ -392,15 +396,15 @@ def test_a_pure_budget_is_told_and_refused_in_epsilon(start: Callable[..., Servi
     assert budget["own"]["spent"]["epsilon"] == 0.25
 
 
-def test_a_model_that_does_not_fit_is_refused_before_its_first_pass(service: Service) -> None:
+def test_a_model_that_does_not_fit_is_refused_before_its_first_pass(service: RunningService) -> None:
     asked = {"kind": "kmeans", "parameters": {"n_clusters": 2}, "privacy": {"kind": "zcdp", "rho": 7}}
     error = service.ask(asked).json()["error"]
     assert error["code"] == "budget-exceeded"
     assert "would fit" in error["hint"]
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
 
 
-def test_curators_see_spending_refusals_and_the_state_of_everything(service: Service) -> None:
+def test_curators_see_spending_refusals_and_the_state_of_everything(service: RunningService) -> None:
     service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY}, "ana")
     service.ask({"kind": "count", "where": "nope > 40", "privacy": PRIVACY}, "ben")
     client = service.client("cura")
@@ -415,17 +419,17 @@ def test_curators_see_spending_refusals_and_the_state_of_everything(service: Ser
     assert refusals[0]["asked"] == "count where nope > 40"
     check = client.get("/v1/curator/check").json()
     assert check["intact"]
-    assert check["head"] == service.office.ledger.head[1]
+    assert check["head"] == service.backend.dataset.ledger.head[1]
 
 
-def test_the_live_attack_is_shown_to_the_curator(service: Service) -> None:
+def test_the_live_attack_is_shown_to_the_curator(service: RunningService) -> None:
     service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY})
     response = service.client("cura").get("/v1/curator/attack")
     assert response.status_code == 200, response.text
 
 
 def test_the_stop_switch_stops_everything_that_is_asked_and_nothing_that_is_looked_up(
-    start: Callable[..., Service],
+    start: Callable[..., RunningService],
 ) -> None:
     service = start()
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
@@ -437,7 +441,7 @@ def test_the_stop_switch_stops_everything_that_is_asked_and_nothing_that_is_look
         assert response.status_code == 423
         assert response.json()["error"]["code"] == "stopped"
     assert service.client().get("/v1/history").status_code == 200
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
     # Another process on the same files is stopped as well, and a restart changes nothing.
     again = start(service.tokens)
     assert again.ask(asked).status_code == 423
@@ -446,7 +450,7 @@ def test_the_stop_switch_stops_everything_that_is_asked_and_nothing_that_is_look
 
 
 def test_the_reference_is_a_page_without_scripts_made_from_the_openapi_document(
-    shared_service: Service,
+    shared_service: RunningService,
 ) -> None:
     client = shared_service.client(None)
     document = client.get("/openapi.json").json()
@@ -461,14 +465,38 @@ def test_the_reference_is_a_page_without_scripts_made_from_the_openapi_document(
 
 def test_the_reference_in_the_documentation_is_the_one_that_the_service_gives() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
-    assert page.read_text(encoding="utf-8") == written(), (
-        "run python -m discreet.server.reference > docs/reference/http.md"
-    )
+    assert page.read_text(encoding="utf-8") == http_page(), "run python docs/generate_reference.py"
 
 
-def test_every_route_is_in_the_openapi_document_and_every_entry_is_a_route(shared_service: Service) -> None:
-    from discreet.server.routes import Routes
+def test_every_route_is_in_the_openapi_document_and_every_entry_is_a_route(
+    shared_service: RunningService,
+) -> None:
+    from discreet.server.api.routes import ApiRoutes
 
     document = shared_service.client(None).get("/openapi.json").json()
     described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
-    assert described == set(Routes(shared_service.office).table())
+    routes = ApiRoutes(shared_service.backend).routes()
+    assert described == {(route.path, method) for route in routes for method in route.methods or ()}
+
+
+KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, "max_iter": 4}}
+
+
+def test_the_attack_answers_also_when_charges_promise_next_to_nothing(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start(limit={"rho": 1e5}, analyst_limit=None)
+    for privacy in (GaussianDP(mu=300.0), PureDP(epsilon=1e-9)):
+        service.backend.dataset.database.count("owner = 'yes'", privacy=privacy)
+    found = service.client("cura").get("/v1/curator/attack")
+    assert found.status_code == 200, found.text
+    assert found.json()["used"] == 2
+
+
+def test_a_model_trained_again_is_free_with_or_without_a_key(service: RunningService) -> None:
+    first = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
+    again = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
+    assert again["cached"]
+    assert again["fitted"] == first["fitted"]
+    text = service.client().get("/openapi.json").json()["paths"]["/v1/query"]["post"]["parameters"][0]
+    assert "Not used for models" in text["description"]

@@ -13,7 +13,7 @@ from tests.server.test_pages_hostile import hostile_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 pytestmark = [
     pytest.mark.slow,
@@ -74,19 +74,19 @@ def page(chromium: Browser) -> Browser:
     return chromium
 
 
-def enter(page: Browser, service: Service, who: str) -> None:
+def enter(page: Browser, service: RunningService, who: str) -> None:
     """Log in by typing a token."""
     page.visit(f"{service.url}/login")
     page.write("#token", service.tokens[who])
     page.follow("button.primary")
 
 
-def charges(service: Service, who: str = "ana") -> int:
-    return service.office.ledger.spent(who).charges
+def charges(service: RunningService, who: str = "ana") -> int:
+    return service.backend.dataset.ledger.spent(who).charges
 
 
 def test_an_analyst_builds_a_question_sees_its_price_asks_and_refines(
-    page: Browser, service: Service
+    page: Browser, service: RunningService
 ) -> None:
     enter(page, service, "ana")
     page.wait(READY)
@@ -130,7 +130,7 @@ def test_an_analyst_builds_a_question_sees_its_price_asks_and_refines(
 
 
 def test_a_mistake_is_told_while_typing_and_forgotten_once_it_is_mended(
-    page: Browser, service: Service
+    page: Browser, service: RunningService
 ) -> None:
     enter(page, service, "ana")
     page.wait(READY)
@@ -147,7 +147,7 @@ def test_a_mistake_is_told_while_typing_and_forgotten_once_it_is_mended(
     assert charges(service) == 0
 
 
-def test_the_enter_key_shows_the_price_and_spends_nothing(page: Browser, service: Service) -> None:
+def test_the_enter_key_shows_the_price_and_spends_nothing(page: Browser, service: RunningService) -> None:
     enter(page, service, "ana")
     page.write("#where", "age > 40")
     page.run("window.left = true")
@@ -164,7 +164,7 @@ def test_the_enter_key_shows_the_price_and_spends_nothing(page: Browser, service
     assert charges(service) == 0
 
 
-def test_everything_needed_to_ask_works_without_a_script(page: Browser, service: Service) -> None:
+def test_everything_needed_to_ask_works_without_a_script(page: Browser, service: RunningService) -> None:
     page.call("Emulation.setScriptExecutionDisabled", value=True)
     enter(page, service, "ana")
     assert page.run("getComputedStyle(document.getElementById('slider-field')).display") == "none"
@@ -177,7 +177,7 @@ def test_everything_needed_to_ask_works_without_a_script(page: Browser, service:
 
 
 def test_names_and_values_of_the_list_write_themselves_into_the_question(
-    page: Browser, service: Service
+    page: Browser, service: RunningService
 ) -> None:
     enter(page, service, "ana")
     page.run("document.querySelectorAll('.levels').forEach((one) => { one.open = true; })")
@@ -188,7 +188,9 @@ def test_names_and_values_of_the_list_write_themselves_into_the_question(
     page.wait("document.getElementById('step').innerText.includes(\"sex IN ('f')\")")
 
 
-def test_keys_alone_reach_the_content_and_switch_the_way_of_writing(page: Browser, service: Service) -> None:
+def test_keys_alone_reach_the_content_and_switch_the_way_of_writing(
+    page: Browser, service: RunningService
+) -> None:
     enter(page, service, "ana")
     page.run("document.activeElement.blur()")
     page.press("Tab", 9)
@@ -202,7 +204,9 @@ def test_keys_alone_reach_the_content_and_switch_the_way_of_writing(page: Browse
     assert page.run(ring) == "solid"
 
 
-def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(page: Browser, service: Service) -> None:
+def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
+    page: Browser, service: RunningService
+) -> None:
     service.ask({"kind": "sentence", "text": "count where age > 40", "privacy": {"kind": "zcdp", "rho": 0.1}})
     enter(page, service, "cura")
     assert page.run("location.pathname") == "/curator"
@@ -217,10 +221,10 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(page: Browser
     page.click(".confirm summary")
     page.wait("document.querySelector('.confirm').open")
     page.follow(".confirm button")
-    assert service.office.access.stopped() is not None
+    assert service.backend.access.stopped() is not None
     assert "Stopped" in page.text("body")
     page.follow(".switch button")
-    assert service.office.access.stopped() is None
+    assert service.backend.access.stopped() is None
     page.follow("form[action='/curator/check'] button")
     assert "fit together" in page.text(".note[role=status]")
     assert page.complaints() == []
@@ -255,12 +259,12 @@ def test_hostile_names_run_nothing_also_while_the_script_works_with_them(
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
-    page: Browser, service: Service, dark: bool
+    page: Browser, service: RunningService, dark: bool
 ) -> None:
     for text in ("count by city, sex", "mean(income) where age > 40", "sum(income) by age (20, 40, 60, 80)"):
         service.ask({"kind": "sentence", "text": text, "privacy": {"kind": "zcdp", "rho": 0.5}})
     service.ask({"kind": "sentence", "text": "count where x", "privacy": {"kind": "zcdp", "rho": 0.5}})
-    receipts = [entry.receipt.id for entry in service.office.ledger.entries("ana")]
+    receipts = [entry.receipt.id for entry in service.backend.dataset.ledger.entries("ana")]
     page.media(dark=dark)
     places = ["/login", "/", *(f"/answers/{one}" for one in receipts), "/history", "/curator"]
     enter(page, service, "ana")
@@ -282,7 +286,7 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
 
 
 def test_the_search_for_faint_text_and_for_pages_that_are_too_wide_finds_them(
-    page: Browser, shared_service: Service
+    page: Browser, shared_service: RunningService
 ) -> None:
     page.visit(f"{shared_service.url}/login")
     page.run(

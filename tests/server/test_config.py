@@ -4,13 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.errors import LedgerError, ParameterError
+from discreet.errors import (
+    LedgerError,
+    ParameterError,
+)
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PosteriorOdds, PureDP
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config
-from discreet.server.office import Office
+from discreet.server.service import Service
 from tests.cli.run import discreet
-from tests.server.conftest import SCHEMA, settings, write_table
+from tests.server.conftest import SCHEMA, configured, settings, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,19 +204,21 @@ def test_the_share_divides_every_limit_and_cannot_be_changed_afterwards(tmp_path
         with Ledger.open(":memory:", gaussian_share=share, **limits) as ledger:
             return ledger.remaining("x" if "owner_limit" in limits else None)
 
-    office = Office(Config.of(settings(**said, gaussian_share=0.8), tmp_path))
+    backend = Service(Config.of(settings(**said, gaussian_share=0.8), tmp_path))
     try:
-        office.create_token("test", "ana")
-        office.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
-        found = [office.ledger.remaining(name) for name in (None, "ana")]
+        backend.create_token("test", "ana")
+        backend.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
+        found = [backend.dataset.ledger.remaining(name) for name in (None, "ana")]
         assert found == [left(0.8, limit=whole), left(0.8, owner_limit=own)]
         assert found != [left(0.5, limit=whole), left(0.5, owner_limit=own)]
-        assert office.ledger.remaining("bob") == left(0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7))
+        assert backend.dataset.ledger.remaining("bob") == left(
+            0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7)
+        )
     finally:
-        office.close()
+        backend.close()
     for other in ({}, {"gaussian_share": 0.7}):
         with pytest.raises(LedgerError, match=r"limit of Ledger.open must be the one fixed.*gaussian_share"):
-            Office(Config.of(settings(**said, **other), tmp_path))
+            Service(Config.of(settings(**said, **other), tmp_path))
     # At a terminal too.
     content = {
         name: value for name, value in settings(**said, gaussian_share=0.8).items() if value is not None
@@ -238,3 +243,77 @@ def test_what_is_no_mapping_of_keys_is_refused(tmp_path: Path, text: str) -> Non
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="nowhere"):
         Config.load(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"dataset": 2024}, "dataset of {} must be text, was 2024. Name the data set"),
+        ({"limit": 4}, "limit of {} must be keys and values, was 4. Write {{epsilon: 1}}, "),
+        ({"limit": {"epsilon": "4"}}, "limit.epsilon of {} must be a number, was the text '4'. Write {{eps"),
+        ({"limit": {"epsilon": -4}}, "limit.epsilon of {} must be greater than 0, was -4. Write {{epsilon"),
+        ({"limits": {"concurrent": 2.5}}, "limits.concurrent of {} must be a whole number, was 2.5. Write "),
+        ({"tls": "a.pem"}, "tls of {} must be keys and values. Write {{certificate: FILE, key: FILE}}."),
+        ({"listen": 8000}, "listen of {} must be an address and a port, such as 127.0.0.1:8000 or "),
+        ({"workers": "2"}, "workers of {} must be a whole number, was the text '2'. The usual is 1."),
+        ({"behind_proxy": "yes"}, "behind_proxy of {} must be true or false, was the text 'yes'. Leave it"),
+        ({"version": 2024}, "version of {} must be text, was 2024. Put it in quotes, or leave it out."),
+        ({"version": ""}, "version of {} must not be empty."),
+        ({"session_hours": 0}, "session_hours of {} must be greater than 0, was 0. The usual is 8.0."),
+        (
+            {"slots": {"sumz": 1.0}},
+            "slots of {} must name kinds of questions, and sumz is none. Did you mean",
+        ),
+        ({"slots": {"everything": 1.0}}, "slots of {} must name kinds of questions, and everything is none."),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_it_was_and_the_way_out(
+    tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    path = configured(tmp_path, **changed)
+    with pytest.raises(ParameterError) as caught:
+        Config.load(path)
+    said = str(caught.value)
+    assert said.startswith(told.format(path))
+    assert "instance of" not in said
+    assert said[-1] in ".?"
+
+
+def test_no_password_is_quoted_from_a_value_that_is_wrong(tmp_path: Path) -> None:
+    path = configured(tmp_path, ledger="postgresql://me:secret@host/db#x", table=["postgresql://me:secret@h"])
+    with pytest.raises(ParameterError, match="table of ") as caught:
+        Config.load(path)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words\n", "a: 1\na: 2\n", "\tb: 1\n"])
+def test_a_configuration_that_is_no_mapping_is_not_taken_for_a_schema(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ParameterError, match="must be YAML, and is not: it must ") as caught:
+        Config.load(path)
+    assert "schema" not in str(caught.value)
+    assert "fields" not in str(caught.value)
+
+
+def test_a_configuration_in_another_encoding_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes("dataset: Köniz\n".encode("latin-1"))
+    with pytest.raises(ParameterError, match=r"must be text in UTF-8, and byte 10 is not\. Save it as UTF-8"):
+        Config.load(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("audit_log", "access"),
+        ("access", "ledger"),
+        ("audit_log", "ledger"),
+        ("ledger", "table"),
+        ("access", "table"),
+    ],
+)
+def test_no_file_serves_two_purposes(tmp_path: Path, key: str, other: str) -> None:
+    path = configured(tmp_path, **{key: f"./{settings()[other]}"})
+    with pytest.raises(ParameterError, match=rf"^{key} of .* is the one that {other} names"):
+        Config.load(path)

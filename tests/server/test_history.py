@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from discreet import RemoteDatabase
-from discreet.errors import ServiceError
-from discreet.server import books, client
+from discreet.client import database
+from discreet.errors import (
+    ServiceError,
+)
+from discreet.server import accounting
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import TOKEN, public
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 CHARGES = 8
 
 
-def ask(service: Service, k: int, who: str = "ana") -> None:
+def ask(service: RunningService, k: int, who: str = "ana") -> None:
     question = {"kind": "count", "where": f"age > {k}", "privacy": {"kind": "zcdp", "rho": 0.001}}
     assert service.ask(question, who).status_code == 200
 
 
 @pytest.fixture
-def asked(service: Service) -> Service:
+def asked(service: RunningService) -> RunningService:
     for k in range(CHARGES):
         ask(service, k)
         ask(service, k, "ben")
@@ -34,14 +40,14 @@ def asked(service: Service) -> Service:
 
 
 @pytest.fixture
-def ana(asked: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
-    monkeypatch.setattr(client, "_PAGE", 3)
+def ana(asked: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
+    monkeypatch.setattr(database, "_PAGE", 3)
     with RemoteDatabase(asked.url, asked.tokens["ana"]) as db:
         yield db
 
 
-def rows_of(service: Service, who: str = "ana") -> list[int | None]:
-    return [receipt.seq for receipt in service.office.ledger.history(who)]
+def rows_of(service: RunningService, who: str = "ana") -> list[int | None]:
+    return [receipt.seq for receipt in service.backend.dataset.ledger.history(who)]
 
 
 def watched(
@@ -49,7 +55,7 @@ def watched(
 ) -> list[int]:
     """Count the charges on each page that a client fetches, doing something after the first one."""
     sizes: list[int] = []
-    get = db._calls.get
+    get = db._transport.get
 
     def counting(path: str, **parameters: Any) -> Any:
         told = get(path, **parameters)
@@ -58,14 +64,14 @@ def watched(
             between()
         return told
 
-    monkeypatch.setattr(db._calls, "get", counting)
+    monkeypatch.setattr(db._transport, "get", counting)
     return sizes
 
 
 # As the service tells it.
 
 
-def test_the_oldest_can_be_fetched_page_by_page(asked: Service) -> None:
+def test_the_oldest_can_be_fetched_page_by_page(asked: RunningService) -> None:
     get = asked.client().get
     page = get("/v1/history?first=3").json()
     assert [entry["row"] for entry in page["entries"]] == rows_of(asked)[:3]
@@ -81,7 +87,7 @@ def test_the_oldest_can_be_fetched_page_by_page(asked: Service) -> None:
 
 
 @pytest.mark.parametrize("query", ["first=0", "first=10001", "first=x", "first=2&last=2"])
-def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: Service, query: str) -> None:
+def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: RunningService, query: str) -> None:
     told = shared_service.client().get(f"/v1/history?{query}")
     assert told.status_code == 422
     assert told.json()["error"]["details"]["fields"] == ["first"]
@@ -91,7 +97,7 @@ def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: Service,
 
 
 def test_a_client_reads_all_of_its_own_pages(
-    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
+    asked: RunningService, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = watched(ana, monkeypatch)
     history = ana.history()
@@ -103,9 +109,9 @@ def test_a_client_reads_all_of_its_own_pages(
 
 
 def test_a_page_that_ended_early_is_followed_too(
-    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
+    asked: RunningService, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "MOST_BYTES", 1)  # one charge on each page
+    monkeypatch.setattr(accounting, "MAX_BYTES", 1)  # one charge on each page
     sizes = watched(ana, monkeypatch)
     assert ana.history().columns["row"] == rows_of(asked)
     assert sizes == [1] * CHARGES
@@ -115,9 +121,9 @@ def test_a_page_that_ended_early_is_followed_too(
 
 @pytest.mark.parametrize("last", [None, 5])
 def test_what_is_asked_meanwhile_leaves_no_hole(
-    asked: Service, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, last: int | None
+    asked: RunningService, ana: RemoteDatabase, monkeypatch: pytest.MonkeyPatch, last: int | None
 ) -> None:
-    monkeypatch.setattr(books, "MOST_BYTES", 1)
+    monkeypatch.setattr(accounting, "MAX_BYTES", 1)
     first = rows_of(asked)
 
     def more() -> None:
@@ -129,7 +135,7 @@ def test_what_is_asked_meanwhile_leaves_no_hole(
     assert found == (rows_of(asked) if last is None else first[-5:])
 
 
-def test_nothing_that_was_paid_is_a_short_history(service: Service) -> None:
+def test_nothing_that_was_paid_is_a_short_history(service: RunningService) -> None:
     with RemoteDatabase(service.url, service.tokens["ben"]) as db:
         assert len(db.history()) == 0
 
@@ -161,3 +167,68 @@ def test_pages_that_have_no_end_or_go_back_are_refused(page: dict[str, Any]) -> 
         pytest.raises(ServiceError, match="history that cannot be read"),
     ):
         db.history()
+
+
+PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
+
+
+COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
+
+
+def test_a_history_of_nothing_is_refused_as_the_document_says(shared_service: RunningService) -> None:
+    client = shared_service.client()
+    assert client.get("/v1/history?last=0").status_code == 422
+    assert client.get("/v1/history?last=1").status_code == 200
+    assert client.get("/v1/dummy?seed=0").status_code == 200
+
+
+def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_large(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for by in (["age", "sex"], ["age", "city"]):  # 363 and 605 cells
+        assert service.ask({"kind": "count", "by": by, "privacy": PRIVACY}).status_code == 200
+    for k in range(5):
+        service.ask({**COUNT, "where": f"age > {k}"})
+    client = service.client()
+    whole = client.get("/v1/history").json()
+    values = [entry["value"] for entry in whole["entries"]]
+    assert [value is None for value in values] == [False] * 7
+    assert not whole["more"]
+    assert accounting.MAX_VALUES == 4096
+    monkeypatch.setattr(accounting, "MAX_VALUES", 604)
+    values = [entry["value"] for entry in client.get("/v1/history").json()["entries"]]
+    assert [value is None for value in values] == [False, True] + [False] * 5
+    monkeypatch.setattr(accounting, "MAX_VALUES", 605)
+    assert client.get("/v1/history").json() == whole
+    monkeypatch.setattr(accounting, "MAX_BYTES", 20_000)
+    found, after = [], 0
+    for _ in range(10):
+        page = client.get(f"/v1/history?after={after}").json()
+        found += page["entries"]
+        after = found[-1]["row"]
+        if not page["more"]:
+            break
+        assert len(page["entries"]) < 7
+    assert [entry["row"] for entry in found] == [entry["row"] for entry in whole["entries"]]
+    assert len(found) > len(page["entries"])
+
+
+def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start()
+    asked = {"kind": "sum", "expression": "0 - income", "privacy": PRIVACY}
+    assert service.ask(asked).json()["value"] < 0
+    from discreet.server.api.routes import _csv_cell
+
+    assert _csv_cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
+    assert _csv_cell(-2.5) == -2.5
+    (row,) = csv.DictReader(io.StringIO(service.client().get("/v1/history?format=csv").text))
+    assert json.loads(row["value"])[0] < 0
+
+
+def test_nobody_is_given_their_own_history_under_the_name_of_another(service: RunningService) -> None:
+    service.ask(COUNT, "ben")
+    client = service.client("ana")
+    assert client.get("/v1/history", params={"analyst": "ben"}).status_code == 403
+    assert client.get("/v1/history", params={"analyst": "ana"}).json()["entries"] == []

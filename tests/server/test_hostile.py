@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.server.conftest import SCHEMA, Service, running, write_table
+from tests.server.conftest import SCHEMA, RunningService, running, write_table
 from tests.server.hostile import contents
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ def told(response: httpx.Response) -> tuple[int, Any]:
     }
 
 
-def check_paid(service: Service, response: httpx.Response) -> None:
+def check_paid(service: RunningService, response: httpx.Response) -> None:
     """Verify that an answer was paid for, unless it is the same for every table."""
     body = response.json()
     if body["cost"]:
         assert body["receipts"]
         for receipt in body["receipts"]:
-            assert service.office.ledger.entry(receipt).receipt.owner == "ana"
+            assert service.backend.dataset.ledger.entry(receipt).receipt.owner == "ana"
 
 
-def attack(here: Service, there: Service, seed: int, count: int, path: str) -> int:
+def attack(here: RunningService, there: RunningService, seed: int, count: int, path: str) -> int:
     """Send the same requests to both; return how many were answered."""
     answered = 0
     with here.client() as one, there.client() as other:
@@ -78,6 +78,6 @@ def test_hostile_questions_break_nothing_and_refusals_are_the_same_for_every_tab
     with running(tmp_path / "here") as here, running(tmp_path / "there") as there:
         assert attack(here, there, seed, count, "/v1/query") > count // 20
         assert attack(here, there, seed + 1000, count // 3, "/v1/preview") > count // 30
-        here.office.check()
+        here.backend.check()
         log = (tmp_path / "here" / "audit.jsonl").read_text(encoding="utf-8")
         assert here.tokens["ana"] not in log

@@ -11,22 +11,24 @@ import httpx
 import pytest
 
 from discreet.query import slots
+from discreet.query.questions import Histogram, Node, NodeTables
 from discreet.query.together import Wish
-from discreet.server.guard import Rates, Room
-from discreet.server.problems import Refusal
+from discreet.server.errors import ApiException
+from discreet.server.limits import RateLimiter
+from discreet.server.workers import FairThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from discreet.query.together import Flow
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
 
 
 def test_a_bucket_gives_what_it_holds_and_fills_with_time() -> None:
-    rates = Rates(6)
+    rates = RateLimiter(6)
     assert [rates.take("ana", 0.0) for _ in range(6)] == [None] * 6
     assert rates.take("ana", 0.0) == 10
     assert rates.take("ben", 0.0) is None
@@ -38,12 +40,12 @@ def test_a_bucket_gives_what_it_holds_and_fills_with_time() -> None:
 
 
 def test_a_clock_that_goes_back_opens_no_bucket() -> None:
-    rates = Rates(1)
+    rates = RateLimiter(1)
     assert rates.take("ana", 100.0) is None
     assert rates.take("ana", 50.0) is not None
 
 
-def test_one_caller_who_asks_too_often_waits_and_others_do_not(start: Callable[..., Service]) -> None:
+def test_one_caller_who_asks_too_often_waits_and_others_do_not(start: Callable[..., RunningService]) -> None:
     service = start(limits={"per_minute": 5})
     client = service.client("ana")
     codes = [client.get("/v1/schema").status_code for _ in range(6)]
@@ -55,7 +57,7 @@ def test_one_caller_who_asks_too_often_waits_and_others_do_not(start: Callable[.
     assert service.client(None).get("/health").status_code == 200
 
 
-def test_logging_in_counts_as_coming(start: Callable[..., Service]) -> None:
+def test_logging_in_counts_as_coming(start: Callable[..., RunningService]) -> None:
     service = start(limits={"per_minute": 5})
     sent = {"token": service.tokens["ana"]}
     responses = [httpx.post(f"{service.url}/login", data=sent) for _ in range(6)]
@@ -67,11 +69,13 @@ def test_logging_in_counts_as_coming(start: Callable[..., Service]) -> None:
 
 
 class Held:
-    """Work of an office that waits until it is let go."""
+    """Work of an backend that waits until it is let go."""
 
-    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, what: str = "asking") -> None:
+    def __init__(
+        self, service: RunningService, monkeypatch: pytest.MonkeyPatch, what: str = "ask_task"
+    ) -> None:
         self.go, self.began = threading.Event(), threading.Semaphore(0)
-        real = getattr(service.office, what)
+        real = getattr(service.backend, what)
 
         def slow(*given: Any, **named: Any) -> Any:
             self._wait(())
@@ -81,7 +85,7 @@ class Held:
             yield Wish(self._wait, None)
             return (yield from real(*given, **named))
 
-        monkeypatch.setattr(service.office, what, slow_flow if what == "asking" else slow)
+        monkeypatch.setattr(service.backend, what, slow_flow if what == "ask_task" else slow)
 
     def _wait(self, waiting: Sequence[None]) -> Sequence[None]:
         self.began.release(max(1, len(waiting)))
@@ -90,7 +94,7 @@ class Held:
 
 
 def test_more_questions_than_fit_are_told_to_come_again_and_the_curator_still_gets_in(
-    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start(limits={"concurrent": 2, "per_minute": 1000})
     held, codes = Held(service, monkeypatch), []
@@ -124,10 +128,10 @@ def test_a_room_gives_each_caller_a_share_and_a_line_and_refuses_whoever_comes_a
         return who
 
     async def asking() -> None:
-        room = Room("test", 4, share=2, in_line=1)
+        room = FairThreadPool("test", 4, share=2, in_line=1)
         busy = [asyncio.create_task(room.run("ana", lambda: work("ana"))) for _ in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(Refusal):
+        with pytest.raises(ApiException):
             await room.run("ana", lambda: "too many")
         # Two of four threads are left, though three jobs would have taken three.
         for _ in range(2):
@@ -148,13 +152,13 @@ def test_a_thread_whose_caller_has_left_is_still_part_of_the_share() -> None:
     go = threading.Event()
 
     async def asking() -> None:
-        room = Room("test", 2, share=1, in_line=0)
+        room = FairThreadPool("test", 2, share=1, in_line=0)
         left = asyncio.create_task(room.run("ana", lambda: go.wait(20)))
         await asyncio.sleep(0)
         left.cancel()
         with pytest.raises(asyncio.CancelledError):
             await left
-        with pytest.raises(Refusal):
+        with pytest.raises(ApiException):
             await room.run("ana", lambda: True)
         go.set()
         room.close()
@@ -165,7 +169,7 @@ def test_a_thread_whose_caller_has_left_is_still_part_of_the_share() -> None:
 
 
 def test_one_caller_who_asks_too_much_at_once_is_told_so_and_others_are_answered(
-    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start(limits={"concurrent": 12, "per_minute": 1000})
     codes: list[int] = []
@@ -192,7 +196,7 @@ def test_one_caller_who_asks_too_much_at_once_is_told_so_and_others_are_answered
 
 
 def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the_curator_waiting(
-    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start(limits={"per_minute": 1000})
     held, codes = Held(service, monkeypatch, "preview"), []
@@ -215,7 +219,7 @@ def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the
     # All of the desk is taken once four have come.
     for name in ("ben", "carl", "dora"):
         if name != "ben":
-            service.tokens[name] = service.office.create_token("test", name)
+            service.tokens[name] = service.backend.create_token("test", name)
         threads += crowd(name, 2)
         for _ in range(2):
             assert held.began.acquire(timeout=120)
@@ -231,7 +235,7 @@ def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the
 
 
 def test_a_question_that_takes_too_long_is_answered_later_and_then_free(
-    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start(limits={"seconds": 1, "per_minute": 1000})
     with monkeypatch.context() as patched:
@@ -241,15 +245,15 @@ def test_a_question_that_takes_too_long_is_answered_later_and_then_free(
         assert response.json()["error"]["code"] == "engine-failed"
         held.go.set()
     limit = time.monotonic() + 120
-    while not service.office.ledger.spent().charges:
+    while not service.backend.dataset.ledger.spent().charges:
         assert time.monotonic() < limit
         time.sleep(0.01)
     # The slow one may still be on its way; a repeat waits for it or finds what it left.
     assert service.ask(COUNT).status_code == 200
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
 
 
-def test_whoever_sends_a_body_drop_by_drop_is_not_waited_for(start: Callable[..., Service]) -> None:
+def test_whoever_sends_a_body_drop_by_drop_is_not_waited_for(start: Callable[..., RunningService]) -> None:
     service = start(limits={"seconds": 1, "per_minute": 1000})
     host, port = service.url.removeprefix("http://").split(":")
     body = json.dumps(COUNT).encode()
@@ -262,10 +266,10 @@ def test_whoever_sends_a_body_drop_by_drop_is_not_waited_for(start: Callable[...
         # The rest of the body never comes, so an answer shows that nobody waited for it.
         answer = connection.recv(65536)
     assert b" 429 " in answer.splitlines()[0]
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
 
 
-def test_whoever_leaves_before_the_answer_has_paid_once_and_finds_it_later(service: Service) -> None:
+def test_whoever_leaves_before_the_answer_has_paid_once_and_finds_it_later(service: RunningService) -> None:
     host, port = service.url.removeprefix("http://").split(":")
     body = json.dumps(COUNT).encode()
     head = (
@@ -275,14 +279,16 @@ def test_whoever_leaves_before_the_answer_has_paid_once_and_finds_it_later(servi
     with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(head.encode() + body)
     limit = time.monotonic() + 120
-    while not service.office.ledger.spent().charges:
+    while not service.backend.dataset.ledger.spent().charges:
         assert time.monotonic() < limit
         time.sleep(0.01)
     assert service.ask(COUNT).status_code == 200
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
 
 
-def test_many_at_once_pay_once_for_one_question_and_never_pass_a_limit(start: Callable[..., Service]) -> None:
+def test_many_at_once_pay_once_for_one_question_and_never_pass_a_limit(
+    start: Callable[..., RunningService],
+) -> None:
     service = start(analyst_limit={"rho": 0.05}, limits={"concurrent": 64, "per_minute": 100_000})
     codes: list[int] = []
 
@@ -296,14 +302,14 @@ def test_many_at_once_pay_once_for_one_question_and_never_pass_a_limit(start: Ca
     for thread in threads:
         thread.join(60)
     # Ten questions at 0.005 fit; whoever repeats one of them is answered, everybody else is refused.
-    assert service.office.ledger.spent("ana").charges == 10
+    assert service.backend.dataset.ledger.spent("ana").charges == 10
     assert set(codes) == {200, 409}
     assert len(codes) == 64
-    service.office.ledger.check()
+    service.backend.dataset.ledger.check()
 
 
 def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
-    start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start(slots=0.4)
     began = time.monotonic()
@@ -313,3 +319,45 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
     monkeypatch.setattr(slots, "sleep", waits.append)
     assert service.ask(COUNT).json()["cached"]
     assert waits == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "count", "by": ["age", "sex", "city"]},
+        {"kind": "histogram", "columns": ["age", "sex", "city"]},
+        {"kind": "sentence", "text": "mean(income) by age, sex, city"},
+        {"kind": "statistical", "question": Histogram(["age", "sex", "city"]).to_dict()},
+        {
+            "kind": "statistical",
+            "question": NodeTables("owner", [Node([], ["age", "city"])] * 8).to_dict(),
+        },
+    ],
+)
+def test_an_answer_with_more_cells_than_the_operator_allows_is_refused_for_free(
+    start: Callable[..., RunningService], asked: dict[str, Any]
+) -> None:
+    # 121 ages, 3 sexes with the other one, 5 cities with another one and none
+    service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5 - 1})
+    for path in ("/v1/preview", "/v1/query"):
+        response = service.client().post(path, json={**asked, "privacy": PRIVACY})
+        assert response.status_code == 422, response.text
+        assert "at most 1814 numbers" in response.json()["error"]["message"]
+    assert service.backend.dataset.ledger.spent().charges == 0
+
+
+def test_an_answer_with_as_many_cells_as_the_operator_allows_is_given(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5})
+    told = service.ask({"kind": "count", "by": ["age", "sex", "city"], "privacy": PRIVACY})
+    assert len(told.json()["cells"]) == 121 * 3 * 5
+
+
+def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service: RunningService) -> None:
+    def preview(n: int) -> int:
+        question = {"kind": "sums", "expressions": [f"age > {k}" for k in range(n)]}
+        asked = {"kind": "statistical", "question": question, "privacy": PRIVACY}
+        return shared_service.client().post("/v1/preview", json=asked).status_code
+
+    assert (preview(64), preview(65)) == (200, 422)

@@ -14,13 +14,13 @@ import pytest
 from tests.server.conftest import running
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 # A request may fit the document and still be refused: for its budget, or for an unknown column.
 _NOT_ASKED = "positive_data_acceptance"
 
 
-def requests_made_up(service: Service, who: str, folder: Path, examples: int, *more: str) -> int:
+def requests_made_up(service: RunningService, who: str, folder: Path, examples: int, *more: str) -> int:
     """Let schemathesis loose on a service, under somebody's token; return how many requests it made."""
     program = Path(sys.executable).with_name("schemathesis")
     done = subprocess.run(
@@ -51,7 +51,7 @@ def test_requests_made_up_from_the_document_find_no_gap(
     with running(tmp_path) as service:
         made = requests_made_up(service, who, tmp_path, examples, *only)
         assert made >= least
-        service.office.check()
-        paid = service.office.ledger.entries()
-        answered = [line for line in service.office.trail.last("answer", 10**6) if not line["cached"]]
+        service.backend.check()
+        paid = service.backend.dataset.ledger.entries()
+        answered = [line for line in service.backend.audit_log.last("answer", 10**6) if not line["cached"]]
         assert {row[1] for line in answered for row in line["rows"]} == {entry.receipt.seq for entry in paid}

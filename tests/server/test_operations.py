@@ -25,18 +25,18 @@ from discreet.errors import (
 )
 from discreet.privacy import ZCDP, Ledger
 from discreet.query import Database
-from discreet.server.access import AccessBook
+from discreet.server.access import AccessStore
+from discreet.server.app import check
+from discreet.server.audit_log import AuditLog
 from discreet.server.config import Config
-from discreet.server.office import Office
-from discreet.server.preflight import check
-from discreet.server.trail import Trail
+from discreet.server.service import Service
 from tests.server.conftest import ROWS, running, settings, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
@@ -50,7 +50,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_health_and_readiness_are_open_and_say_different_things(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = service.client(None)
     assert client.get("/health").json() == {"status": "alive"}
@@ -59,12 +59,12 @@ def test_health_and_readiness_are_open_and_say_different_things(
     def gone() -> Any:
         raise LedgerError("gone")
 
-    monkeypatch.setattr(service.office, "ready", gone)
+    monkeypatch.setattr(service.backend, "ready", gone)
     assert client.get("/ready").status_code == 503
     assert client.get("/health").status_code == 200
 
 
-def test_metrics_count_and_tell_no_time(service: Service) -> None:
+def test_metrics_count_and_tell_no_time(service: RunningService) -> None:
     service.ask(COUNT)
     service.ask(COUNT)
     service.ask({**COUNT, "where": "nope > 1"})
@@ -80,7 +80,7 @@ def test_metrics_count_and_tell_no_time(service: Service) -> None:
         assert word not in text
 
 
-def test_logs_are_lines_of_json_without_questions_or_answers(service: Service) -> None:
+def test_logs_are_lines_of_json_without_questions_or_answers(service: RunningService) -> None:
     answer = service.ask(COUNT).json()
     service.client().get("/v1/somewhere/else?x=y")
     requests = [line for line in service.logged(2) if line["event"] == "request"]
@@ -91,7 +91,7 @@ def test_logs_are_lines_of_json_without_questions_or_answers(service: Service) -
         assert secret not in told
 
 
-def test_pages_are_named_by_their_route_and_never_by_their_address(service: Service) -> None:
+def test_pages_are_named_by_their_route_and_never_by_their_address(service: RunningService) -> None:
     visitor = service.client(None)
     visitor.post("/login", data={"token": service.tokens["cura"]})
     for path in (
@@ -126,7 +126,7 @@ def test_pages_are_named_by_their_route_and_never_by_their_address(service: Serv
 # The trail.
 
 
-def test_the_trail_holds_every_answer_with_its_row_of_the_ledger(service: Service) -> None:
+def test_the_trail_holds_every_answer_with_its_row_of_the_ledger(service: RunningService) -> None:
     first = service.ask(COUNT).json()
     service.ask(COUNT)
     service.ask({"kind": "mean", "expression": "age", "by": ["sex"], "privacy": PRIVACY})
@@ -134,12 +134,16 @@ def test_the_trail_holds_every_answer_with_its_row_of_the_ledger(service: Servic
     answers = [line for line in lines_of(path) if line["event"] == "answer"]
     assert [line["cached"] for line in answers] == [False, True, False]
     assert [len(line["rows"]) for line in answers] == [1, 1, 2]
-    entry = service.office.ledger.entry(first["receipts"][0])
+    entry = service.backend.dataset.ledger.entry(first["receipts"][0])
     identity, seq, digest = answers[0]["rows"][0]
-    assert (identity, seq, digest) == (service.office.ledger.identity, entry.receipt.seq, entry.receipt.hash)
+    assert (identity, seq, digest) == (
+        service.backend.dataset.ledger.identity,
+        entry.receipt.seq,
+        entry.receipt.hash,
+    )
     assert str(first["value"]) not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert service.office.trail.check() == len(lines_of(path))
+    assert service.backend.audit_log.check() == len(lines_of(path))
 
 
 def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: Path) -> None:
@@ -149,7 +153,7 @@ def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: 
         path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
         assert service.client("cura").get("/v1/curator/check").status_code == 503
     with pytest.raises(SourceError, match="must follow from the line before"):
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
 
 
 def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_from_starting(
@@ -171,16 +175,16 @@ def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_fro
 def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) -> None:
     write_table(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from discreet.server.trail import Trail\n"
-        "trail = Trail(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from discreet.server.audit_log import AuditLog\n"
+        "trail = AuditLog(Path(sys.argv[1]))\n"
         "for i in range(200): trail.write('test', n=i, who=sys.argv[2])"
     )
     path = tmp_path / "audit.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(3)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
-    from discreet.server.trail import Trail
+    from discreet.server.audit_log import AuditLog
 
-    assert Trail(path).check() == 600
+    assert AuditLog(path).check() == 600
 
 
 # Files that are not what they were.
@@ -201,7 +205,7 @@ def test_a_ledger_that_went_back_is_refused_with_the_way_out(tmp_path: Path) -> 
     for path in kept.iterdir():
         shutil.copy(path, tmp_path)
     with pytest.raises(LedgerTampered, match="earlier state") as caught:
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
     assert "Restore the newest backup" in str(caught.value)
 
 
@@ -211,23 +215,23 @@ def test_a_fresh_ledger_beside_an_old_trail_is_refused(tmp_path: Path) -> None:
     for path in tmp_path.glob("town.ledger*"):
         path.unlink()
     with pytest.raises(LedgerTampered, match="another one"):
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
 
 
 def test_a_ledger_of_another_data_set_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path)
-    Office(Config.of(settings(), tmp_path)).close()
+    Service(Config.of(settings(), tmp_path)).close()
     schema = (tmp_path / "town.schema.yaml").read_text()
     (tmp_path / "town.schema.yaml").write_text(schema.replace("dataset: town", "dataset: village"))
     with pytest.raises(ParameterError, match="dataset of the configuration"):
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
     with pytest.raises(LedgerError, match="town"):
-        Office(Config.of(settings(dataset="village"), tmp_path))
+        Service(Config.of(settings(dataset="village"), tmp_path))
 
 
 def test_a_table_that_another_ledger_knows_is_refused_unless_that_is_meant(tmp_path: Path) -> None:
     write_table(tmp_path)
-    Office(Config.of(settings(), tmp_path)).close()
+    Service(Config.of(settings(), tmp_path)).close()
     changed = settings(ledger="second.ledger", audit_log="second.jsonl")
     place = tmp_path / "second.yaml"
     place.write_text(json.dumps(changed))
@@ -235,22 +239,22 @@ def test_a_table_that_another_ledger_knows_is_refused_unless_that_is_meant(tmp_p
         check(place)
     assert not (tmp_path / "second.ledger").exists()
     with pytest.raises(OtherLedger):
-        Office(Config.of(changed, tmp_path))
+        Service(Config.of(changed, tmp_path))
     # The ledger that the start left behind is no permission.
     with pytest.raises(OtherLedger):
         check(place)
-    office = Office(Config.of({**changed, "new_ledger": True}, tmp_path))
-    assert len(office.ledger.others()) == 1
-    office.close()
+    backend = Service(Config.of({**changed, "new_ledger": True}, tmp_path))
+    assert len(backend.dataset.ledger.others()) == 1
+    backend.close()
     check(place)
-    Office(Config.of(changed, tmp_path)).close()
+    Service(Config.of(changed, tmp_path)).close()
 
 
 def test_another_limit_than_the_one_that_was_fixed_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path)
-    Office(Config.of(settings(), tmp_path)).close()
+    Service(Config.of(settings(), tmp_path)).close()
     with pytest.raises(LedgerError, match="limit"):
-        Office(Config.of(settings(limit={"rho": 11.0}), tmp_path))
+        Service(Config.of(settings(limit={"rho": 11.0}), tmp_path))
 
 
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
@@ -258,7 +262,7 @@ def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     header = (tmp_path / "town.csv").read_text().splitlines()[0]
     (tmp_path / "town.csv").write_text(header + "\n")
     with pytest.raises(DiscreetError, match="at least one row"):
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -284,9 +288,9 @@ def test_a_service_that_cannot_start_leaves_nothing_open(
         def full(*_: Any, **__: Any) -> None:
             raise LedgerUnavailable("audit_log must be a file that can be written, and is not.")
 
-        monkeypatch.setattr(Trail, "write", full)
+        monkeypatch.setattr(AuditLog, "write", full)
     seen: list[str] = []
-    for name, kind in (("database", Database), ("ledger", Ledger), ("access", AccessBook)):
+    for name, kind in (("database", Database), ("ledger", Ledger), ("access", AccessStore)):
 
         def noted(self: Any, name: str = name, close: Any = kind.close) -> None:
             seen.append(name)
@@ -294,7 +298,7 @@ def test_a_service_that_cannot_start_leaves_nothing_open(
 
         monkeypatch.setattr(kind, "close", noted)
     with pytest.raises(DiscreetError):
-        Office(Config.of(settings(), tmp_path))
+        Service(Config.of(settings(), tmp_path))
     assert seen == closed
 
 
@@ -338,7 +342,7 @@ def process(folder: Path, *, wait: bool = True, **changed: Any) -> Iterator[tupl
 
 
 def token_for(folder: Path, name: str = "ana") -> dict[str, str]:
-    book = AccessBook(folder / "access.db")
+    book = AccessStore(folder / "access.db")
     try:
         token = book.create(name, "curator", days=1)
     finally:
@@ -511,7 +515,7 @@ def test_the_package_can_be_imported_without_the_servers_packages() -> None:
         "import sys\n"
         "for name in ('fastapi', 'starlette', 'uvicorn', 'httpx', 'prometheus_client'):\n"
         "    sys.modules[name] = None\n"
-        "import discreet.server, discreet.server.client, discreet.server.config, discreet.server.access\n"
+        "import discreet.server, discreet.client.database, discreet.server.config, discreet.server.access\n"
         "try:\n"
         "    import discreet.server.app\n"
         "except ImportError as problem:\n"
@@ -523,7 +527,7 @@ def test_the_package_can_be_imported_without_the_servers_packages() -> None:
 
 
 def test_the_same_service_runs_on_postgresql_for_data_and_ledger(
-    start: Callable[..., Service], tmp_path: Path, postgres_url: str
+    start: Callable[..., RunningService], tmp_path: Path, postgres_url: str
 ) -> None:
     import psycopg
 

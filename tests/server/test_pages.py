@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import re
@@ -11,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.schema import Column
-from discreet.server.pages.rendering import asset_address
+from discreet.job.sentence import read_sentence
+from discreet.schema import Column, Schema
+from discreet.server.api.openapi import openapi_document, reference_page
+from discreet.server.pages.ask import column_views
+from discreet.server.pages.charts import spending_steps
+from discreet.server.pages.curator import refusal_lines
+from discreet.server.pages.page import asset_address
 from tests.server.conftest import SCHEMA, running, write_table
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
@@ -20,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 
-def charges(service: Service, who: str = "ana") -> int:
-    return service.office.ledger.spent(who).charges
+def charges(service: RunningService, who: str = "ana") -> int:
+    return service.backend.dataset.ledger.spent(who).charges
 
 
 def big(page: Element) -> float:
@@ -34,7 +40,7 @@ def big(page: Element) -> float:
 # Asking.
 
 
-def test_an_answer_is_a_page_that_can_be_loaded_again_without_asking_again(service: Service) -> None:
+def test_an_answer_is_a_page_that_can_be_loaded_again_without_asking_again(service: RunningService) -> None:
     visitor = Visitor(service)
     response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", amount="0.1")
     place = response.headers["location"]
@@ -47,7 +53,7 @@ def test_an_answer_is_a_page_that_can_be_loaded_again_without_asking_again(servi
     assert "asked before" not in pages[0].text
 
 
-def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: Service) -> None:
+def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: RunningService) -> None:
     visitor = Visitor(service)
     page = visitor.get("/")
     first, second = (visitor.send(page, "/ask", do="ask", where="age > 40").headers["location"] for _ in "ab")
@@ -56,7 +62,7 @@ def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: Service) -> No
     assert "asked before: free" in visitor.get(second).text
 
 
-def test_a_form_that_was_changed_since_asks_anew(service: Service) -> None:
+def test_a_form_that_was_changed_since_asks_anew(service: RunningService) -> None:
     visitor = Visitor(service)
     page = visitor.get("/")
     places = {visitor.send(page, "/ask", do="ask", where=f"age > {k}").headers["location"] for k in (30, 40)}
@@ -64,17 +70,17 @@ def test_a_form_that_was_changed_since_asks_anew(service: Service) -> None:
 
 
 @pytest.mark.parametrize("do", [{}, {"do": "price"}, {"do": "try"}, {"do": "nonsense"}])
-def test_only_the_button_that_says_so_spends(service: Service, do: dict[str, str]) -> None:
+def test_only_the_button_that_says_so_spends(service: RunningService, do: dict[str, str]) -> None:
     visitor = Visitor(service)
     response = visitor.send(visitor.get("/"), "/ask", where="age > 40", **do)
     assert response.status_code == 200
     assert charges(service) == 0
-    assert service.office.ledger.spent().charges == 0
+    assert service.backend.dataset.ledger.spent().charges == 0
     # The Enter key presses the first button of the form.
     assert next(visitor.get("/").one(id="ask-form").all("button")).attributes["value"] == "price"
 
 
-def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_service: Service) -> None:
+def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_service: RunningService) -> None:
     visitor = Visitor(shared_service)
     page = read(
         visitor.send(visitor.get("/"), "/ask", do="price", verb="sum", of="income", amount="0.05").text
@@ -87,7 +93,7 @@ def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_servi
     assert "Ask: costs 1\u00a0%" in page.one(id="ask-button").text
 
 
-def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: Service) -> None:
+def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: RunningService) -> None:
     visitor = Visitor(service)
     response = visitor.send(visitor.get("/"), "/ask", do="try", verb="mean", of="age", amount="1")
     card = read(response.text).one("section", class_="answer")
@@ -117,7 +123,7 @@ def test_pages_of_a_table_with_ids_say_how_many_rows_of_a_person_are_used(tmp_pa
         assert charges(service) == 0
 
 
-def test_the_sentence_and_the_sql_are_the_same_question(service: Service) -> None:
+def test_the_sentence_and_the_sql_are_the_same_question(service: RunningService) -> None:
     visitor = Visitor(service)
     fields = visitor.fill(visitor.get("/"), "/ask", verb="mean", of="income", where="sex = 'f'", by1="age",
                           edges1="30, 60", by2="city")  # fmt: skip
@@ -159,7 +165,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
 
 @pytest.mark.parametrize(("changed", "field", "words"), WRONG)
 def test_a_mistake_is_told_beside_its_field_and_costs_nothing(
-    shared_service: Service, changed: dict[str, str], field: str, words: str
+    shared_service: RunningService, changed: dict[str, str], field: str, words: str
 ) -> None:
     visitor, before = Visitor(shared_service), charges(shared_service)
     response = visitor.send(visitor.get("/"), "/ask", do="ask", **changed)
@@ -180,7 +186,7 @@ def test_a_mistake_is_told_beside_its_field_and_costs_nothing(
     assert list(live["errors"]) == [field]
 
 
-def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[..., Service]) -> None:
+def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[..., RunningService]) -> None:
     service = start(limit={"rho": 1.0}, analyst_limit={"rho": 0.3})
     visitor = Visitor(service)
     response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", exact="rho", amount="2")
@@ -191,10 +197,10 @@ def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[
     assert charges(service) == 0
 
 
-def test_a_stopped_service_says_so_above_the_form(service: Service) -> None:
+def test_a_stopped_service_says_so_above_the_form(service: RunningService) -> None:
     visitor = Visitor(service)
     page = visitor.get("/")
-    service.office.access.stop("cura")
+    service.backend.access.stop("cura")
     response = visitor.send(page, "/ask", do="ask", where="age > 40")
     assert response.status_code == 423
     told = read(response.text)
@@ -220,7 +226,7 @@ QUESTIONS: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("asked", QUESTIONS)
 def test_the_command_on_the_card_gets_the_same_answer_for_free(
-    shared_service: Service, asked: dict[str, str]
+    shared_service: RunningService, asked: dict[str, str]
 ) -> None:
     visitor = Visitor(shared_service)
     page = visitor.ask(**asked)
@@ -236,7 +242,7 @@ def test_the_command_on_the_card_gets_the_same_answer_for_free(
     compile(page.one(id="answer-python").text, "card", "exec")
 
 
-def test_a_command_that_might_be_charged_again_is_not_shown(service: Service) -> None:
+def test_a_command_that_might_be_charged_again_is_not_shown(service: RunningService) -> None:
     # Halves of this promise are rounded, so that what was named cannot be told from what was charged.
     odd = {"kind": "approx-dp", "epsilon": 0.123456789012, "delta": 1.23456789e-6}
     service.ask({"kind": "mean", "expression": "income", "by": ["sex"], "privacy": odd})
@@ -248,7 +254,7 @@ def test_a_command_that_might_be_charged_again_is_not_shown(service: Service) ->
     assert "curl" not in page.one("details", class_="again").text
 
 
-def test_refining_shows_both_intervals_and_is_found_again(service: Service) -> None:
+def test_refining_shows_both_intervals_and_is_found_again(service: RunningService) -> None:
     visitor = Visitor(service)
     first = visitor.ask(where="age > 40", exact="rho", amount="0.02")
     response = visitor.send(first, "/refine")
@@ -269,7 +275,7 @@ def test_refining_shows_both_intervals_and_is_found_again(service: Service) -> N
     assert charges(service) == 2
 
 
-def test_groups_that_noise_hides_are_named_and_faint(service: Service) -> None:
+def test_groups_that_noise_hides_are_named_and_faint(service: RunningService) -> None:
     page = Visitor(service).ask(by1="age", edges1="30, 119", exact="margin", amount="49.9")
     card = page.one("section", class_="answer")
     rows = list(card.one("tbody").all("tr"))
@@ -280,7 +286,7 @@ def test_groups_that_noise_hides_are_named_and_faint(service: Service) -> None:
     assert "also those without a row" in card.one("caption").text
 
 
-def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(service: Service) -> None:
+def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(service: RunningService) -> None:
     visitor = Visitor(service)
     visitor.ask(verb="mean", of="income", by1="sex", exact="rho", amount="0.5")
     visitor.ask(where="age > 40")
@@ -296,7 +302,7 @@ def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(servi
         assert visitor.client.get(f"/answers/{','.join(wrong)}").status_code == 404
 
 
-def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(service: Service) -> None:
+def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(service: RunningService) -> None:
     visitor = Visitor(service)
     response = visitor.send(visitor.get("/"), "/ask", do="ask", where="")
     page = read(response.text)
@@ -306,7 +312,7 @@ def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(servic
     assert charges(service) == 0
 
 
-def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Service]) -> None:
+def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., RunningService]) -> None:
     service = start(limit={"rho": 1.0}, analyst_limit={"rho": 0.5})
     visitor = Visitor(service)
     assert "not asked yet" in visitor.get("/").one("p", class_="budget-lead").text
@@ -325,7 +331,7 @@ def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Serv
 
 @pytest.mark.parametrize("limit", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}, {"mu": 0.5}])
 def test_every_kind_of_limit_has_a_price_to_begin_with(
-    start: Callable[..., Service], limit: dict[str, Any]
+    start: Callable[..., RunningService], limit: dict[str, Any]
 ) -> None:
     service = start(limit=limit, analyst_limit=None)
     visitor = Visitor(service)
@@ -357,7 +363,7 @@ def test_a_table_whose_size_is_private_is_counted_with_noise(tmp_path: Path) -> 
 
 
 def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
-    start: Callable[..., Service], tmp_path: Path
+    start: Callable[..., RunningService], tmp_path: Path
 ) -> None:
     price = {"privacy": {"kind": "zcdp", "rho": 0.1}}
     service = start()
@@ -388,7 +394,7 @@ def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
 # What is whose.
 
 
-def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: Service) -> None:
+def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: RunningService) -> None:
     ana, ben = Visitor(service), Visitor(service, "ben")
     response = ana.send(ana.get("/"), "/ask", do="ask", where="age > 40", amount="0.1")
     place = response.headers["location"]
@@ -411,7 +417,7 @@ def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: Serv
 # Sums and differences.
 
 
-def test_answers_are_added_up_with_the_interval_of_their_noises(service: Service) -> None:
+def test_answers_are_added_up_with_the_interval_of_their_noises(service: RunningService) -> None:
     visitor = Visitor(service)
     told = json.loads(visitor.ask(by1="sex", exact="margin", amount="40").one(id="answer-json").text)
     women, men, _ = told["cells"]
@@ -433,7 +439,7 @@ def test_answers_are_added_up_with_the_interval_of_their_noises(service: Service
 # What every page owes.
 
 
-def test_every_page_keeps_the_policy_and_speaks_to_everybody(service: Service) -> None:
+def test_every_page_keeps_the_policy_and_speaks_to_everybody(service: RunningService) -> None:
     visitor = Visitor(service)
     owes_nothing(visitor.get("/login"))
     owes_nothing(visitor.get("/"))
@@ -445,7 +451,9 @@ def test_every_page_keeps_the_policy_and_speaks_to_everybody(service: Service) -
 
 
 @pytest.mark.parametrize("name", ["style.css", "pages.css", "pages.js", "icon.svg"])
-def test_what_pages_bring_with_them_is_served_with_its_type(shared_service: Service, name: str) -> None:
+def test_what_pages_bring_with_them_is_served_with_its_type(
+    shared_service: RunningService, name: str
+) -> None:
     client = shared_service.client(None)
     response = client.get(asset_address(name))
     assert response.status_code == 200
@@ -458,9 +466,75 @@ def test_what_pages_bring_with_them_is_served_with_its_type(shared_service: Serv
 
 
 @pytest.mark.parametrize("seed", [1, None])
-def test_known_noise_is_said_in_red_on_every_page(start: Callable[..., Service], seed: int | None) -> None:
+def test_known_noise_is_said_in_red_on_every_page(
+    start: Callable[..., RunningService], seed: int | None
+) -> None:
     service = start(seed=seed)
     visitor, door = Visitor(service), Visitor(service, None)
     for page in (door.get("/login"), visitor.get("/"), visitor.get("/history")):
         told = [strip for strip in page.all("p", class_="strip") if "known seed" in strip.text]
         assert len(told) == (seed is not None)
+
+
+COUNT: dict[str, Any] = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
+
+
+ADMITTED = Schema(
+    columns=[
+        Column("admitted", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column("ward", values=("north", "south")),
+        Column("stays", type="integer", lower=0, upper=9),
+    ],
+    dataset="clinic",
+)
+
+
+def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
+    service.tokens["a/b"] = service.backend.create_token("test", "a/b")
+    service.ask(COUNT, "a/b")
+    curator = Visitor(service, "cura")
+    links = re.findall(r'href="(/curator/analysts/a[^"]*b)"', curator.client.get("/curator").text)
+    assert len(links) == 1
+    page = curator.client.get(links[0])
+    assert page.status_code == 200
+    assert "count where" in page.text
+
+
+def test_an_average_of_dates_is_in_days() -> None:
+    assert read_sentence("mean(admitted)", ADMITTED).measure == "days"
+    assert read_sentence("mean(stays)", ADMITTED).measure is None
+
+
+def test_amounts_of_the_picture_of_spending_are_above_what_would_hide_them() -> None:
+    drawn = str(
+        spending_steps("k", [("2026-01-01T10:00:00Z", 1.0), ("2026-01-02T10:00:00Z", 4.0)], None, "ρ")
+    )
+    area = drawn.index('class="area"')
+    ticks = [place for place in range(len(drawn)) if drawn.startswith('class="tick"', place)]
+    assert len(ticks) > 3
+    assert min(ticks) > area
+
+
+def test_a_long_question_does_not_fill_the_curators_page() -> None:
+    refused = {"when": "2026-01-01T10:00:00Z", "who": "eve", "code": "refused"}
+    long, none = refusal_lines([{**refused, "asked": "(" * 500}, {**refused, "asked": ""}])
+    assert len(long["what"]) == 160
+    assert long["what"].endswith("…")
+    assert none["what"] == "nothing that could be read"
+
+
+def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -> None:
+    page = reference_page(openapi_document("town"))
+    for table in re.findall(r"<table.*?</caption>", page, re.DOTALL):
+        if "Codes with their" not in table:
+            assert f'tabindex="0">\n{table}' in page
+    assert page.count("<table") > 20
+    assert page.count("<div") == page.count("</div>")
+
+
+def test_columns_say_what_their_lists_show() -> None:
+    views = {view.name: view for view in column_views(ADMITTED)}
+    assert views["admitted"].range == "2020-01-01 to 2024-12-31; averages count days since the first"
+    assert views["ward"].range.startswith("one of 2 values")
+    assert ("or other" in views["ward"].range) == (len(views["ward"].levels) == 3)
+    assert SCHEMA.column("sex").values == ("f", "m")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.server.pages.governing import attack_view
+from discreet.server.pages.curator import attack_view
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 ASKED = {"kind": "sentence", "text": "count where age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
 
@@ -22,7 +22,7 @@ def order(visitor: Visitor, **fields: str) -> Element:
     return read(response.text) if response.text else Element("", {})
 
 
-def test_analysts_see_nothing_of_the_curators(service: Service) -> None:
+def test_analysts_see_nothing_of_the_curators(service: RunningService) -> None:
     analyst = Visitor(service)
     pages = [analyst.client.get(path) for path in ("/curator", "/curator/analysts/ben")]
     pages += [
@@ -37,11 +37,11 @@ def test_analysts_see_nothing_of_the_curators(service: Service) -> None:
         assert "/curator" not in text
         assert "ben" not in text
         assert "cura" not in text.replace("curator", "")
-    assert service.office.access.stopped() is None
-    assert len(service.office.tokens()) == 3
+    assert service.backend.access.stopped() is None
+    assert len(service.backend.tokens()) == 3
 
 
-def test_a_new_token_is_shown_once_and_opens_the_door(service: Service) -> None:
+def test_a_new_token_is_shown_once_and_opens_the_door(service: RunningService) -> None:
     curator = Visitor(service, "cura")
     page = order(curator, action="create", name="zoe", scope="analyst", days="30", limit="0.25")
     token = page.one(id="fresh-token").text
@@ -54,7 +54,7 @@ def test_a_new_token_is_shown_once_and_opens_the_door(service: Service) -> None:
     assert zoe.client.get("/curator").status_code == 403
 
 
-def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: Service) -> None:
+def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: RunningService) -> None:
     curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
     token = order(curator, action="rotate", name="ben").one(id="fresh-token").text
     assert ben.client.get("/").status_code == 303
@@ -62,7 +62,7 @@ def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: Service) -> 
     assert ben.client.post("/login", data={"token": token}).status_code == 303
 
 
-def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: Service) -> None:
+def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: RunningService) -> None:
     curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
     order(curator, action="revoke", name="ben")
     assert ben.client.get("/").status_code == 303
@@ -87,18 +87,18 @@ def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: Service) ->
     ],
 )
 def test_an_order_that_cannot_be_carried_out_says_why_and_keeps_what_was_typed(
-    shared_service: Service, fields: dict[str, str], words: str
+    shared_service: RunningService, fields: dict[str, str], words: str
 ) -> None:
-    before = shared_service.office.tokens()
+    before = shared_service.backend.tokens()
     page = order(Visitor(shared_service, "cura"), **{"scope": "analyst", "days": "30", "limit": "", **fields})
     assert words in page.one("div", class_="note", role="alert").text
-    assert shared_service.office.tokens() == before
+    assert shared_service.backend.tokens() == before
     if fields["action"] == "create":
         assert page.one(id="token-name").attributes["value"] == fields["name"]
     owes_nothing(page)
 
 
-def test_the_switch_stops_everybody_until_it_is_turned_back(service: Service) -> None:
+def test_the_switch_stops_everybody_until_it_is_turned_back(service: RunningService) -> None:
     curator = Visitor(service, "cura")
     page = curator.get("/curator")
     confirm = page.one("form", action="/curator/stop").one("details")
@@ -112,7 +112,7 @@ def test_the_switch_stops_everybody_until_it_is_turned_back(service: Service) ->
     assert service.ask(ASKED).status_code == 200
 
 
-def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: Service) -> None:
+def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: RunningService) -> None:
     service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 4.0}})
     service.ask({**ASKED, "text": "count where age > 41"}, "ben")
     page = Visitor(service, "cura").get("/curator")
@@ -129,7 +129,7 @@ def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: Servic
     assert not [link for link in asked.all("a") if link.attributes["href"].startswith("/answers")]
 
 
-def test_refusals_are_listed_with_who_and_why(service: Service) -> None:
+def test_refusals_are_listed_with_who_and_why(service: RunningService) -> None:
     service.ask({**ASKED, "text": "count where age in (select 1)"})
     service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 500.0}}, "ben")
     page = Visitor(service, "cura").get("/curator")
@@ -140,7 +140,7 @@ def test_refusals_are_listed_with_who_and_why(service: Service) -> None:
     assert "refused" in told[1]
 
 
-def test_the_attack_is_told_in_a_sentence_and_on_bars(service: Service) -> None:
+def test_the_attack_is_told_in_a_sentence_and_on_bars(service: RunningService) -> None:
     service.ask({**ASKED, "text": "count where age > 40 by owner", "privacy": {"kind": "zcdp", "rho": 0.01}})
     curator = Visitor(service, "cura")
     response = curator.send(curator.get("/curator"), "/curator/attack")
@@ -157,11 +157,11 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(service: Service) -> None:
     assert "lead" not in curator.client.get("/curator").text, "it is shown where it was asked for alone"
 
 
-def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: Service) -> None:
+def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: RunningService) -> None:
     service.ask(ASKED)
     curator = Visitor(service, "cura")
     page = curator.get("/curator")
-    head = service.office.ledger.head[1]
+    head = service.backend.dataset.ledger.head[1]
     assert head in page.text
     told = read(curator.send(page, "/curator/check").text).one("p", class_="note", role="status").text
     assert re.search(r"\d+ rows of the ledger and \d+ lines of the trail fit together", told)

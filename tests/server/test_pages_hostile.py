@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.schema import Column, Schema
-from discreet.server.pages.forms import AskForm, FieldError, posted
+from discreet.server.pages.forms import AskForm, FieldError, parse_form
 from tests.server.conftest import SCHEMA, running
 from tests.server.markup import Visitor, owes_nothing, read
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 SCRIPT = "<script>window.pwned=1</script>"
 IMAGE = '"><img src=x onerror=window.pwned=1>'
@@ -46,15 +46,15 @@ def hostile_files(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     folder = tmp_path_factory.mktemp("hostile")
     hostile_files(folder)
     with running(folder) as service:
-        service.tokens["eve"] = service.office.create_token("test", WHO, "analyst")
+        service.tokens["eve"] = service.backend.create_token("test", WHO, "analyst")
         yield service
 
 
-def test_hostile_names_and_values_are_text_wherever_they_stand(hostile: Service) -> None:
+def test_hostile_names_and_values_are_text_wherever_they_stand(hostile: RunningService) -> None:
     visitor = Visitor(hostile, "eve")
     page = visitor.get("/")
     owes_nothing(page)
@@ -68,7 +68,7 @@ def test_hostile_names_and_values_are_text_wherever_they_stand(hostile: Service)
     assert "\u202e" not in page.text, "what turns text around is shown, not done"
 
 
-def test_hostile_groups_questions_and_answers_are_text(hostile: Service) -> None:
+def test_hostile_groups_questions_and_answers_are_text(hostile: RunningService) -> None:
     visitor = Visitor(hostile, "eve")
     page = visitor.ask(by1=SCRIPT, exact="rho", amount="0.1")
     owes_nothing(page)
@@ -90,7 +90,7 @@ def test_hostile_groups_questions_and_answers_are_text(hostile: Service) -> None
 @pytest.mark.parametrize(
     "field", ["where", "of", "sql", "by1", "edges1", "amount", "exact", "verb", "source", "key"]
 )
-def test_hostile_text_in_any_field_comes_back_as_text(hostile: Service, field: str, text: str) -> None:
+def test_hostile_text_in_any_field_comes_back_as_text(hostile: RunningService, field: str, text: str) -> None:
     visitor = Visitor(hostile, "eve")
     changed = {"verb": "sum", "of": "1", "where": "TRUE", "source": "sql" if field == "sql" else "sentence"}
     fields = {
@@ -116,7 +116,7 @@ def _encoded(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
-def test_hostile_people_are_text_on_the_curators_page(hostile: Service) -> None:
+def test_hostile_people_are_text_on_the_curators_page(hostile: RunningService) -> None:
     hostile.ask({"kind": "sentence", "text": SCRIPT, "privacy": {"kind": "zcdp", "rho": 1.0}}, "eve")
     curator = Visitor(hostile, "cura")
     page = curator.get("/curator")
@@ -130,7 +130,7 @@ def test_hostile_people_are_text_on_the_curators_page(hostile: Service) -> None:
     assert WHO in {field.attributes["value"] for form in forms for field in form.all("input", name="name")}
 
 
-def test_a_body_that_is_no_form_is_refused_and_not_repeated(hostile: Service) -> None:
+def test_a_body_that_is_no_form_is_refused_and_not_repeated(hostile: RunningService) -> None:
     visitor = Visitor(hostile, "eve")
     for body in (b"\xff\xfe\x00", b"{}", b"&&&===" * 50, b"a=1&" * 5000):
         response = visitor.client.post("/ask", content=body)
@@ -142,7 +142,9 @@ def test_a_body_that_is_no_form_is_refused_and_not_repeated(hostile: Service) ->
 
 
 def test_a_form_takes_the_last_of_a_field_and_drops_what_it_does_not_know() -> None:
-    form = AskForm.read(posted(b"where=a&where=b&unknown=1&verb=sum&of=%C3%A4"), AskForm(amount="3"))
+    form = AskForm.from_fields(
+        parse_form(b"where=a&where=b&unknown=1&verb=sum&of=%C3%A4"), AskForm(amount="3")
+    )
     assert form == AskForm(where="b", verb="sum", of="ä", amount="3")
 
 
@@ -151,7 +153,7 @@ def test_every_form_is_a_request_or_names_a_field_that_the_page_has() -> None:
     texts = ("", "age", "0", "1,2", "sex", "income > 3", "sentence", "sql", "mean", "margin", "rho", "'")
     for name in names:
         for text in texts:
-            form = AskForm.read({"amount": "1", "verb": "sum", "of": "income", name: text}, AskForm())
+            form = AskForm.from_fields({"amount": "1", "verb": "sum", "of": "income", name: text}, AskForm())
             field, asked = None, {}
             try:
                 asked = form.request(SCHEMA)

@@ -16,7 +16,7 @@ from tests.server.markup import Visitor, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.server.conftest import Service
+    from tests.server.conftest import RunningService
 
 RHO = {"kind": "zcdp", "rho": 0.01}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": RHO}
@@ -35,7 +35,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def preview(service: Service, question: dict[str, Any], who: str = "ana") -> dict[str, Any]:
+def preview(service: RunningService, question: dict[str, Any], who: str = "ana") -> dict[str, Any]:
     response = service.client(who).post("/v1/preview", json=question)
     assert response.status_code == 200, response.text
     told: dict[str, Any] = response.json()
@@ -43,19 +43,19 @@ def preview(service: Service, question: dict[str, Any], who: str = "ana") -> dic
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
-def test_what_was_paid_is_free_and_was_not_before(shared_service: Service, name: str) -> None:
+def test_what_was_paid_is_free_and_was_not_before(shared_service: RunningService, name: str) -> None:
     service, question = shared_service, QUESTIONS[name]
     before = preview(service, question)
     assert not before["free"]
     assert not service.ask(question).json()["cached"]
-    head = service.office.ledger.head
+    head = service.backend.dataset.ledger.head
     after = preview(service, question)
     assert after["free"]
     assert after["cost"] == before["cost"] != []
-    assert service.office.ledger.head == head
+    assert service.backend.dataset.ledger.head == head
     again = service.ask(question).json()
     assert again["cached"]
-    assert service.office.ledger.head == head
+    assert service.backend.dataset.ledger.head == head
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_what_was_paid_is_free_and_was_not_before(shared_service: Service, name:
         {"kind": "sum", "expression": "age", "where": "age > 40", "privacy": RHO},
     ],
 )
-def test_another_question_or_price_is_not_free(shared_service: Service, other: dict[str, Any]) -> None:
+def test_another_question_or_price_is_not_free(shared_service: RunningService, other: dict[str, Any]) -> None:
     shared_service.ask(COUNT)
     assert preview(shared_service, COUNT)["free"]
     assert not preview(shared_service, other)["free"]
     assert not shared_service.ask(other).json()["cached"]
 
 
-def test_the_same_in_other_words_is_free(service: Service) -> None:
+def test_the_same_in_other_words_is_free(service: RunningService) -> None:
     service.ask(COUNT)
     said = {"kind": "sentence", "text": "SELECT COUNT(*) FROM town WHERE 40 < age", "privacy": RHO}
     assert preview(service, said)["free"]
@@ -85,7 +85,7 @@ def test_the_same_in_other_words_is_free(service: Service) -> None:
 # What others asked.
 
 
-def tells_of_others(service: Service) -> bool:
+def tells_of_others(service: RunningService) -> bool:
     """Whether Ben can tell from previews which of two questions Ana asked, none of which he has paid for."""
     service.ask(COUNT, "ana")
     asked = preview(service, COUNT, "ben")
@@ -95,16 +95,16 @@ def tells_of_others(service: Service) -> bool:
     return asked != not_asked
 
 
-def test_a_preview_does_not_tell_what_somebody_else_has_asked(service: Service) -> None:
+def test_a_preview_does_not_tell_what_somebody_else_has_asked(service: RunningService) -> None:
     assert not tells_of_others(service)
     # He would pay his share, and only then is it free to him too.
     assert service.ask(COUNT, "ben").status_code == 200
-    assert service.office.ledger.spent("ben").charges == 1
+    assert service.backend.dataset.ledger.spent("ben").charges == 1
     assert preview(service, COUNT, "ben")["free"]
 
 
 def test_a_preview_that_counted_everybodys_charges_would_tell(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truly = Ledger.has_paid
     monkeypatch.setattr(Ledger, "has_paid", lambda self, question, _: truly(self, question))
@@ -114,23 +114,23 @@ def test_a_preview_that_counted_everybodys_charges_would_tell(
 # Two questions behind one.
 
 
-def wrongly_free(service: Service) -> bool:
+def wrongly_free(service: RunningService) -> bool:
     """Whether a mean by groups is called free while one of its two questions is still to be paid."""
-    sentence = read_sentence("mean(income) by sex", service.office.schema)
-    first, _ = asks_of(sentence, service.office.database, ZCDP(rho=0.01), None)
-    service.office.database.ask(first.question, privacy=first.privacy, owner="ana")
+    sentence = read_sentence("mean(income) by sex", service.backend.dataset.schema)
+    first, _ = asks_of(sentence, service.backend.dataset.database, ZCDP(rho=0.01), None)
+    service.backend.dataset.database.ask(first.question, privacy=first.privacy, owner="ana")
     return bool(preview(service, MEANS)["free"])
 
 
-def test_a_mean_by_groups_is_free_only_if_both_of_its_questions_are_paid(service: Service) -> None:
+def test_a_mean_by_groups_is_free_only_if_both_of_its_questions_are_paid(service: RunningService) -> None:
     assert not wrongly_free(service)
     assert service.ask(MEANS).json()["cached"] is False
-    assert service.office.ledger.spent("ana").charges == 2
+    assert service.backend.dataset.ledger.spent("ana").charges == 2
     assert preview(service, MEANS)["free"]
 
 
 def test_a_preview_that_looked_at_one_of_them_would_be_wrong(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "all", any, raising=False)
     assert wrongly_free(service)
@@ -142,7 +142,7 @@ def test_a_preview_that_looked_at_one_of_them_would_be_wrong(
 @pytest.mark.parametrize(
     "question", [COUNT, MEANS, QUESTIONS["statistical"]], ids=lambda one: str(one["kind"])
 )
-def test_a_refinement_is_a_question_of_its_own(service: Service, question: dict[str, Any]) -> None:
+def test_a_refinement_is_a_question_of_its_own(service: RunningService, question: dict[str, Any]) -> None:
     refined = {**question, "refines": service.ask(question).json()["receipts"]}
     assert preview(service, question)["free"]
     assert not preview(service, refined)["free"]
@@ -151,7 +151,7 @@ def test_a_refinement_is_a_question_of_its_own(service: Service, question: dict[
     assert service.ask(refined).json()["cached"]
 
 
-def test_a_refinement_of_somebody_elses_answer_is_refused_as_it_would_be(service: Service) -> None:
+def test_a_refinement_of_somebody_elses_answer_is_refused_as_it_would_be(service: RunningService) -> None:
     receipts = service.ask(COUNT, "ben").json()["receipts"]
     refined = {**COUNT, "refines": receipts}
     asked, priced = service.ask(refined), service.client().post("/v1/preview", json=refined)
@@ -159,7 +159,7 @@ def test_a_refinement_of_somebody_elses_answer_is_refused_as_it_would_be(service
     assert asked.json()["error"]["message"] == priced.json()["error"]["message"]
 
 
-def test_other_rows_are_to_be_paid_for_again(start: Callable[..., Service]) -> None:
+def test_other_rows_are_to_be_paid_for_again(start: Callable[..., RunningService]) -> None:
     first = start(version="of May")
     first.ask(COUNT)
     assert preview(first, COUNT)["free"]
@@ -167,14 +167,14 @@ def test_other_rows_are_to_be_paid_for_again(start: Callable[..., Service]) -> N
     assert not preview(second, COUNT)["free"]
 
 
-def test_what_was_paid_and_never_answered_is_free(service: Service) -> None:
-    service.office.database._engine.close()
+def test_what_was_paid_and_never_answered_is_free(service: RunningService) -> None:
+    service.backend.dataset.database._engine.close()
     assert service.ask(COUNT).status_code == 503
     assert preview(service, COUNT)["free"]
-    assert service.office.ledger.spent().charges == 1
+    assert service.backend.dataset.ledger.spent().charges == 1
 
 
-def test_of_a_model_it_is_not_told(service: Service) -> None:
+def test_of_a_model_it_is_not_told(service: RunningService) -> None:
     model = {"kind": "kmeans", "privacy": {"kind": "zcdp", "rho": 0.5}, "parameters": {"n_clusters": 2}}
     assert service.ask(model).status_code == 200
     assert not preview(service, model)["free"]
@@ -183,7 +183,7 @@ def test_of_a_model_it_is_not_told(service: Service) -> None:
 # On the page.
 
 
-def test_the_page_says_already_paid_to_whoever_paid(service: Service) -> None:
+def test_the_page_says_already_paid_to_whoever_paid(service: RunningService) -> None:
     form = {"where": "age > 40", "exact": "rho", "amount": "0.01"}
     service.ask(COUNT)
     seen = {}

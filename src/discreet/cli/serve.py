@@ -8,7 +8,7 @@ import typer
 from discreet.cli.console import write_out
 
 if TYPE_CHECKING:
-    from discreet.server.office import Office
+    from discreet.server.service import Service
 
 
 def serve(
@@ -32,28 +32,28 @@ def serve(
     """
     if ready:
         from discreet.server.config import Config
-        from discreet.server.probe import probe
+        from discreet.server.health import probe
 
         asked = Config.load(config)
         probe(asked)
         write_out(f"{config}: ready. {asked.dataset} is answered for at {asked.listen}.\n")
         return
-    from discreet.server import run
+    from discreet.server import app
 
     if check:
-        found = run.check(config)
+        found = app.check(config)
         write_out(f"{config}: right. It would answer for {found.dataset} at {found.listen}.\n")
         return
 
-    def tell(address: str, office: "Office") -> None:
-        write_out(f"discreet answers for {office.dataset} at {address}\n")
-        valid = [token for token in office.tokens() if token["state"] == "valid"]
+    def tell(address: str, service: "Service") -> None:
+        write_out(f"discreet answers for {service.dataset.name} at {address}\n")
+        valid = [token for token in service.tokens() if token["state"] == "valid"]
         if not any(token["scope"] == "curator" for token in valid):
             write_out(
                 "Nobody has a curator's token yet. Make one, and one for each analyst:\n"
                 f"  discreet token create NAME --scope curator --config {config}\n"
             )
-        if office.config.seed is not None:
+        if service.config.seed is not None:
             write_out("WARNING: a seed is set, so the noise is public. For tests alone.\n")
 
-    run.serve(config, ready=tell)
+    app.serve(config, ready=tell)

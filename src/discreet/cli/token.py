@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet.server.config import Config
-    from discreet.server.tokens import TokenDesk
+    from discreet.server.credentials import TokenAdmin
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,9 +47,9 @@ def create(
     with _desk(config) as (desk, found):
         limit = None
         if any(value is not None for value in numbers.values()):
-            from discreet.server.office import declared_in
+            from discreet.server.dataset import load_schema
 
-            limit = words.dp_promise_of(declared_in(found), **numbers)
+            limit = words.dp_promise_of(load_schema(found), **numbers)
         token = desk.create(_who(), name, scope, days=days, limit=limit)
     write_out(token + "\n")
 
@@ -58,7 +58,7 @@ def create(
 def list_(config: ConfigFile = _DEFAULT, json: words.Json = False) -> None:
     """Say which tokens there are; the tokens themselves are known to their bearers alone."""
     with _desk(config) as (desk, _):
-        found = desk.listed()
+        found = desk.list_tokens()
     console = Console(as_json=json)
     console.json({"tokens": found})
     console.table(
@@ -86,11 +86,11 @@ def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
 
 
 @contextmanager
-def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
-    from discreet.server.access import AccessBook
+def _desk(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
+    from discreet.server.access import AccessStore
+    from discreet.server.audit_log import AuditLog
     from discreet.server.config import Config
-    from discreet.server.tokens import TokenDesk
-    from discreet.server.trail import Trail
+    from discreet.server.credentials import TokenAdmin
 
     if not config.exists():
         from discreet.errors import ParameterError
@@ -100,10 +100,10 @@ def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
             "it, or set DISCREET_CONFIG."
         )
     found = Config.load(config)
-    access = AccessBook(found.access)
+    access = AccessStore(found.access)
     try:
-        desk = TokenDesk(
-            access, Trail(found.audit_log), lambda: _ledger(found), gaussian_share=found.gaussian_share
+        desk = TokenAdmin(
+            access, AuditLog(found.audit_log), lambda: _ledger(found), gaussian_share=found.gaussian_share
         )
         yield desk, found
     finally:
@@ -111,9 +111,9 @@ def _desk(config: Path) -> "Iterator[tuple[TokenDesk, Config]]":
 
 
 def _ledger(found: "Config") -> Any:
-    from discreet.server.office import declared_in, open_ledger
+    from discreet.server.dataset import load_schema, open_ledger
 
-    return open_ledger(found, declared_in(found))
+    return open_ledger(found, load_schema(found))
 
 
 def _who() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -28,6 +29,8 @@ _WRONG_GUESS = "probability of a wrong guess"
 
 NO_BREAK = "\u00a0"
 NONE = "none"
+_LARGEST = 1e15  # larger numbers are written by powers of ten
+CURRENCY_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ", "queries": "questions"}
 
 
 def visible(text: str) -> str:
@@ -176,3 +179,46 @@ def promised(values: Mapping[str, Any]) -> str:
 def counted(count: int, noun: str) -> str:
     """Write "1 row" and "2,000 rows"."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def format_value(value: float, margin: float) -> str:
+    """Write a number with as many digits as its margin leaves."""
+    if abs(value) >= _LARGEST or margin >= _LARGEST:
+        return number(value)
+    if margin == 0:
+        text = f"{value:,.10g}"
+    else:
+        decimals = max(0, 1 - math.floor(math.log10(margin)))
+        text = f"{value:,.{min(decimals, 15)}f}"
+        if float(text.replace(",", "")) == 0:
+            text = "0"
+    return text.replace("-", "\u2212")
+
+
+def append_unit(text: str, measure: str | None) -> str:
+    """Write a number's unit behind it."""
+    return f"{text} {visible(measure)}" if measure else text
+
+
+def currency_symbol(currency: str) -> str:
+    """Return the sign of a currency of privacy."""
+    return CURRENCY_SYMBOLS.get(currency, currency)
+
+
+def format_amounts(values: Mapping[str, float] | None, *, up: bool) -> str:
+    """Write amounts of privacy: spent ones rounded up, those that are left rounded down."""
+    shown = {name: values[name] for name in CURRENCY_SYMBOLS if name in values} if values else {}
+    return (
+        ", ".join(f"{currency_symbol(name)} = {format_amount(value, up=up)}" for name, value in shown.items())
+        or NONE
+    )
+
+
+def format_amount(value: float, *, up: bool) -> str:
+    """Write one amount; what floating point adds in the twelfth digit is not rounded up to the third."""
+    return number(float(f"{value:.12g}"), rounding="up" if up else "down")
+
+
+def format_share(share: float) -> str:
+    """Write a share of a budget, however small, rounded up."""
+    return f"{number(float(f'{100 * share:.10g}'), digits=2, rounding='up')}{NO_BREAK}%"

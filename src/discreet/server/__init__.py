@@ -1,15 +1,13 @@
 """The private database as a service: one process, one table, one ledger, many analysts.
 
-Reading order: :mod:`~discreet.server.config` what an operator writes; :mod:`~discreet.server.wire` what goes
-over the wire; :mod:`~discreet.server.access` tokens, sessions and the stop switch;
-:mod:`~discreet.server.trail` the audit trail; :mod:`~discreet.server.problems` how an error becomes an
-answer; :mod:`~discreet.server.learning` models; :mod:`~discreet.server.office` the one way to ask, which
-routes and pages share; :mod:`~discreet.server.clerks` who takes what waits to it;
-:mod:`~discreet.server.guard` everything that happens before and after a route;
-:mod:`~discreet.server.routes`, :mod:`~discreet.server.reference` and ``pages`` what can be fetched;
-:mod:`~discreet.server.telling` logs and metrics; :mod:`~discreet.server.app` and
-:mod:`~discreet.server.run` the whole, which :mod:`~discreet.server.preflight` checks before it starts and
-:mod:`~discreet.server.probe` asks whether it answers.
+Reading order: :mod:`~discreet.server.config` what an operator writes; :mod:`~discreet.server.api` what
+programs send and get; :mod:`~discreet.server.access` tokens, sessions and the stop switch;
+:mod:`~discreet.server.audit_log` the audit log; :mod:`~discreet.server.errors` how an error becomes a
+response; :mod:`~discreet.server.training` models; :mod:`~discreet.server.service` all operations, which
+routes and pages share; :mod:`~discreet.server.workers` the threads that run them;
+:mod:`~discreet.server.middleware` authentication, limits and headers around every route;
+:mod:`~discreet.server.pages` what browsers see; :mod:`~discreet.server.monitoring` logs and metrics;
+:mod:`~discreet.server.app` the whole, checked and run; :mod:`~discreet.server.health` whether it answers.
 
-This package by itself imports nothing: :mod:`~discreet.server.client` works without the server's packages.
+This package by itself imports nothing.
 """

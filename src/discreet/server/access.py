@@ -28,8 +28,8 @@ PREFIX = "dsc_"
 _BYTES = 32
 _TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 _DAY = 86_400
-_KEPT = 60.0  # seconds by which the time that is kept may lag
-_MOST_SESSIONS = 16  # of one token: more browsers than that nobody has
+_SAVE_INTERVAL = 60.0  # seconds by which the time that is kept may lag
+_MAX_SESSIONS = 16  # of one token: more browsers than that nobody has
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, latest REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (
@@ -68,7 +68,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class StoredToken:
     """What is kept of a token: not the token.
 
     Attributes
@@ -124,7 +124,7 @@ class Stopped:
     since: float
 
 
-class AccessBook:
+class AccessStore:
     """Tokens, sessions and the stop switch of one service.
 
     Parameters
@@ -148,14 +148,14 @@ class AccessBook:
         self._wall = wall
         # Whoever looks must not wait for whoever writes to a disk.
         self._lock, self._writing = threading.Lock(), threading.Lock()
-        self._writer = self._opened()
-        self._reader = self._connected()
+        self._writer = self._open_file()
+        self._reader = self._connect()
         self._started = (wall(), time.monotonic())
         self._latest = self._kept = self._read_latest()
         self._seen: int | None = None
-        self._tokens: dict[bytes, Token] = {}
-        self._callers: dict[int, Token] = {}
-        self._sessions: dict[bytes, tuple[Token, str, float]] = {}
+        self._tokens: dict[bytes, StoredToken] = {}
+        self._callers: dict[int, StoredToken] = {}
+        self._sessions: dict[bytes, tuple[StoredToken, str, float]] = {}
         self._stopped: Stopped | None = None
 
     # Time.
@@ -166,13 +166,13 @@ class AccessBook:
         self._latest = max(self._latest, self._wall(), wall + time.monotonic() - ticks)
         return self._latest
 
-    def keep_time(self) -> None:
+    def save_time(self) -> None:
         """Write the latest time down, if that is due; for whoever may wait for a disk."""
-        if self.now() - self._kept >= _KEPT:
-            with self._changing() as cursor:
-                self._keep(cursor)
+        if self.now() - self._kept >= _SAVE_INTERVAL:
+            with self._transaction() as cursor:
+                self._save_latest(cursor)
 
-    def _keep(self, cursor: sqlite3.Cursor) -> None:
+    def _save_latest(self, cursor: sqlite3.Cursor) -> None:
         latest = self.now()
         cursor.execute("UPDATE about SET latest = ? WHERE latest < ?", (latest, latest))
         self._kept = latest
@@ -199,7 +199,7 @@ class AccessBook:
             raise ParameterError(f"scope of a token must be analyst or curator, was {scope!r}.")
         if not (isinstance(days, int | float) and 0 < days <= 3660):
             raise ParameterError(f"days of a token must be above 0 and at most 3660, were {days!r}.")
-        with self._changing() as cursor:
+        with self._transaction() as cursor:
             if self._valid(cursor, name):
                 raise ParameterError(
                     f"name of a new token must be one without a valid token, and {name!r} has one. Rotate "
@@ -209,7 +209,7 @@ class AccessBook:
 
     def rotate(self, name: str) -> str:
         """Revoke somebody's token and return a new one with the same scope and length."""
-        with self._changing() as cursor:
+        with self._transaction() as cursor:
             found = self._valid(cursor, name)
             if not found:
                 raise ParameterError(
@@ -221,9 +221,9 @@ class AccessBook:
 
     def revoke(self, name: str) -> int:
         """Revoke all tokens of a name, from now on; return how many were valid."""
-        with self._changing() as cursor:
+        with self._transaction() as cursor:
             valid = len(self._valid(cursor, name))
-            if not valid and not self._named(cursor, name):
+            if not valid and not self._tokens_of(cursor, name):
                 raise ParameterError(
                     f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
                     "says which are."
@@ -231,37 +231,37 @@ class AccessBook:
             self._revoke(cursor, name)
         return valid
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[StoredToken]:
         """Return what is kept of all tokens, oldest first."""
         with self._lock:
-            return [Token(*row) for row in self._rows(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]  # noqa: S608
+            return [StoredToken(*row) for row in self._rows(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]  # noqa: S608
 
     def find(self, token: str) -> Caller | None:
         """Return who bears a token; None for every kind of wrong one, after the same work."""
         digest = _digest(token)
         with self._lock:
-            self._look()
+            self._refresh()
             found = self._token(digest)
             valid = found.state(self.now()) == "valid"
         return Caller(found.name, found.scope, found.id) if valid else None
 
-    def still(self, caller: Caller) -> bool:
+    def is_valid(self, caller: Caller) -> bool:
         """Say whether the token that somebody came with is worth something yet."""
         with self._lock:
-            self._look()
+            self._refresh()
             known = self._callers.get(caller.token_id)
             if known is None:
                 rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
-                known = self._callers[caller.token_id] = Token(*rows[0]) if rows else _NOBODY
+                known = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
             return known.state(self.now()) == "valid"
 
-    def _token(self, digest: bytes) -> Token:
+    def _token(self, digest: bytes) -> StoredToken:
         known = self._tokens.get(digest)
         if known is None:
             rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest)  # noqa: S608
             if not rows:
-                return _NOBODY
-            known = self._tokens[digest] = Token(*rows[0])
+                return _NO_TOKEN
+            known = self._tokens[digest] = StoredToken(*rows[0])
         return known
 
     def _issue(self, cursor: sqlite3.Cursor, name: str, scope: Scope, seconds: float) -> str:
@@ -272,13 +272,13 @@ class AccessBook:
         )
         return token
 
-    def _named(self, cursor: sqlite3.Cursor, name: str) -> list[Token]:
+    def _tokens_of(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
         rows = cursor.execute(f"SELECT {_COLUMNS} FROM tokens WHERE name = ? ORDER BY id", (name,))  # noqa: S608
-        return [Token(*row) for row in rows]
+        return [StoredToken(*row) for row in rows]
 
-    def _valid(self, cursor: sqlite3.Cursor, name: str) -> list[Token]:
+    def _valid(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
         now = self.now()
-        return [token for token in self._named(cursor, name) if token.state(now) == "valid"]
+        return [token for token in self._tokens_of(cursor, name) if token.state(now) == "valid"]
 
     def _revoke(self, cursor: sqlite3.Cursor, name: str) -> None:
         cursor.execute("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.now(), name))
@@ -289,7 +289,7 @@ class AccessBook:
     def open_session(self, caller: Caller, *, hours: float) -> str:
         """Let a browser in, and return what its cookie holds; the oldest of too many is let go."""
         secret = _secret()
-        with self._changing() as cursor:
+        with self._transaction() as cursor:
             cursor.execute("DELETE FROM sessions WHERE expires <= ?", (self.now(),))
             cursor.execute(
                 "INSERT INTO sessions (digest, token, form, expires) VALUES (?, ?, ?, ?)",
@@ -298,7 +298,7 @@ class AccessBook:
             cursor.execute(
                 "DELETE FROM sessions WHERE token = ?1 AND rowid NOT IN "
                 "(SELECT rowid FROM sessions WHERE token = ?1 ORDER BY rowid DESC LIMIT ?2)",
-                (caller.token_id, _MOST_SESSIONS),
+                (caller.token_id, _MAX_SESSIONS),
             )
         return secret
 
@@ -306,26 +306,26 @@ class AccessBook:
         """Return the session of a cookie; None once it has ended, or its token is worth nothing."""
         digest = _digest(secret)
         with self._lock:
-            self._look()
-            token, form, expires = self._opened_session(digest)
+            self._refresh()
+            token, form, expires = self._find_session(digest)
             now = self.now()
             valid = token.state(now) == "valid" and now < expires
         return Session(Caller(token.name, token.scope, token.id), form, expires) if valid else None
 
-    def _opened_session(self, digest: bytes) -> tuple[Token, str, float]:
+    def _find_session(self, digest: bytes) -> tuple[StoredToken, str, float]:
         known = self._sessions.get(digest)
         if known is None:
             # In one statement, so that a session is never seen without its token.
             rows = self._rows(_SESSION, digest)
             if not rows:
-                return _NOBODY, "", 0.0
+                return _NO_TOKEN, "", 0.0
             form, expires, *token = rows[0]
-            known = self._sessions[digest] = (Token(*token), form, expires)
+            known = self._sessions[digest] = (StoredToken(*token), form, expires)
         return known
 
     def close_session(self, secret: str) -> None:
         """End a session."""
-        with self._changing() as cursor:
+        with self._transaction() as cursor:
             cursor.execute("DELETE FROM sessions WHERE digest = ?", (_digest(secret),))
 
     # The stop switch.
@@ -333,7 +333,7 @@ class AccessBook:
     def stopped(self) -> Stopped | None:
         """Say whether the service has been stopped, by whom and when."""
         with self._lock:
-            self._look()
+            self._refresh()
             return self._stopped
 
     def stop(self, who: str) -> None:
@@ -345,13 +345,13 @@ class AccessBook:
         self._switch(who, stopped=False)
 
     def _switch(self, who: str, *, stopped: bool) -> None:
-        with self._changing() as cursor:
+        with self._transaction() as cursor:
             cursor.execute("DELETE FROM switch")
             cursor.execute("INSERT INTO switch VALUES (?, ?, ?)", (int(stopped), who, self.now()))
 
     # The file.
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Forget what was read if anybody has written since; the answer to that costs no disk."""
         version = self._rows("PRAGMA data_version")[0][0]
         if version == self._seen:
@@ -371,7 +371,7 @@ class AccessBook:
                 "still there."
             ) from None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_file(self) -> sqlite3.Connection:
         try:
             # Made with its mode before anything is in it; SQLite gives its helpers the same.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -380,7 +380,7 @@ class AccessBook:
                 f"access {str(self.path)!r} must be a file that can be written, and is not "
                 f"({problem.strerror}). Choose another place in the configuration."
             ) from None
-        connection = self._connected()
+        connection = self._connect()
         try:
             connection.executescript(_TABLES)
             with connection:
@@ -402,7 +402,7 @@ class AccessBook:
             )
         return connection
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -416,14 +416,14 @@ class AccessBook:
         return connection
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[sqlite3.Cursor]:
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
         with self._writing:
             cursor = self._writer.cursor()
             try:
                 cursor.execute("BEGIN IMMEDIATE")
                 try:
                     yield cursor
-                    self._keep(cursor)
+                    self._save_latest(cursor)
                     cursor.execute("COMMIT")
                 except BaseException:
                     cursor.execute("ROLLBACK")
@@ -449,10 +449,10 @@ _SESSION = (
     "FROM sessions JOIN tokens ON tokens.id = sessions.token WHERE sessions.digest = ?"
 )
 _STATE = "SELECT stopped, who, since, latest FROM about LEFT JOIN switch"
-_NOBODY = Token(0, "", "analyst", 0.0, 0.0, 0.0)
+_NO_TOKEN = StoredToken(0, "", "analyst", 0.0, 0.0, 0.0)
 
 
-def has_token(text: str) -> bool:
+def contains_token(text: str) -> bool:
     """Whether something that looks like a token stands in a text."""
     return PREFIX in text and _TOKEN.search(text) is not None
 

@@ -1,12 +1,10 @@
 """The pages of the service: what a browser sees, with or without a script.
 
-Reading order: :mod:`~discreet.server.pages.forms` what a browser sends; :mod:`~discreet.server.pages.words`,
-:mod:`~discreet.server.pages.charts`, :mod:`~discreet.server.pages.columns`,
-:mod:`~discreet.server.pages.budgets` and :mod:`~discreet.server.pages.answers` what it is shown;
-:mod:`~discreet.server.pages.recall` and :mod:`~discreet.server.pages.trial` answers that cost nothing;
-:mod:`~discreet.server.pages.rendering` and :mod:`~discreet.server.pages.visit` how a request becomes a page;
-:mod:`~discreet.server.pages.doors`, :mod:`~discreet.server.pages.history`,
-:mod:`~discreet.server.pages.desk` and :mod:`~discreet.server.pages.curator` the pages themselves.
+Reading order: :mod:`~discreet.server.pages.forms` what a browser sends;
+:mod:`~discreet.server.pages.page` how a request becomes a page, login and static files;
+:mod:`~discreet.server.pages.budget` and :mod:`~discreet.server.pages.answer` budgets and answers as text and
+charts; :mod:`~discreet.server.pages.history` past answers, found again by their receipts;
+:mod:`~discreet.server.pages.ask` and :mod:`~discreet.server.pages.curator` what analysts and curators see.
 """
 
 from __future__ import annotations
@@ -15,21 +13,21 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import curator, desk, doors, history
-from discreet.server.pages.visit import seen
+from discreet.server.pages import ask, curator, history, page
+from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
-    from discreet.server.office import Office
+    from discreet.server.service import Service
 
 __all__ = ["router"]
 
 
-def router(office: Office) -> APIRouter:
+def router(service: Service) -> APIRouter:
     """Return the routes of all pages.
 
     Parameters
     ----------
-    office : Office
+    service : Service
         Whom they ask: pages know no other way to an answer than programs do.
 
     Privacy
@@ -39,15 +37,15 @@ def router(office: Office) -> APIRouter:
     """
     made = APIRouter(include_in_schema=False)
     for path, method, handler in (
-        ("/login", "GET", doors.login_page),
-        ("/login", "POST", doors.login),
-        ("/logout", "POST", doors.logout),
-        ("/static/{name}", "GET", doors.static),
-        ("/", "GET", desk.ask_page),
-        ("/ask", "POST", desk.ask),
-        ("/refine", "POST", desk.refine),
-        ("/price", "POST", desk.price),
-        ("/answers/{receipts}", "GET", desk.answer_page),
+        ("/login", "GET", page.login_page),
+        ("/login", "POST", page.login),
+        ("/logout", "POST", page.logout),
+        ("/static/{name}", "GET", page.static),
+        ("/", "GET", ask.ask_page),
+        ("/ask", "POST", ask.ask),
+        ("/refine", "POST", ask.refine),
+        ("/price", "POST", ask.price),
+        ("/answers/{receipts}", "GET", ask.answer_page),
         ("/history", "GET", history.history_page),
         ("/curator", "GET", curator.curator_page),
         ("/curator/analysts/{name:path}", "GET", curator.analyst_page),
@@ -56,6 +54,6 @@ def router(office: Office) -> APIRouter:
         ("/curator/check", "POST", curator.check),
         ("/curator/tokens", "POST", curator.order_token),
     ):
-        shown = seen(office, handler, curator=path.startswith("/curator"))
+        shown = page_endpoint(service, handler, curator=path.startswith("/curator"))
         made.add_route(path, shown, methods=[method], include_in_schema=False)
     return made

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from discreet.report import wording
 from discreet.report.charts.canvas import coordinate, figure, label, share, tag
 from discreet.report.charts.scale import as_number, round_ticks
-from discreet.server.pages.words import measured
+from discreet.report.wording import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,13 +94,17 @@ def interval_bar(key: str, intervals: Sequence[Interval], unit: str) -> Markup:
         place = stretch(value)
         shapes.append(
             label(
-                measured(value, margin), share(place), top + 6, anchor=_inside(place, anchor), class_="tick"
+                format_value(value, margin),
+                share(place),
+                top + 6,
+                anchor=_inside(place, anchor),
+                class_="tick",
             )
         )
     said = "; ".join(
-        f"{one.words or 'answer'}: {measured(one.value, (one.upper - one.lower) / 2)}, between "
-        f"{measured(one.lower, (one.upper - one.lower) / 2)} and "
-        f"{measured(one.upper, (one.upper - one.lower) / 2)} {unit}".rstrip()
+        f"{one.words or 'answer'}: {format_value(one.value, (one.upper - one.lower) / 2)}, between "
+        f"{format_value(one.lower, (one.upper - one.lower) / 2)} and "
+        f"{format_value(one.upper, (one.upper - one.lower) / 2)} {unit}".rstrip()
         for one in intervals
     )
     return figure(

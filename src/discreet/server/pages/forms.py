@@ -77,14 +77,14 @@ class AskForm:
     amount: str = ""
 
     @classmethod
-    def read(cls, values: Mapping[str, str], default: AskForm | None = None) -> AskForm:
+    def from_fields(cls, values: Mapping[str, str], default: AskForm | None = None) -> AskForm:
         """Take the fields that are there; the rest are the default's."""
         names = [item.name for item in fields(cls)]
         given = {name: values[name][:_MOST].replace("\0", "") for name in names if name in values}
         return replace(default or cls(), **given)
 
     @classmethod
-    def of_sentence(cls, asked: Sentence, default: AskForm) -> AskForm:
+    def from_query(cls, asked: Sentence, default: AskForm) -> AskForm:
         """Put a question that was read into the fields, both as its parts and as SQL."""
         axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in asked.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
@@ -154,7 +154,7 @@ class AskForm:
         return {"privacy": {"kind": kind, name: amount}}
 
 
-def posted(body: bytes) -> dict[str, str]:
+def parse_form(body: bytes) -> dict[str, str]:
     """Read a form as browsers send it; of a field that comes twice, the last counts."""
     try:
         return dict(

@@ -1,0 +1,163 @@
+"""Write ``docs/reference/http.md`` and ``docs/reference/cli.md`` from the service and the commands.
+
+Run ``python docs/generate_reference.py`` after a change; tests compare the pages with what it writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.main import get_command
+
+from discreet.cli.commands import app
+from discreet.job.options import DEFAULT, options_of
+from discreet.job.training import model_options, summary_of, trainable
+from discreet.release import METHODS
+from discreet.server.api.openapi import body_types, openapi_document, schema_fields
+from discreet.server.errors import STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = Path(__file__).parent / "reference"
+
+_HTTP_HEAD = """\
+# The service over HTTP
+
+`discreet serve` answers under these addresses, and tells the same at `/docs` and, for programs, at
+`/openapi.json`. Everything under `/v1` needs `Authorization: Bearer TOKEN`; a token never stands in an
+address. Bodies are JSON. A response carries `X-Request-Id`; whatever is refused or fails is told as
+`{"error": {"code", "message", "hint", "details", "request_id"}}`.
+"""
+_CLI_HEAD = """\
+# The command line
+
+`discreet COMMAND --help` says the same. `discreet --install-completion` teaches the shell to complete
+commands, options and the names of methods and models. `discreet --version` prints the version and exits.
+
+| exit code | |
+|---|---|
+| 0 | ok |
+| 1 | anything else, with a sentence; wrong usage too |
+| 2 | the declaration of the table is missing, incomplete or wrong; where there was none, a draft is now |
+| 3 | an attack on made-up records beat what is promised: our mistake; nothing was charged or published |
+| 4 | the budget does not allow it; nothing was charged |
+| 130, 143 | stopped by Ctrl-C or by `kill`; nothing is left behind, and a charge that was made stands |
+
+With `--json` one object goes to standard output, an error too, as `{"error": {"kind", "message", "exit"}}`.
+`DISCREET_DEBUG=1` shows the traceback of an unexpected error, whose text may quote rows.
+
+## Methods
+
+What `--method` takes, and what each method can be told: by the option of the same name, or by
+`--set NAME=VALUE`.
+
+"""
+
+_MODELS = """
+## Models
+
+What `--model` of `discreet learn` takes, and what `--set NAME=VALUE` can tell each.
+
+"""
+
+
+def http_page() -> str:
+    """Return the text of ``docs/reference/http.md``."""
+    return "\n".join(_http_lines(openapi_document("DATASET"))) + "\n"
+
+
+def cli_page() -> str:
+    """Return the text of ``docs/reference/cli.md``."""
+    return "\n".join(_cli_lines()) + "\n"
+
+
+def _http_lines(document: dict[str, Any]) -> Iterator[str]:
+    yield _HTTP_HEAD
+    yield "## Addresses\n\n| address | for | what | takes | gives |\n|---|---|---|---|---|"
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            types = body_types(operation)
+            words = ". ".join(
+                filter(None, (operation["summary"], operation["description"].removesuffix(".")))
+            )
+            cells = (
+                f"`{method.upper()} {path}`",
+                operation["tags"][0],
+                words,
+                types["takes"] or "",
+                types["gives"],
+            )
+            yield f"| {' | '.join(map(_escaped, cells))} |"
+    yield "\n## Parameters of addresses\n\n| address | parameter | |\n|---|---|---|"
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            for parameter in operation["parameters"]:
+                yield f"| `{path}` | `{parameter['name']}` | {_escaped(parameter['description'])} |"
+    yield "\n## Refusals and failures\n\n| code | status |\n|---|---|"
+    for code, status in sorted(STATUS.items(), key=lambda pair: (pair[1], pair[0])):
+        yield f"| `{code}` | {status} |"
+    yield "\n## Values"
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        yield f"\n### {name}\n\n{schema.get('description', '')}".rstrip()
+        if fields := schema_fields(schema):
+            yield "\n| field | type | required |\n|---|---|---|"
+        for field in fields:
+            required = "yes" if field["required"] else ""
+            yield f"| `{field['name']}` | {_escaped(field['type'])} | {required} |"
+
+
+def _cli_lines() -> Iterator[str]:
+    yield _CLI_HEAD + "| method | options |\n|---|---|"
+    for name in sorted(METHODS):
+        default = " (the default)" if name == DEFAULT else ""
+        yield f"| `{name}`{default} | {', '.join(f'`{option}`' for option in options_of(name))} |"
+    yield _MODELS + "| model | what it is | options |\n|---|---|---|"
+    for name in trainable():
+        options = ", ".join(f"`{option}`" for option in model_options(name))
+        yield f"| `{name}` | {_escaped(summary_of(name))} | {options} |"
+    for path, command in _commands(get_command(app), "discreet"):
+        yield from _section(path, command)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, inner in sorted(command.commands.items()):
+        if hasattr(inner, "commands"):
+            yield from _commands(inner, f"{path} {name}")
+        else:
+            yield f"{path} {name}", inner
+
+
+def _section(path: str, command: Any) -> Iterator[str]:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    yield f"\n## {path}\n\n{inspect.cleandoc(command.help)}\n\n```text"
+    yield f"{path} {' '.join(_shown(p) for p in arguments)} [OPTIONS]\n```\n"
+    yield "| | |\n|---|---|"
+    for parameter in (*arguments, *options):
+        names = " / ".join((*parameter.opts, *parameter.secondary_opts))
+        called = _shown(parameter) if parameter in arguments else names
+        yield f"| `{_escaped(called)}` | {_cell(parameter)} |"
+
+
+def _shown(parameter: Any) -> str:
+    called = parameter.metavar or parameter.name.upper()
+    return called if parameter.required else f"[{called}]"
+
+
+def _cell(parameter: Any) -> str:
+    default = parameter.default
+    known = default is not None and default is not False and not callable(default) and default != []
+    said = f" Default: `{default}`." if known and "[default" not in (parameter.help or "") else ""
+    return _escaped((parameter.help or "") + said)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    (FOLDER / "http.md").write_text(http_page(), encoding="utf-8")
+    (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")

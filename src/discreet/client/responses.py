@@ -1,0 +1,222 @@
+"""Responses of a service, checked: JSON values, or the exception that a local database would raise."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from discreet.errors import (
+    AccessRefused,
+    BudgetExceeded,
+    DiscreetError,
+    EngineFailed,
+    ExpressionRefused,
+    LedgerUnavailable,
+    ParameterError,
+    PromiseError,
+    SchemaError,
+    ServiceError,
+    ServiceUnavailable,
+)
+from discreet.report.wording import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MAX_MESSAGE = 2000  # characters of the service's message that an exception repeats
+_EXCEPTIONS = {"PromiseError": PromiseError, "SchemaError": SchemaError}
+_INVALID_CODES = ("invalid", "key-reused", "malformed", "too-large")
+_RETRY_CODES = ("rate-limited", "busy", "ledger-unavailable", "engine-failed")
+_FREE = "Ask the same again: it is free, and gets the answer that was paid for."
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedAttempt:
+    """Why one attempt at a request brought no answer.
+
+    Attributes
+    ----------
+    code : str
+        Error code of the service; "silent", "insecure" or "strange" where it sent none.
+    message : str
+        Message and hint of the service, or our own sentence.
+    details : mapping
+        Details of the error for programs, as the service sent them.
+    retry : bool
+        Whether another attempt may succeed.
+    lost : bool
+        Whether the request may have been carried out although no answer came.
+    wait : float or None
+        Seconds after which the service asks to be tried again; None if it named none.
+    """
+
+    code: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    retry: bool = False
+    lost: bool = False
+    wait: float | None = None
+
+    def error(self, *, attempts: int, pays: bool, lost: bool) -> DiscreetError:
+        """Return the exception to raise after the last attempt.
+
+        Parameters
+        ----------
+        attempts : int
+            Number of attempts that were made.
+        pays : bool
+            Whether the request is charged when it is carried out.
+        lost : bool
+            Whether any of the attempts may have been carried out unseen.
+        """
+        if self.code in ("unauthorized", "forbidden"):
+            return AccessRefused(self.message)
+        if self.code == "budget-exceeded":
+            return self._budget_exceeded()
+        if self.code == "refused" and {"refused", "nearest"} <= self.details.keys():
+            what, nearest = (shortened(str(self.details[k]), _MAX_MESSAGE) for k in ("refused", "nearest"))
+            return ExpressionRefused(what, nearest)
+        if self.code in (*_INVALID_CODES, "refused"):
+            return _EXCEPTIONS.get(str(self.details.get("error")), ParameterError)(self.message)
+        if self.code == "engine-failed":
+            return EngineFailed()
+        if self.code == "ledger-unavailable":
+            return LedgerUnavailable(self.message)
+        message = self.message + (f" That was attempt {attempts}." if attempts > 1 else "")
+        if pays:
+            message += f" It may have been charged. {_FREE}" if lost else " Nothing was charged."
+        if self.code in ("strange", "insecure") or not (self.lost or self.retry or self.code == "stopped"):
+            return ServiceError(message)
+        return ServiceUnavailable(message, may_be_charged=pays and lost, wait=self.wait)
+
+    def _budget_exceeded(self) -> BudgetExceeded:
+        """Return the exception of a budget that is too small, with the amounts that the service sent."""
+        asked, left, limit = (_number(self.details.get(name)) for name in ("asked", "left", "limit"))
+        currency, scope = (self.details.get(name) for name in ("currency", "scope"))
+        return BudgetExceeded(
+            self.message,
+            asked=asked,
+            left=left,
+            limit=limit,
+            currency=shortened(str(currency), 40) if currency else "privacy",
+            scope=shortened(str(scope), 200) if scope else "total",
+        )
+
+
+@dataclass(frozen=True)
+class ResponseReader:
+    """Reads responses of one service with suspicion.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service, named in messages.
+    """
+
+    url: str
+
+    def read(self, status: int, headers: Mapping[str, str], content: bytes) -> dict[str, Any] | FailedAttempt:
+        """Return the JSON object of a response, or why there is none.
+
+        Parameters
+        ----------
+        status : int
+            HTTP status of the response.
+        headers : mapping of str to str
+            Headers of the response, looked up in lower case.
+        content : bytes
+            Body of the response, unpacked.
+        """
+        if 300 <= status < 400:
+            return self.unexpected("a redirection, which is not followed: a token is for one address alone")
+        values = _values(headers, content)
+        if 200 <= status < 300:
+            return self.unexpected("something else than JSON") if values is None else values
+        error = values.get("error") if values is not None else None
+        if not isinstance(error, dict) or not isinstance(error.get("code"), str):
+            return self._from_intermediary(status, _seconds(headers))
+        details = error.get("details")
+        message = " ".join(
+            part for part in (error.get("message"), error.get("hint")) if isinstance(part, str)
+        )
+        code = error["code"]
+        return FailedAttempt(
+            code=code,
+            message=shortened(message, _MAX_MESSAGE),
+            details=details if isinstance(details, dict) else {},
+            retry=code in _RETRY_CODES,
+            lost=status == 500,
+            wait=_seconds(headers),
+        )
+
+    def no_response(self, seconds: float | None, *, lost: bool) -> FailedAttempt:
+        """Return that no response came, in time or at all.
+
+        Parameters
+        ----------
+        seconds : float or None
+            Timeout that passed; None if the connection failed or broke off.
+        lost : bool
+            Whether the request may have arrived.
+        """
+        did = "did not" if seconds is not None else "broke off" if lost else "cannot be reached"
+        within = "" if seconds is None else f" within {seconds:g} seconds"
+        message = f"The service at {self.url} must answer{within}, and {did}."
+        return FailedAttempt(code="silent", message=message, retry=True, lost=lost)
+
+    def insecure(self, reason: str) -> FailedAttempt:
+        """Return that no secure connection could be made, with the reason that OpenSSL gives."""
+        message = (
+            f"The service at {self.url} must prove who it is, and did not ({reason}). Name the file with its "
+            "certificate, or that of its authority, as verify=; or see whether it speaks http://."
+        )
+        return FailedAttempt(code="insecure", message=message)
+
+    def unexpected(self, what: str) -> FailedAttempt:
+        """Return that a response came which a service of this version does not send."""
+        message = (
+            f"The service at {self.url} must answer as discreet of this version does, and sent {what}. Check "
+            "the address, and that both sides have the same version."
+        )
+        # A response that cannot be read is a response: whatever was requested has been done.
+        return FailedAttempt(code="strange", message=message, lost=True)
+
+    def _from_intermediary(self, status: int, wait: float | None) -> FailedAttempt:
+        """Return what a status means that a proxy sent instead of the service."""
+        if status in (401, 403):
+            message = (
+                f"The service at {self.url} must be given a token that it knows, and something before it "
+                "refused."
+            )
+            return FailedAttempt(code="forbidden", message=message)
+        if status in (429, 502, 503, 504):
+            message = f"The service at {self.url} must answer itself, and something before it said {status}."
+            return FailedAttempt(code="silent", message=message, retry=True, lost=status != 429, wait=wait)
+        return self.unexpected(f"status {status} without an error of its own")
+
+
+def _values(headers: Mapping[str, str], content: bytes) -> dict[str, Any] | None:
+    """Read a JSON object; None for anything else, numbers that are no numbers included."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return None
+    try:
+        values = json.loads(content, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _no_number(_: str) -> NoReturn:
+    raise ValueError
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _number(value: Any) -> float:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and math.isfinite(value) else 0.0

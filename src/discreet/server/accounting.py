@@ -1,0 +1,185 @@
+"""A ledger summarized for display: budgets, history, spending over time, the live attack."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
+from discreet.job.costs import affordable
+from discreet.privacy import Spending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from discreet.privacy import Ledger, Promise, Receipt
+    from discreet.privacy.ledger.entries import Entry
+    from discreet.query import Database
+    from discreet.server.access import Caller
+
+MAX_VALUES = 4096
+"""Numbers of an answer above which a history leaves it out."""
+
+MAX_BYTES = 2**23
+"""Bytes of JSON after which a page of a history ends."""
+
+_COLLUSION = (
+    "An analyst's own limit assumes that analysts do not pool what they learn; the limit of the whole data "
+    "set holds even if all of them do."
+)
+
+
+class Accounting:
+    """Budgets, history and spending of one data set.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Ledger with the charges of the data set.
+    database : Database
+        Database that answered under this ledger; recalls stored answers.
+    pooled : bool
+        Whether pure charges are also counted in rho, as limits in rho or in queries do.
+
+    Privacy
+    -------
+    Everything follows from the ledger, which holds no row. The attack compares with rows, and is for the
+    curator alone.
+    """
+
+    collusion = _COLLUSION
+
+    def __init__(self, ledger: Ledger, database: Database, *, pooled: bool) -> None:
+        self._ledger = ledger
+        self._database = database
+        self._pooled = pooled
+
+    def remaining(
+        self, caller: Caller, cost: tuple[Promise, ...], receipts: Sequence[Receipt] = ()
+    ) -> dict[str, Any]:
+        """Return what is left for the caller and for all, and how many more of this cost that pays for.
+
+        Parameters
+        ----------
+        caller : Caller
+            Caller whose own budget is looked up.
+        cost : tuple of Promise
+            Charges of one query.
+        receipts : sequence of Receipt
+            Receipts of what was just charged for it; what the last one left need not be read again.
+        """
+        left = receipts[-1].left if receipts else None
+        own, total = self._ledger.remaining_of(caller.name, None) if left is None else left
+        counts = [n for n in (affordable(cost, own), affordable(cost, total)) if n is not None]
+        return {"own": own, "total": total, "more": min(counts, default=None)}
+
+    def budget(self, caller: Caller) -> dict[str, Any]:
+        """Return limit, spending and what is left, for the caller and for all together."""
+        return {
+            "own": self.account(caller.name),
+            "total": self.account(None),
+            "collusion": _COLLUSION,
+        }
+
+    def account(self, owner: str | None) -> dict[str, Any]:
+        """Return limit, spending and what is left of one name, or of all together for None."""
+        left = self._ledger.remaining(owner)
+        spent = self._ledger.spent(owner)
+        return {
+            "limit": None if left is None else self._ledger.guarantee(owner).to_dict(),
+            "spent": spent_amounts(spent, pooled=self._pooled),
+            "left": left,
+        }
+
+    def history(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+        """Return charges with what was asked, in their order."""
+        return [self._charge(entry) for entry in entries]
+
+    def history_page(self, entries: Iterable[Entry], *, more: bool) -> tuple[dict[str, Any], list[Receipt]]:
+        """Return one page of charges with questions and answers, and the receipts that are on it.
+
+        Answers of very many numbers are left out: asking again is free, and returns them one at a time.
+
+        Parameters
+        ----------
+        entries : iterable of Entry
+            Charges from which the page is filled, in order, as far as it goes.
+        more : bool
+            Whether the ledger has others after these.
+        """
+        lines: list[dict[str, Any]] = []
+        receipts: list[Receipt] = []
+        size = 0
+        for entry in entries:
+            line = {**self._charge(entry), **self._answer(entry)}
+            size += len(json.dumps(line))
+            if lines and size > MAX_BYTES:
+                more = True
+                break
+            lines.append(line)
+            receipts.append(entry.receipt)
+        return {"kind": "history", "entries": lines, "more": more}, receipts
+
+    def _charge(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "receipt": entry.receipt.id,
+            "row": entry.receipt.seq,
+            "when": entry.receipt.when,
+            "who": entry.receipt.owner,
+            "what": entry.receipt.what,
+            "asked": entry.asked or {},
+            "cost": [promise.to_dict() for promise in entry.receipt.promises],
+        }
+
+    def _answer(self, entry: Entry) -> dict[str, Any]:
+        """Return value, sd and noise law of a stored answer; None each if it is too large or unreadable."""
+        nothing = {"value": None, "sd": None, "law": None}
+        if entry.answer is None or (entry.asked or {}).get("question") is None:
+            return nothing
+        if entry.answer.count(b",") > MAX_VALUES:
+            return nothing
+        try:
+            answer = self._database.recall(entry.receipt.id).to_dict()
+        except ParameterError:  # answered under an earlier schema
+            return nothing
+        return {name: answer[name] for name in nothing}
+
+    def spending(self) -> dict[str, Any]:
+        """Return what had been spent after each charge, in order."""
+        total, steps = Spending(), []
+        for receipt in self._ledger.history():
+            total += Spending.of(receipt.promises)
+            steps.append(
+                {
+                    "row": receipt.seq,
+                    "when": receipt.when,
+                    "who": receipt.owner,
+                    "spent": spent_amounts(total, pooled=self._pooled),
+                }
+            )
+        return {"steps": steps, "total": self.account(None)}
+
+    def attack(self) -> dict[str, Any]:
+        """Run the reconstruction attack on all answers so far, and return its result."""
+        from discreet.audit.reconstruction import reconstruct
+
+        return reconstruct(self._database, self._ledger).to_dict()
+
+
+def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
+    """Return the amount spent in each currency.
+
+    Parameters
+    ----------
+    spent : Spending
+        Sum of all charges.
+    pooled : bool
+        Whether pure charges are also counted in rho.
+    """
+    rho = spent.pooled if pooled else spent.gaussian + spent.concentrated
+    return {
+        "rho": float(rho),
+        "epsilon": float(spent.linear),
+        "delta": float(spent.point_delta),
+        "charges": spent.charges,
+    }

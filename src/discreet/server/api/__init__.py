@@ -1,0 +1,1 @@
+"""What programs fetch: requests, responses, routes under ``/v1`` and the OpenAPI document."""

@@ -1,0 +1,344 @@
+"""What goes over the wire: requests as strict models, answers as plain JSON values.
+
+A request is read once, here: unknown fields are refused by name, numbers are finite, lists and texts have a
+largest size. What a request means is decided by :class:`~discreet.server.service.Service`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
+from discreet.server.errors import InvalidRequest, UnreadableRequest
+
+MOST_TEXT, MOST_LISTED, MOST_PLANNED = 8192, 1024, 256
+_MOST_DEPTH = 16  # of the values in a question
+_LARGEST = 2**63  # of whole numbers in a question
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+ReceiptId = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}-[0-9a-f]{1,64}$")]
+Positive = Annotated[float, Field(gt=0, le=1e300, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=1e-12, le=1e6, allow_inf_nan=False)]
+"""Of privacy: beyond these ends there is nothing but noise, or none."""
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+IdempotencyKey = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,128}$")]
+
+
+class StrictModel(BaseModel):
+    """A value that says no to what it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class PureDPRequest(StrictModel, title="PureWire"):
+    """Pure differential privacy: Laplace noise."""
+
+    kind: Literal["pure-dp"]
+    epsilon: Amount
+
+
+class ApproxDPRequest(StrictModel, title="ApproxWire"):
+    """Approximate differential privacy: Gaussian noise."""
+
+    kind: Literal["approx-dp"]
+    epsilon: Amount
+    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+
+class ZCDPRequest(StrictModel, title="ConcentratedWire"):
+    """Zero-concentrated differential privacy: Gaussian noise."""
+
+    kind: Literal["zcdp"]
+    rho: Amount
+
+
+class GaussianDPRequest(StrictModel, title="GaussianWire"):
+    """Gaussian differential privacy: Gaussian noise."""
+
+    kind: Literal["gaussian-dp"]
+    mu: Amount
+
+
+class PosteriorOddsRequest(StrictModel, title="OddsWire"):
+    """A limit in posterior odds: so many questions, which raise log-odds by epsilon at most but for delta."""
+
+    kind: Literal["posterior-odds"]
+    epsilon: Amount
+    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+    queries: Annotated[int, Field(ge=1, le=10**9)]
+
+
+PrivacyRequest: TypeAlias = Annotated[
+    PureDPRequest | ApproxDPRequest | ZCDPRequest | GaussianDPRequest, Field(discriminator="kind")
+]
+LimitRequest: TypeAlias = Annotated[
+    PureDPRequest | ApproxDPRequest | ZCDPRequest | GaussianDPRequest | PosteriorOddsRequest,
+    Field(discriminator="kind"),
+]
+_PROMISES: dict[str, type[Promise]] = {
+    "pure-dp": PureDP,
+    "approx-dp": ApproxDP,
+    "zcdp": ZCDP,
+    "gaussian-dp": GaussianDP,
+    "posterior-odds": PosteriorOdds,
+}
+
+
+def promise_from_request(wire: LimitRequest | None, **about: Any) -> Promise | None:
+    """Return the promise that a request asks for, or limits to; unit and neighbors are the schema's."""
+    if wire is None:
+        return None
+    numbers = wire.model_dump(exclude={"kind"})
+    return _PROMISES[wire.kind](**numbers, **about)
+
+
+class NumericGroup(StrictModel, title="Band"):
+    """A number to group by, with where its cells begin."""
+
+    column: Name
+    edges: Annotated[list[Finite], Field(min_length=1, max_length=MOST_LISTED)]
+
+
+GroupBy: TypeAlias = Annotated[list[Name | NumericGroup], Field(max_length=16)]
+
+
+class _PricedRequest(StrictModel):
+    """What every request for an answer says about its price."""
+
+    privacy: PrivacyRequest | None = None
+    refines: Annotated[list[ReceiptId], Field(max_length=8)] = []
+
+    def requested_sd(self) -> float | None:
+        """Return the noise that was asked for instead of a promise."""
+        return None
+
+
+class _NoisyRequest(_PricedRequest):
+    """A request that may name its noise instead of a promise."""
+
+    sd: Positive | None = None
+
+    def requested_sd(self) -> float | None:
+        """Return the noise that was asked for instead of a promise."""
+        return self.sd
+
+    @model_validator(mode="after")
+    def _one(self) -> _NoisyRequest:
+        _check_exactly_one("privacy", self.privacy, "sd", self.sd)
+        return self
+
+
+class CountRequest(_NoisyRequest, title="Count"):
+    """How many rows."""
+
+    kind: Literal["count"]
+    where: Text | None = None
+    by: GroupBy = []
+
+
+class SumRequest(_NoisyRequest, title="Sum"):
+    """The sum of an expression over rows."""
+
+    kind: Literal["sum"]
+    expression: Text
+    where: Text | None = None
+    by: GroupBy = []
+
+
+class MeanRequest(_PricedRequest, title="Mean"):
+    """The average of an expression over rows."""
+
+    kind: Literal["mean"]
+    privacy: PrivacyRequest
+    expression: Text
+    where: Text | None = None
+    by: GroupBy = []
+
+
+class HistogramRequest(_NoisyRequest, title="HistogramWire"):
+    """Counts, or sums of an expression, in every cell of some columns."""
+
+    kind: Literal["histogram"]
+    columns: Annotated[list[Name], Field(min_length=1, max_length=16)]
+    edges: dict[Name, Annotated[list[Finite], Field(min_length=1, max_length=MOST_LISTED)]] = {}
+    expression: Text | None = None
+    where: Text | None = None
+
+
+class TextQueryRequest(_NoisyRequest, title="Said"):
+    """A sentence or a SELECT."""
+
+    kind: Literal["sentence"]
+    text: Text
+
+
+class AggregateRequest(_PricedRequest, title="Statistical"):
+    """Any question of :mod:`discreet.query.questions`, as its ``to_dict`` writes it."""
+
+    kind: Literal["statistical"]
+    question: dict[str, Any]
+    variance: Positive | None = None
+    plan: Annotated[list[PrivacyRequest], Field(max_length=MOST_PLANNED)] = []
+
+    @model_validator(mode="after")
+    def _plain(self) -> AggregateRequest:
+        _check_exactly_one("privacy", self.privacy, "variance", self.variance)
+        check_json_value(self.question)
+        return self
+
+
+_ParameterList: TypeAlias = Annotated[list[int | Finite | Name], Field(max_length=MOST_LISTED)]
+Parameter: TypeAlias = (
+    bool
+    | int
+    | Finite
+    | Name
+    | _ParameterList
+    | Annotated[dict[Name, _ParameterList], Field(max_length=MOST_LISTED)]
+    | None
+)
+
+
+class TrainRequest(StrictModel, title="Training"):
+    """A model, trained on the service's own database."""
+
+    kind: Literal["pca", "kmeans", "perceptron", "id3"]
+    privacy: PrivacyRequest
+    parameters: Annotated[dict[Name, Parameter], Field(max_length=32)] = {}
+    target: Name | None = None
+
+
+QueryRequest: TypeAlias = Annotated[
+    CountRequest
+    | SumRequest
+    | MeanRequest
+    | HistogramRequest
+    | TextQueryRequest
+    | AggregateRequest
+    | TrainRequest,
+    Field(discriminator="kind"),
+]
+"""What ``POST /v1/query`` and ``POST /v1/preview`` take."""
+
+QUERY_REQUEST: TypeAdapter[Any] = TypeAdapter(QueryRequest)
+
+
+class TokenRequest(StrictModel, title="TokenOrder"):
+    """What a curator does to tokens."""
+
+    action: Literal["create", "rotate", "revoke"]
+    name: Name
+    scope: Literal["analyst", "curator"] = "analyst"
+    days: Annotated[int, Field(ge=1, le=3660)] = 90
+    limit: LimitRequest | None = None
+
+
+class StopRequest(StrictModel, title="StopOrder"):
+    """The stop switch."""
+
+    stopped: bool
+
+
+def parse_request(adapter: TypeAdapter[Any], body: bytes) -> Any:
+    """Read a request.
+
+    Raises
+    ------
+    Unreadable
+        It is not JSON.
+    Invalid
+        It is JSON, and fields are wrong; all of them are named.
+    """
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as problem:
+        found = problem.errors(include_url=False, include_input=False)
+        if any(error["type"] in ("json_invalid", "recursion_loop") for error in found):
+            raise UnreadableRequest("The body of a request must be JSON, and is not.") from None
+        named = tuple((_field_path(error), _error_text(error)) for error in found[:32])
+        raise InvalidRequest(named) from None
+
+
+def check_json_value(value: Any) -> None:
+    """Refuse numbers that are no numbers, whole ones beyond 64 bits, and values nested too deep."""
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(item.values())
+            elif isinstance(item, list):
+                deeper.extend(item)
+            elif isinstance(item, float):
+                if item - item != 0:
+                    raise ValueError("numbers must be finite")
+            elif isinstance(item, int):
+                if not -_LARGEST <= item < _LARGEST:
+                    raise ValueError("whole numbers must fit 64 bits")
+            elif isinstance(item, str) and len(item) > MOST_TEXT:
+                raise ValueError(f"texts must have at most {MOST_TEXT} characters")
+        if not deeper:
+            return
+        level = deeper
+    raise ValueError(f"values must be nested at most {_MOST_DEPTH} deep")
+
+
+def _check_exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
+    if (value is None) == (instead is None):
+        given = "neither was" if value is None else "both were"
+        raise ValueError(f"exactly one of {one} and {other} must be given, and {given}")
+
+
+def _field_path(error: Any) -> str:
+    """Say which field is meant; the tag of a union is no field of the request, and is left out."""
+    parts = [str(part) for part in error["loc"]]
+    kept = [
+        part
+        for before, part in zip(["", *parts], parts, strict=False)
+        if not (part in _KINDS and not before) and not (part in _PROMISES and before in _UNIONS)
+    ]
+    return ".".join(kept) or ("privacy" if error["type"] == "value_error" else "kind")
+
+
+_KINDS = (
+    "count",
+    "sum",
+    "mean",
+    "histogram",
+    "sentence",
+    "statistical",
+    "pca",
+    "kmeans",
+    "perceptron",
+    "id3",
+)
+_UNIONS = ("privacy", "limit", "plan")
+_WORDS = {
+    "extra_forbidden": "there is no such field",
+    "missing": "it is required",
+}
+
+
+def _error_text(error: Any) -> str:
+    kind = "its kind" if error["loc"] else "it"
+    if error["type"] == "union_tag_not_found":
+        return f"{kind} is required"
+    if error["type"] == "union_tag_invalid":
+        known = error["ctx"]["expected_tags"].replace("'", "")
+        return f"{kind} must be one of {known}, was {str(error['ctx']['tag'])[:40]!r}"
+    if error["type"] == "string_pattern_mismatch":  # receipts are all that has a pattern
+        return "it must be the id of a receipt, such as 0a1b2c3d4e5f-7"
+    said = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    said = said.replace(" after validation", "").replace("Input should", "it must")
+    return said[:1].lower() + said[1:]

@@ -1,0 +1,421 @@
+"""Response bodies: the models that the OpenAPI document shows, and the functions that build them.
+
+Builders return plain dictionaries, which are written as JSON without being validated again; a test compares
+them with the models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from discreet.job.costs import cost_words
+from discreet.job.reply import LEVEL
+from discreet.server.errors import STATUS
+from discreet.server.training import fitted_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.job.reply import Cell, Reply
+    from discreet.privacy import Promise
+    from discreet.query import Answer
+    from discreet.server.api.requests import TrainRequest
+
+DELTA = 1e-6
+"""At which Gaussian costs are also told as an epsilon."""
+
+Amounts: TypeAlias = dict[str, float]
+"""Amounts of privacy by currency."""
+
+
+class ResponseModel(BaseModel):
+    """A response body. Objects are open: a later version may send more fields."""
+
+
+class PromiseResponse(ResponseModel, title="Promise"):
+    """What is promised to every person in the table, and charged."""
+
+    kind: str
+    unit: str
+    neighbors: str
+
+
+class ErrorDetail(ResponseModel):
+    """The same shape for everything that is refused or fails."""
+
+    code: Annotated[str, Field(json_schema_extra={"enum": sorted(STATUS)})]
+    message: str
+    hint: str
+    details: dict[str, Any]
+    request_id: str
+
+
+class ErrorResponse(ResponseModel, title="Error"):
+    """What is told instead of an answer."""
+
+    error: ErrorDetail
+
+
+class RemainingResponse(ResponseModel, title="Remaining"):
+    """What is left, by currency, and how many more questions like this one that pays for."""
+
+    own: Amounts | None
+    total: Amounts | None
+    more: int | None
+
+
+class CellResponse(ResponseModel, title="Cell"):
+    """One number, with the interval that holds the exact one 95 times in 100; null over too few rows."""
+
+    key: list[str]
+    value: float | None
+    sd: float | None
+    lower: float | None
+    upper: float | None
+
+
+class IntervalResponse(ResponseModel, title="Interval"):
+    """At level 0.95."""
+
+    level: float
+    lower: float | None
+    upper: float | None
+
+
+class _CostFields(ResponseModel):
+    cost: list[PromiseResponse]
+    cost_words: str
+    remaining: RemainingResponse
+
+
+class _PaidFields(_CostFields):
+    cached: bool
+    receipts: list[str]
+
+
+class _NoisyFields(_PaidFields):
+    law: Annotated[str | None, Field(json_schema_extra={"enum": ["gaussian", "laplace", None]})]
+    parts: list[list[str]]
+
+
+class QueryResponse(_NoisyFields, title="Answer"):
+    """The answer to a count, sum, mean, histogram or sentence."""
+
+    kind: Literal["answer"]
+    question: str
+    measure: str | None
+    by: list[str]
+    cells: list[CellResponse]
+    value: float | None
+    sd: float | None
+    interval: IntervalResponse
+    unreadable_below: int | None
+
+
+class AggregateResponse(_NoisyFields, title="StatisticalAnswer"):
+    """The answer to a statistical question, as Answer.to_dict() of the library writes it."""
+
+    kind: Literal["answer"]
+    question: dict[str, Any]
+    answer: dict[str, Any]
+
+
+class ModelResponse(_PaidFields, title="Model"):
+    """A model that was trained on paid answers."""
+
+    kind: Literal["model"]
+    question: str
+    learner: str
+    parameters: dict[str, Any]
+    fitted: dict[str, Any]
+
+
+class PreviewResponse(_CostFields, title="Price"):
+    """What something would cost, and how noisy it would be. It is free if you have paid for the same already
+    (of a model that is not told), or if it follows from what is public.
+    """  # noqa: D205 - published as the description of the schema
+
+    kind: Literal["price"]
+    question: Any
+    sql: str | None
+    learner: str | None
+    measure: str | None
+    by: list[str]
+    sd: Any
+    margin: float | None
+    unreadable_below: int | None
+    more: int | None
+    free: bool
+
+
+class SchemaResponse(ResponseModel, title="About"):
+    """What is public about the table."""
+
+    dataset: str
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    n_rows: int | None
+    neighbors: str
+    unit: str
+    digest: str
+    collusion: str
+    seeded: bool
+
+
+class AccountResponse(ResponseModel, title="Account"):
+    """One budget."""
+
+    limit: PromiseResponse | None
+    spent: Amounts | None
+    left: Amounts | None
+
+
+class BudgetResponse(ResponseModel, title="Budget"):
+    """Budgets."""
+
+    own: AccountResponse
+    total: AccountResponse
+    collusion: str
+
+
+class HistoryEntry(ResponseModel):
+    """One charge, with what was asked and answered; value and sd are null for very large answers."""
+
+    receipt: str
+    row: int
+    when: str
+    who: str | None
+    what: str
+    asked: dict[str, Any]
+    cost: list[PromiseResponse]
+    value: Any
+    sd: Any
+    law: str | None
+
+
+class HistoryResponse(ResponseModel, title="History"):
+    """What was paid for, oldest first; more if there are others after these: go on after the last row."""
+
+    kind: Literal["history"]
+    entries: list[HistoryEntry]
+    more: bool
+
+
+class DummyResponse(ResponseModel, title="Dummy"):
+    """Made-up rows by column; the column _dummy marks them."""
+
+    kind: Literal["dummy"]
+    n: int
+    seed: int
+    rows: dict[str, Any]
+
+
+class StatusResponse(ResponseModel, title="Status"):
+    """How it stands."""
+
+    status: str
+
+
+class StopState(ResponseModel):
+    """Who stopped the service, and when, in seconds since 1970."""
+
+    who: str
+    since: float
+
+
+class StopResponse(ResponseModel, title="Stopped"):
+    """The stop switch; null while the service answers."""
+
+    stopped: StopState | None
+
+
+class TokenEntry(ResponseModel):
+    """What is stored of one token; times are seconds since 1970."""
+
+    id: int
+    name: str
+    scope: str
+    created: float
+    expires: float
+    state: str
+
+
+class TokensResponse(ResponseModel, title="Tokens"):
+    """All tokens, without the tokens."""
+
+    tokens: list[TokenEntry]
+
+
+class TokenResponse(ResponseModel, title="Ordered"):
+    """What became of an order; a token is shown once."""
+
+    name: str
+    token: str | None = None
+    revoked: int | None = None
+
+
+class LedgerState(ResponseModel):
+    """Identity of the ledger, its number of rows and the hash of the last one."""
+
+    identity: str
+    rows: int
+    head: str
+
+
+class OverviewResponse(SchemaResponse, title="Overview"):
+    """The service, as a curator sees it."""
+
+    stopped: StopState | None
+    slots: Any
+    workers: int
+    ledger: LedgerState
+    total: AccountResponse
+    analysts: dict[str, AccountResponse]
+    tokens: list[TokenEntry]
+
+
+class SpendingStep(ResponseModel):
+    """What had been spent in all after one charge."""
+
+    row: int
+    when: str
+    who: str | None
+    spent: Amounts
+
+
+class SpendingResponse(ResponseModel, title="Spending"):
+    """What was spent over time."""
+
+    steps: list[SpendingStep]
+    total: AccountResponse
+
+
+class RefusalEntry(ResponseModel):
+    """One refused request."""
+
+    when: str
+    who: str | None
+    code: str
+    asked: str
+
+
+class RefusalsResponse(ResponseModel, title="Refusals"):
+    """What was refused last."""
+
+    refusals: list[RefusalEntry]
+
+
+class CheckResponse(ResponseModel, title="Check"):
+    """That ledger and trail are intact."""
+
+    intact: bool
+    rows: int
+    head: str
+    trail_lines: int
+
+
+class AttackResponse(ResponseModel, title="Attack"):
+    """What could be rebuilt from all answers so far."""
+
+
+def query_response(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a sentence."""
+    alone = reply.cells[0] if not reply.axes else None
+    low, high = _interval(alone)
+    return {
+        "kind": "answer",
+        "question": reply.question,
+        "measure": reply.measure,
+        "by": list(reply.axes),
+        "cells": [_cell(cell) for cell in reply.cells],
+        "value": None if alone is None else alone.value,
+        "sd": None if alone is None else alone.sd,
+        "interval": {"level": LEVEL, "lower": low, "upper": high},
+        "law": reply.law,
+        "unreadable_below": reply.unreadable_below,
+        "cached": reply.cached,
+        "receipts": [receipt.id for receipt in reply.receipts],
+        "parts": [list(merged) for merged in reply.parts],
+        **_cost_fields(reply.cost, left),
+    }
+
+
+def aggregate_response(question: dict[str, Any], answer: Answer, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a statistical question."""
+    return {
+        "kind": "answer",
+        "question": question,
+        "answer": answer.to_dict(),
+        "law": answer.law,
+        "cached": answer.cached,
+        "receipts": [answer.receipt.id],
+        "parts": [list(getattr(answer, "parts", (answer.receipt.id,)))],
+        **_cost_fields(answer.cost, left),
+    }
+
+
+def model_response(request: TrainRequest, learner: Any, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model."""
+    answers = learner.answers_.values()
+    return {
+        "kind": "model",
+        "question": request.kind,
+        "learner": request.kind,
+        "parameters": dict(request.parameters),
+        "fitted": fitted_attributes(learner),
+        "cached": bool(answers) and all(answer.cached for answer in answers),
+        "receipts": [receipt.id for receipt in learner.receipts_],
+        **_cost_fields(learner.promises_, left),
+    }
+
+
+def preview_response(
+    question: Any,
+    reply: Reply | None,
+    cost: tuple[Promise, ...],
+    left: Mapping[str, Any],
+    *,
+    sql: str | None = None,
+    learner: str | None = None,
+    sd: Any = None,
+    free: bool = False,
+) -> dict[str, Any]:
+    """Return what something would cost; `free` if nothing would be charged all the same."""
+    cell = reply.cells[0] if reply is not None and reply.cells else None
+    spread = None if sd is None else np.asarray(sd).tolist()
+    return {
+        "kind": "price",
+        "question": question,
+        "sql": sql,
+        "learner": learner,
+        "measure": None if reply is None else reply.measure,
+        "by": [] if reply is None else list(reply.axes),
+        "sd": spread if cell is None else cell.sd,
+        "margin": None if cell is None else cell.margin,
+        "unreadable_below": None if reply is None else reply.unreadable_below,
+        **_cost_fields(cost, left),
+        "more": left["more"],
+        "free": free or not cost,
+    }
+
+
+def _cost_fields(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what something costs, and what is left."""
+    return {
+        "cost": [promise.to_dict() for promise in cost],
+        "cost_words": cost_words(cost, DELTA),
+        "remaining": dict(left),
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    low, high = _interval(cell)
+    return {"key": list(cell.key), "value": cell.value, "sd": cell.sd, "lower": low, "upper": high}
+
+
+def _interval(cell: Cell | None) -> tuple[float | None, float | None]:
+    if cell is None or cell.value is None or cell.margin is None:
+        return None, None
+    return cell.value - cell.margin, cell.value + cell.margin

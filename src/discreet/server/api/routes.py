@@ -1,0 +1,557 @@
+"""Endpoints for programs: every address under ``/v1``, and those that an operator's tools look at.
+
+Each route declares its parameters, request body, response model and error codes; the OpenAPI document is
+made from them. Endpoints return ready responses, so nothing is validated twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from fastapi import Header, Query
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic.json_schema import SkipJsonSchema
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads annotations
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from discreet.errors import LedgerError, SourceError
+from discreet.server.access import contains_token
+from discreet.server.api import requests, responses
+from discreet.server.errors import (
+    FORBIDDEN,
+    NOT_JSON,
+    STATUS,
+    TOKEN_IN_BODY,
+    ApiException,
+    InvalidRequest,
+    curator_error,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from discreet.query.together import Flow
+    from discreet.server.middleware import ServiceMiddleware
+    from discreet.server.service import Service
+
+    Endpoint: TypeAlias = Callable[..., Awaitable[Response]]
+
+_TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokenRequest)
+_STOP: TypeAdapter[Any] = TypeAdapter(requests.StopRequest)
+_KEY: TypeAdapter[str] = TypeAdapter(requests.IdempotencyKey)
+_MAX_HISTORY = 10_000
+
+
+def _whole(least: int, most: int) -> BeforeValidator:
+    """Return the reader of a whole number in decimal digits alone; pydantic's own reads more than that."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+            raise ValueError(f"it must be a whole number from {least} to {most}")
+        return int(text)
+
+    return BeforeValidator(read)
+
+
+def _bounds(least: int, most: int) -> dict[str, Any]:
+    return {"minimum": least, "maximum": most}
+
+
+def _read_format(text: str) -> str:
+    if text not in ("json", "csv"):
+        raise ValueError("it must be one of json, csv")
+    return text
+
+
+_Format = Annotated[
+    Literal["json", "csv"], BeforeValidator(_read_format), Field(description="json, or csv to save.")
+]
+_Key = Annotated[
+    str | SkipJsonSchema[None],
+    Header(
+        alias="Idempotency-Key",
+        description="Of your choice; sent again with the same key, a request is never charged twice. Not "
+        "used for models: training one again is free as long as the rows are the same.",
+        json_schema_extra={"pattern": "^[!-~]{1,128}$"},
+    ),
+]
+
+
+class HistoryParameters(BaseModel):
+    """Query parameters of a history."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Annotated[
+        int,
+        _whole(0, 2**62),
+        Field(description="Only charges after this row of the ledger.", json_schema_extra=_bounds(0, 2**62)),
+    ] = 0
+    last: Annotated[
+        int,
+        _whole(1, _MAX_HISTORY),
+        Field(description="At most so many, the newest.", json_schema_extra=_bounds(1, _MAX_HISTORY)),
+    ] = 1000
+    first: Annotated[
+        int | SkipJsonSchema[None],
+        _whole(1, _MAX_HISTORY),
+        Field(
+            description="Instead of last: at most so many, the oldest.",
+            json_schema_extra=_bounds(1, _MAX_HISTORY),
+        ),
+    ] = None
+    format: _Format = "json"
+    analyst: Annotated[
+        str | SkipJsonSchema[None], Field(description="For curators: whose. Everybody's if left out.")
+    ] = None
+
+
+class DummyParameters(BaseModel):
+    """Query parameters of made-up rows; the service checks `n` again, in its own words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    n: Annotated[
+        int,
+        _whole(0, 2**31),
+        Field(description="How many rows.", json_schema_extra=_bounds(1, 10_000)),
+    ] = 100
+    seed: Annotated[
+        int,
+        _whole(0, 2**63 - 1),
+        Field(description="The same seed makes the same rows.", json_schema_extra=_bounds(0, 2**63 - 1)),
+    ] = 0
+    format: _Format = "json"
+
+
+_ASKING = (
+    "budget-exceeded",
+    "key-reused",
+    "refused",
+    "stopped",
+    "busy",
+    "engine-failed",
+    "ledger-unavailable",
+)
+_LOOKING = ("busy", "ledger-unavailable")
+_TAGS = {"": "operations", "analyst": "analysts", "curator": "curators"}
+
+
+class ApiRoutes:
+    """The endpoints of one service.
+
+    Parameters
+    ----------
+    service : Service or None
+        Service that answers; None where only the document of the routes is wanted.
+    """
+
+    def __init__(self, service: Service | None) -> None:
+        if service is not None:
+            self._service = service
+            self._about = _dump(service.dataset.about())
+
+    def routes(self) -> list[APIRoute]:
+        """Return every route, in the order of the document."""
+        return [
+            _route(
+                "/v1/query", self.query, "Ask",
+                description="Charged before it is answered. The same question about the same rows is free, "
+                "and gets the same answer.",
+                method="POST", scope="analyst", body="Question", codes=_ASKING,
+                model=responses.QueryResponse | responses.AggregateResponse | responses.ModelResponse,
+            ),
+            _route(
+                "/v1/preview", self.preview, "What a question would cost",
+                description="Free: nothing is charged, no row is looked at.",
+                method="POST", scope="analyst", body="Question", codes=("refused", *_LOOKING),
+                model=responses.PreviewResponse,
+            ),
+            _route(
+                "/v1/schema", self.schema, "What is public about the table",
+                scope="analyst", model=responses.SchemaResponse,
+            ),
+            _route(
+                "/v1/budget", self.budget, "What is left",
+                description="Yours, and that of everybody together.",
+                scope="analyst", codes=_LOOKING, model=responses.BudgetResponse,
+            ),
+            _route(
+                "/v1/history", self.history, "What you paid for, with the answers",
+                description="Answers of more than 4096 numbers are left out: asking again is free.",
+                scope="analyst", codes=_LOOKING, model=responses.HistoryResponse, as_csv=True,
+            ),
+            _route(
+                "/v1/dummy", self.dummy, "Made-up rows",
+                description="Drawn from the schema alone, to try programs on. Free.",
+                scope="analyst", model=responses.DummyResponse, as_csv=True,
+            ),
+            _route(
+                "/v1/curator/overview", self._read_only(lambda: self._service.overview()), "How it stands",
+                scope="curator", codes=_LOOKING, model=responses.OverviewResponse,
+            ),
+            _route(
+                "/v1/curator/spending", self._read_only(lambda: self._service.spending()), "Spent over time",
+                scope="curator", codes=_LOOKING, model=responses.SpendingResponse,
+            ),
+            _route(
+                "/v1/curator/refusals",
+                self._read_only(lambda: {"refusals": self._service.refusals()}), "Last refusals",
+                scope="curator", model=responses.RefusalsResponse,
+            ),
+            _route(
+                "/v1/curator/check", self._read_only(lambda: self._service.check()),
+                "Verify ledger and trail",
+                scope="curator", codes=_LOOKING, model=responses.CheckResponse,
+            ),
+            _route(
+                "/v1/curator/attack", self._read_only(lambda: self._service.attack()),
+                "What could be rebuilt from all answers so far",
+                description="Compares with rows: for the curator's eyes.",
+                scope="curator", codes=_LOOKING, model=responses.AttackResponse,
+            ),
+            _route(
+                "/v1/curator/tokens", self._read_only(lambda: {"tokens": self._service.tokens()}),
+                "All tokens", scope="curator", model=responses.TokensResponse,
+            ),
+            _route(
+                "/v1/curator/tokens", self.change_token, "Create, rotate or revoke a token",
+                method="POST", scope="curator", body="TokenOrder", codes=_LOOKING,
+                model=responses.TokenResponse,
+            ),
+            _route(
+                "/v1/curator/stop", self._read_only(self._stop_state), "Whether it is stopped",
+                scope="curator", model=responses.StopResponse,
+            ),
+            _route(
+                "/v1/curator/stop", self.change_stop, "Stop, or answer again",
+                description="Lasts, also over a restart.",
+                method="POST", scope="curator", body="StopOrder", codes=_LOOKING,
+                model=responses.StopResponse,
+            ),
+            _route("/metrics", self.metrics, "Counts for Prometheus", scope="curator"),
+            _route("/health", self.health, "Whether the process lives", model=responses.StatusResponse),
+            _route(
+                "/ready", self.ready, "Whether ledger and engine answer",
+                codes=("ledger-unavailable",), model=responses.StatusResponse,
+            ),
+        ]  # fmt: skip
+
+    # Queries.
+
+    async def query(self, request: Request, key: _Key = None) -> Response:
+        """Answer a query, an aggregate or a model."""
+        middleware, caller = _middleware(request), request.state.caller
+        body = await _read_json(request)
+
+        def task() -> Flow[_WrittenAnswer | requests.TrainRequest]:
+            query = requests.parse_request(requests.QUERY_REQUEST, body)
+            checked = None if key is None else _check_key(key)
+            if isinstance(query, requests.TrainRequest):
+                return query
+            answer = yield from self._service.ask_task(caller, query, key=checked)
+            return _WrittenAnswer.from_response(query.kind, answer)
+
+        result = await middleware.run_query(task())
+        if isinstance(result, requests.TrainRequest):
+            # Runs many queries one after the other, which would hold up a worker.
+            model = result
+            result = await middleware.run_long(
+                lambda: _WrittenAnswer.from_response(model.kind, self._service.ask(caller, model))
+            )
+        middleware.metrics.count_answer(result.kind, result.cached)
+        return _json_response(result.content)
+
+    async def preview(self, request: Request) -> Response:
+        """Return what a query would cost."""
+        caller, body = request.state.caller, await _read_json(request)
+
+        def work() -> bytes:
+            query = requests.parse_request(requests.QUERY_REQUEST, body)
+            return _dump(self._service.preview(caller, query))
+
+        return _json_response(await _middleware(request).run_in_thread(work))
+
+    # What is public, and the caller's own.
+
+    async def schema(self, request: Request) -> Response:
+        """Return what is public about the table."""
+        return _json_response(self._about)
+
+    async def budget(self, request: Request) -> Response:
+        """Return what may be spent, was spent and is left."""
+        caller = request.state.caller
+        return _json_response(
+            await _middleware(request).run_in_thread(lambda: _dump(self._service.budget(caller)))
+        )
+
+    async def history(self, request: Request, asked: Annotated[HistoryParameters, Query()]) -> Response:
+        """Return the caller's charges; to a curator, those of every analyst."""
+        caller = request.state.caller
+        if asked.first is not None and "last" in asked.model_fields_set:
+            raise InvalidRequest((("first", "it must not be given with last"),))
+        if asked.analyst not in (None, caller.name) and not caller.is_curator:
+            raise ApiException(FORBIDDEN)
+
+        def work() -> Response:
+            page = self._service.history_page(
+                caller, analyst=asked.analyst, after=asked.after, last=asked.last, first=asked.first
+            )
+            if asked.format == "csv":
+                flat = [{**entry, **_flatten(entry)} for entry in page["entries"]]
+                columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
+                return _csv_response(columns, ([row[name] for name in columns] for row in flat), "history")
+            return _json_response(_dump(page))
+
+        return await _middleware(request).run_in_thread(work)
+
+    async def dummy(self, request: Request, asked: Annotated[DummyParameters, Query()]) -> Response:
+        """Return made-up rows."""
+
+        def work() -> Response:
+            rows = self._service.dataset.dummy(asked.n, asked.seed)
+            if asked.format == "csv":
+                return _csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
+            return _json_response(_dump({"kind": "dummy", "n": asked.n, "seed": asked.seed, "rows": rows}))
+
+        return await _middleware(request).run_in_thread(work)
+
+    # For the curator.
+
+    def _read_only(self, read: Callable[[], Any]) -> Endpoint:
+        """Return the endpoint that writes what a function of the service returns."""
+
+        def work() -> bytes:
+            with _curator_errors():
+                return _dump(read())
+
+        async def endpoint(request: Request) -> Response:
+            return _json_response(await _middleware(request).run_in_thread(work))
+
+        return endpoint
+
+    def _stop_state(self) -> dict[str, Any]:
+        return {"stopped": self._service.overview()["stopped"]}
+
+    async def change_token(self, request: Request) -> Response:
+        """Create, rotate or revoke a token."""
+        service, by, body = self._service, request.state.caller.name, await _read_json(request)
+
+        def work() -> bytes:
+            order = requests.parse_request(_TOKENS, body)
+            with _curator_errors(
+                lambda: describe_revoked(service, order.name) if order.action == "revoke" else ""
+            ):
+                return _dump({"name": order.name, **change(order)})
+
+        def change(order: requests.TokenRequest) -> dict[str, Any]:
+            match order.action:
+                case "create":
+                    context = service.dataset.promise_context
+                    limit = requests.promise_from_request(order.limit, **context)
+                    token = service.create_token(by, order.name, order.scope, days=order.days, limit=limit)
+                    return {"token": token}
+                case "rotate":
+                    return {"token": service.rotate_token(by, order.name)}
+            return {"revoked": service.revoke_token(by, order.name)}
+
+        return _json_response(await _middleware(request).run_in_thread(work))
+
+    async def change_stop(self, request: Request) -> Response:
+        """Turn the stop switch."""
+        caller, body = request.state.caller, await _read_json(request)
+
+        def work() -> bytes:
+            order = requests.parse_request(_STOP, body)
+            with _curator_errors(lambda: describe_stopped(self._service)):
+                (self._service.stop if order.stopped else self._service.resume)(caller)
+            return _dump(self._stop_state())
+
+        return _json_response(await _middleware(request).run_in_thread(work))
+
+    # For operators.
+
+    async def metrics(self, request: Request) -> Response:
+        """Return counts for Prometheus."""
+        middleware = _middleware(request)
+        text = await middleware.run_in_thread(middleware.metrics.text)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def health(self, request: Request) -> Response:
+        """Return that the process lives."""
+        return _json_response(b'{"status": "alive"}')
+
+    async def ready(self, request: Request) -> Response:
+        """Return that ledger and engine answer."""
+        await _middleware(request).run_in_thread(self._service.ready)
+        return _json_response(b'{"status": "ready"}')
+
+
+def _route(
+    path: str,
+    endpoint: Endpoint,
+    summary: str,
+    *,
+    description: str = "",
+    method: str = "GET",
+    scope: str = "",
+    body: str | None = None,
+    codes: Sequence[str] = (),
+    model: Any = None,
+    as_csv: bool = False,
+) -> APIRoute:
+    """Return one documented route; see :class:`fastapi.routing.APIRoute` for what FastAPI makes of it.
+
+    Parameters
+    ----------
+    path, endpoint, method
+        Address, coroutine that answers, and HTTP method.
+    summary, description : str
+        Texts of the document.
+    scope : {"", "analyst", "curator"}
+        Scope of the token that the route needs; empty for none.
+    body : str, optional
+        Name of the component schema of the request body; None for no body.
+    codes : sequence of str
+        Error codes besides those that every route of this scope has.
+    model : type, optional
+        Model of the response; None for plain text.
+    as_csv : bool
+        Whether the response can also be CSV.
+    """
+    known = [*codes, "failed"]
+    if scope:
+        known += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
+    extra: dict[str, Any] = {"security": [{"token": []}] if scope else []}
+    if body is not None:
+        known += ["too-large", "unsupported-media"]
+        schema = {"$ref": f"#/components/schemas/{body}"}
+        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    by_status: dict[int | str, list[str]] = {}
+    for code in known:
+        by_status.setdefault(STATUS[code], []).append(code)
+    # FastAPI would say that the errors of a route for plain text are plain text.
+    plain = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    error: dict[str, Any] = plain if model is None else {"model": responses.ErrorResponse}
+    declared: dict[int | str, dict[str, Any]] = {
+        status: {**error, "description": " or ".join(sorted(found))}
+        for status, found in sorted(by_status.items())
+    }
+    if as_csv:
+        declared[200] = {"content": {"text/csv": {"schema": {"type": "string"}}}}
+    return APIRoute(
+        path,
+        endpoint,
+        methods=[method],
+        summary=summary,
+        description=description or " ",  # else the docstring of the endpoint
+        operation_id=f"{method.lower()}-{path.strip('/').replace('/', '-')}",
+        tags=[_TAGS[scope]],
+        response_model=model,
+        response_description="The answer.",
+        responses=declared,
+        openapi_extra=extra,
+        response_class=JSONResponse if model is not None else PlainTextResponse,
+    )
+
+
+class _WrittenAnswer(NamedTuple):
+    """An answer as JSON, with what the metrics count of it."""
+
+    content: bytes
+    kind: str
+    cached: bool
+
+    @classmethod
+    def from_response(cls, kind: str, response: dict[str, Any]) -> _WrittenAnswer:
+        return cls(_dump(response), kind, response["cached"])
+
+
+async def _read_json(request: Request) -> bytes:
+    """Read a body that must be JSON; a token in it is refused before anything keeps it."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiException(NOT_JSON)
+    body = await _middleware(request).read_body(request.scope, request.receive)
+    if contains_token(body.decode("latin-1")) or contains_token(request.headers.get("idempotency-key", "")):
+        raise ApiException(TOKEN_IN_BODY)
+    return body
+
+
+@contextlib.contextmanager
+def _curator_errors(done: Callable[[], str] = str) -> Iterator[None]:
+    """Tell a curator what is wrong with ledger or audit log, and what took effect all the same."""
+    try:
+        yield
+    except (LedgerError, SourceError) as error:
+        raise ApiException(curator_error(error, done())) from None
+
+
+def describe_stopped(service: Service) -> str:
+    """Return that a service is stopped, if it is: that holds whether or not it could be written down."""
+    return "" if service.access.stopped() is None else "The service is stopped."
+
+
+def describe_revoked(service: Service, name: str) -> str:
+    """Return that a name has no valid token, if so: that holds whether or not it could be written down."""
+    valid = any(token["name"] == name and token["state"] == "valid" for token in service.tokens())
+    return "" if valid else f"{name} has no valid token any more."
+
+
+def _middleware(request: Request) -> ServiceMiddleware:
+    middleware: ServiceMiddleware = request.state.middleware
+    return middleware
+
+
+def _check_key(text: str) -> str:
+    try:
+        return _KEY.validate_python(text)
+    except ValueError:
+        raise InvalidRequest((("Idempotency-Key", "it must be 1 to 128 visible ASCII characters"),)) from None
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def _json_response(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
+
+
+def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a charge of a history as cells of a table."""
+    asked = entry["asked"]
+    question = asked.get("said") or json.dumps(asked.get("question"))
+    return {
+        "question": question,
+        "value": _flat_value(entry["value"]),
+        "sd": _flat_value(entry["sd"]),
+        "cost": json.dumps(entry["cost"]),
+    }
+
+
+def _flat_value(value: Any) -> Any:
+    """Return a number as it is, and several as JSON."""
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+def _csv_response(columns: Sequence[str], rows: Any, name: str) -> Response:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_csv_cell, columns))
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+    return Response(out.getvalue().encode(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _csv_cell(value: Any) -> Any:
+    """Return a cell; text that a spreadsheet would run is marked as text."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return "" if value is None else value

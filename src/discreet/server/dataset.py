@@ -1,0 +1,295 @@
+"""One private table of a service: its schema, ledger, database and the queries that it has parsed.
+
+A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one; a second would be another
+instance with its own ledger.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from discreet.audit.answers import exact_sums
+from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.job.declared import schema_of, table_of
+from discreet.job.registry import Recognition
+from discreet.job.sentence import read_sentence, sentence_of
+from discreet.privacy import Ledger
+from discreet.query import Database, Sums
+from discreet.query.questions import question_from_dict
+from discreet.query.together import alone
+from discreet.server.accounting import Accounting
+from discreet.server.api import requests
+from discreet.server.health import Readiness
+from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet.job.sentence import Sentence
+    from discreet.privacy import Promise
+    from discreet.query import Answer, Question
+    from discreet.query.together import Flow
+    from discreet.schema import Schema
+    from discreet.server.audit_log import AuditLog
+    from discreet.server.config import Config
+
+MAX_DUMMY_ROWS = 10_000
+_PARSED_QUERIES = 512  # texts whose parse trees are kept
+
+
+class Dataset:
+    """A private table with its ledger.
+
+    Parameters
+    ----------
+    config : Config
+        Configuration of the service: where table and ledger are, and the limits of the ledger.
+    declared : Schema
+        Schema of the table, as :func:`load_schema` reads it.
+    audit_log : AuditLog
+        Log that must agree with the ledger before anything is answered.
+
+    Attributes
+    ----------
+    name : str
+        Lasting name of the data set, to which the ledger is bound.
+    schema : Schema
+        Public facts about the table.
+    ledger : Ledger
+        Charges made so far, with their limits.
+    database : Database
+        Engine that answers under the ledger.
+    accounting : Accounting
+        The ledger, summarized for display.
+    promise_context : dict
+        Unit and neighbors that every promise about this table names.
+
+    Raises
+    ------
+    LedgerTampered
+        The ledger went back to an earlier state, or belongs to another data set.
+    SourceError
+        The table has no row.
+    """
+
+    def __init__(self, config: Config, declared: Schema, audit_log: AuditLog) -> None:
+        self.name = config.dataset
+        self._seeded = config.seed is not None
+        self._max_cells = config.limits.cells
+        with ExitStack() as opened:
+            recognition = recognize_table(config, declared)
+            self.ledger = opened.enter_context(closing(open_ledger(config, declared)))
+            audit_log.confirm(self.ledger)
+            recognition.require(new_ledger=config.new_ledger)
+            recognition.note(self.ledger)
+            self.database = opened.enter_context(
+                closing(
+                    Database(
+                        table_of(config.table),
+                        schema=declared,
+                        ledger=self.ledger,
+                        random_state=config.seed,
+                        version=config.version,
+                        keep_ids=config.keep_ids,
+                        slots=config.slots,
+                    )
+                )
+            )
+            if self.database.n_rows == 0:
+                raise SourceError("table of the configuration must have at least one row, and has none.")
+            self._opened = opened.pop_all()
+        self.schema: Schema = self.database.schema
+        self.promise_context: dict[str, Any] = {
+            "unit": self.schema.unit,
+            "neighbors": self.schema.neighbors,
+        }
+        pooled = config.limit.rho is not None or config.limit.queries is not None
+        self.accounting = Accounting(self.ledger, self.database, pooled=pooled)
+        self._parse = lru_cache(maxsize=_PARSED_QUERIES)(self._parse_parts)
+        self._readiness = Readiness(self._count_rows)
+
+    # Queries.
+
+    def parse_query(self, request: Any) -> Sentence:
+        """Return the query that a request asks; refuses what is beyond the language, or too large.
+
+        Parameters
+        ----------
+        request : requests.QueryRequest
+            Request for a count, sum, mean, histogram or text query.
+        """
+        query = self._query(request)
+        check_query_size(query, self.database.curation, self._max_cells)
+        return query
+
+    def _query(self, request: Any) -> Sentence:
+        """Return the query of a request, whichever of its forms it has."""
+        match request:
+            case requests.TextQueryRequest():
+                return self._parse(request.text)
+            case requests.HistogramRequest():
+                axes = tuple((name, tuple(request.edges.get(name, ()))) for name in request.columns)
+                for name in request.edges:
+                    if name not in request.columns:
+                        raise ParameterError(
+                            f"edges of a histogram must be of its columns, and {name!r} is not one of them."
+                        )
+                verb = "count" if request.expression is None else "sum"
+                return self._parse(verb, request.expression, request.where, axes)
+        axes = tuple(
+            (axis, ()) if isinstance(axis, str) else (axis.column, tuple(axis.edges)) for axis in request.by
+        )
+        return self._parse(request.kind, getattr(request, "expression", None), request.where, axes)
+
+    def _parse_parts(self, *parts: Any) -> Sentence:
+        """Parse one text, or a verb with its expression, condition and axes; the key of the cache."""
+        if len(parts) == 1:
+            return read_sentence(parts[0], self.schema)
+        verb, expression, where, axes = parts
+        by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
+        return sentence_of(verb, expression, where, by, self.schema)
+
+    def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Question:
+        """Return the aggregate of a request, laid out once: whatever is wrong with it shows here.
+
+        Parameters
+        ----------
+        request : requests.AggregateRequest
+            Request with an aggregate as its ``to_dict`` writes it.
+        privacy : Promise or None
+            Promise that the answer shall make; None if the request names a variance instead.
+        """
+        try:
+            aggregate = question_from_dict(request.question)
+            check_aggregate_size(aggregate, self.database.curation, self._max_cells)
+            bound, _ = self.database.fit(aggregate, privacy=privacy, variance=request.variance)
+            check_answer_size(bound.size, self._max_cells)
+        except DiscreetError:
+            raise
+        except Exception:
+            # Nothing here has seen a row: values of some wrong type, in places without a check of their own.
+            raise ParameterError(
+                "question of a statistical request must be what the library's to_dict() writes, and is not."
+            ) from None
+        return aggregate
+
+    # What is public.
+
+    def about(self) -> dict[str, Any]:
+        """Return what every caller may know about the table."""
+        return {
+            "dataset": self.name,
+            "schema": self.schema.to_dict(),
+            "n_rows": self.database.n_rows,
+            "neighbors": self.schema.neighbors,
+            "unit": self.schema.unit,
+            "digest": self.schema.digest,
+            "collusion": self.accounting.collusion,
+            "seeded": self._seeded,
+        }
+
+    def dummy(self, n: int, seed: int) -> dict[str, list[Any]]:
+        """Return made-up rows by column, drawn from the schema alone. Free.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows, from 1 to 10,000.
+        seed : int
+            Seed of the draw; the same rows for the same seed.
+        """
+        if not 1 <= n <= MAX_DUMMY_ROWS:
+            raise ParameterError(f"n of dummy rows must be from 1 to {MAX_DUMMY_ROWS}, was {n}.")
+        from discreet.job.dummy import dummy_rows
+
+        return dummy_rows(self.schema, n, seed)
+
+    # Operations.
+
+    def check_engine(self) -> None:
+        """Wait for the engine to answer.
+
+        Raises
+        ------
+        EngineFailed
+            It did not answer in time.
+        """
+        self._readiness.check()
+
+    def _count_rows(self) -> None:
+        """Have the engine count its rows, the least that can be asked of it."""
+        bound, _ = self.database.fit(Sums("TRUE"), variance=1.0)
+        exact_sums(self.database, bound)
+
+    def close(self) -> None:
+        """Close database and ledger."""
+        self._opened.close()
+
+
+class RequestDatabase:
+    """A database limited to one request: its learners may predict another column than the declared target.
+
+    Parameters
+    ----------
+    database : Database
+        Database that answers; its aggregates are the same whichever column is predicted.
+    schema : Schema
+        Schema with the target of this request.
+    before : callable
+        Called before every aggregate but the first, for which the caller was just authenticated; raises if
+        nothing more may be asked.
+    """
+
+    def __init__(self, database: Database, schema: Schema, *, before: Callable[[], None]) -> None:
+        self._database = database
+        self._before = before
+        self._began = False
+        self.schema = schema
+
+    def ask(self, question: Question, **options: Any) -> Answer:
+        """Answer an aggregate, if the caller still may ask."""
+        return alone(self.asking(question, **options))
+
+    def asking(self, question: Question, **options: Any) -> Flow[Answer]:
+        """Return the task that answers an aggregate, if the caller still may ask."""
+        if self._began:
+            self._before()
+        self._began = True
+        return (yield from self._database.asking(question, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+def load_schema(config: Config) -> Schema:
+    """Return the schema that a configuration names; refuses one of another data set."""
+    declared = schema_of(config.table, config.schema_file)
+    if declared.dataset is not None and declared.dataset != config.dataset:
+        raise ParameterError(
+            f"dataset of the configuration must be the schema's, {declared.dataset!r}, was "
+            f"{config.dataset!r}. Correct one of them: the ledger goes by it."
+        )
+    return declared
+
+
+def recognize_table(config: Config, declared: Schema) -> Recognition:
+    """Return what the registry knows about the table of a service and its ledger; makes no ledger."""
+    return Recognition(config.table, declared, Ledger.identity_at(config.ledger))
+
+
+def open_ledger(config: Config, declared: Schema) -> Ledger:
+    """Open the ledger of a service, making it if it is not there; refuses one of another data set."""
+    ledger = Ledger.open(
+        config.ledger,
+        limit=config.limit.promise(declared),
+        owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(declared),
+        gaussian_share=config.gaussian_share,
+    )
+    try:
+        ledger.bind(config.dataset)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger

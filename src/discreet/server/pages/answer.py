@@ -1,0 +1,256 @@
+"""Answers of the wire, in the words and pictures of a page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from discreet.report import wording
+from discreet.report.wording import append_unit, format_amounts, format_value
+from discreet.server.pages.budget import full_words
+from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.server.pages.budget import BudgetView
+
+MOST_ROWS = 200
+"""Groups that a page shows; the JSON has all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """An answer that is one number: the number, how sure it is, and a picture of that."""
+
+    value: str
+    sure: str
+    bar: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """One group of an answer."""
+
+    key: tuple[str, ...]
+    value: str
+    margin: str
+    bar: Markup
+    faint: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerView:
+    """What the card of an answer shows.
+
+    Attributes
+    ----------
+    question, measure, caption : str
+        What was asked, and in which unit it was answered.
+    single : Single or None
+        The number, if there are no groups.
+    axes, rows, more_rows
+        The groups, and how many are not shown.
+    unreadable : str
+        Which groups the noise hides.
+    cost, left, when : str
+        The price, the rest, the moment.
+    receipts : tuple of str
+        By which the answer is found again.
+    cached, refined, trial : bool
+        Whether it was paid before; is merged from several; is of rows that were made up.
+    json, curl, python : str
+        How a program gets it.
+    """
+
+    question: str
+    measure: str
+    caption: str
+    single: Single | None
+    axes: tuple[str, ...]
+    rows: tuple[CellView, ...]
+    more_rows: int
+    unreadable: str
+    cost: str
+    left: str
+    when: str
+    receipts: tuple[str, ...]
+    cached: bool
+    refined: bool
+    trial: bool
+    json: str
+    curl: str
+    python: str
+
+
+def answer_view(
+    answer: Mapping[str, Any],
+    request: Mapping[str, Any] | None,
+    *,
+    budget: BudgetView,
+    address: str,
+    earlier: Mapping[str, Any] | None = None,
+    in_all: Sequence[Mapping[str, Any]] = (),
+    when: str = "",
+    trial: bool = False,
+) -> AnswerView:
+    """Return the card of an answer.
+
+    Parameters
+    ----------
+    answer : mapping
+        As the wire has it.
+    request : mapping or None
+        By which it is asked again, if that is known.
+    budget : Budget
+        From which it was paid.
+    address : str
+        Of the service.
+    earlier : mapping, optional
+        The answer that this one refines.
+    in_all : sequence of mapping
+        What it has cost with all answers that it refines.
+    when : str
+        The moment of its charge.
+    trial : bool
+        Whether the rows were made up.
+
+    Privacy
+    -------
+    Shows what was paid for, and nothing else about rows.
+    """
+    measure = answer["measure"] or ""
+    grouped = bool(answer["by"])
+    cells = answer["cells"]
+    return AnswerView(
+        question=answer["question"],
+        measure=measure,
+        caption=f"{wording.counted(len(cells), 'group')}; all that were declared, also those without a row",
+        single=None if grouped else _single(cells[0], measure, earlier),
+        axes=tuple(answer["by"]),
+        rows=_cell_views(answer) if grouped else (),
+        more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
+        unreadable=_unreadable(answer) if grouped else "",
+        cost=_paid(answer, budget, in_all if earlier else ()),
+        left=left_words(answer["remaining"]),
+        when=wording.date(when) if when else "",
+        receipts=tuple(part for merged in answer["parts"] for part in merged) or tuple(answer["receipts"]),
+        cached=answer["cached"],
+        refined=any(len(merged) > 1 for merged in answer["parts"]),
+        trial=trial,
+        json=json.dumps(answer, indent=2, ensure_ascii=False),
+        curl="" if request is None else _curl(request, address),
+        python="" if request is None else _python(request, address),
+    )
+
+
+def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | None) -> Single:
+    if cell["value"] is None:
+        return Single(value="—", sure="Too few rows for its noise: no number can be given.", bar=Markup(""))
+    if not cell["sd"]:
+        return Single(
+            value=format_value(cell["value"], 0.0),
+            sure="It is exact: it follows from what is public.",
+            bar=Markup(""),
+        )
+    margin = (cell["upper"] - cell["lower"]) / 2
+    low, high = format_value(cell["lower"], margin), format_value(cell["upper"], margin)
+    intervals = [Interval(cell["value"], cell["lower"], cell["upper"], "now" if earlier else "")]
+    if earlier and earlier["cells"][0]["value"] is not None and not earlier["by"]:
+        before = earlier["cells"][0]
+        intervals.insert(0, Interval(before["value"], before["lower"], before["upper"], "before"))
+    return Single(
+        value=format_value(cell["value"], margin),
+        sure=f"± {append_unit(format_value(margin, margin), measure)}: the exact number is between {low} and "
+        f"{high}, 95 times in 100.",
+        bar=interval_bar("interval", intervals, measure),
+    )
+
+
+def _cell_views(answer: Mapping[str, Any]) -> tuple[CellView, ...]:
+    shown = answer["cells"][:MOST_ROWS]
+    ends = [end for cell in shown if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
+    # An average has no natural zero; counts and sums are drawn from theirs.
+    from_zero = not answer["question"].startswith("mean")
+    stretch = Stretch.over([*ends, 0.0] if from_zero else ends, room=0.03)
+    return tuple(_cell_view(cell, stretch, from_zero=from_zero) for cell in shown)
+
+
+def _cell_view(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) -> CellView:
+    key = tuple(cell["key"])
+    if cell["value"] is None:
+        return CellView(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)
+    value, lower, upper = cell["value"], cell["lower"], cell["upper"]
+    margin = (upper - lower) / 2
+    return CellView(
+        key=key,
+        value=format_value(value, margin),
+        margin=format_value(margin, margin) if margin else "exact",
+        bar=cell_bar(stretch, value, lower, upper, from_zero=from_zero),
+        faint=from_zero and lower <= 0 <= upper,
+    )
+
+
+def _unreadable(answer: Mapping[str, Any]) -> str:
+    """Say which groups the noise hides."""
+    if answer["unreadable_below"] is not None:
+        return f"Noise makes groups below about {answer['unreadable_below']:,} rows unreadable."
+    margins = [(c["upper"] - c["lower"]) / 2 for c in answer["cells"] if c["value"] is not None]
+    if not margins or not margins[0]:
+        return ""
+    shown = append_unit(format_value(margins[0], margins[0]), answer["measure"])
+    return f"Noise makes sums that differ by less than about {shown} look alike."
+
+
+def _paid(answer: Mapping[str, Any], budget: BudgetView, in_all: Sequence[Mapping[str, Any]]) -> str:
+    if not answer["cost"]:
+        return "nothing: it follows from what is public"
+    words = full_words(answer, budget)
+    if in_all:
+        words += f"; {budget.price_words(in_all)} with what it refines"
+    return f"nothing now; {words} when it was asked first" if answer["cached"] else words
+
+
+def left_words(remaining: Mapping[str, Any]) -> str:
+    """Say what is left after an answer."""
+    own = remaining["own"] or remaining["total"]
+    said = "no limit" if own is None else format_amounts(own, up=False)
+    more = remaining["more"]
+    return said if more is None else f"{said}; {more:,} more like it"
+
+
+def _curl(request: Mapping[str, Any], address: str) -> str:
+    body = json.dumps(request, ensure_ascii=False)
+    return (
+        f"curl -sS {shlex.quote(address + '/v1/query')} \\\n"
+        '  -H "Authorization: Bearer $DISCREET_TOKEN" \\\n'
+        "  -H 'Content-Type: application/json' \\\n"
+        f"  -d {shlex.quote(body)}"
+    )
+
+
+_CLASSES = {"pure-dp": "PureDP", "approx-dp": "ApproxDP", "zcdp": "ZCDP", "gaussian-dp": "GaussianDP"}
+
+
+def _python(request: Mapping[str, Any], address: str) -> str:
+    privacy = request.get("privacy")
+    if privacy is None:
+        names, price = "RemoteDatabase", f"sd={request['sd']!r}"
+    else:
+        promise = _CLASSES[privacy["kind"]]
+        numbers = ", ".join(f"{name}={value!r}" for name, value in privacy.items() if name in _NUMBERS)
+        names, price = f"{promise}, RemoteDatabase", f"privacy={promise}({numbers})"
+    if request.get("refines"):
+        price += f", refines={list(request['refines'])!r}"
+    return (
+        f"from discreet import {names}\n\n"
+        f"with RemoteDatabase({address!r}) as db:  # the token is in DISCREET_TOKEN\n"
+        f"    answer = db.query({request['text']!r}, {price})"
+    )
+
+
+_NUMBERS = ("epsilon", "delta", "rho", "mu")

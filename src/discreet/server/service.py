@@ -1,0 +1,479 @@
+"""All operations of the service: routes and pages call a :class:`Service`, and nothing else touches a ledger.
+
+A service turns a request into queries, has them answered under the caller's name, writes the audit log and
+returns what is left. It knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
+from discreet.job.asking import answering, is_free, priced
+from discreet.job.costs import prices
+from discreet.query.together import Wish, alone
+from discreet.server.access import AccessStore, Caller
+from discreet.server.api import requests
+from discreet.server.api.responses import (
+    aggregate_response,
+    model_response,
+    preview_response,
+    query_response,
+)
+from discreet.server.audit_log import AnswerEvent, AuditLog
+from discreet.server.credentials import TokenAdmin
+from discreet.server.dataset import Dataset, RequestDatabase, load_schema
+from discreet.server.errors import (
+    STOPPED,
+    UNAUTHORIZED,
+    ApiException,
+    affordable_request,
+    api_error_from,
+    budget_error,
+)
+from discreet.server.training import make_model, with_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from discreet.privacy import Promise, Receipt
+    from discreet.privacy.ledger.entries import Entry
+    from discreet.query.together import Flow
+    from discreet.schema import Schema
+    from discreet.server.access import Scope
+    from discreet.server.config import Config
+
+__all__ = ["Caller", "Service"]
+
+_MAX_QUESTION = 500  # characters of a refused question that the audit log keeps
+
+
+class Service:
+    """Private tables, their ledgers, and the callers who may query them.
+
+    Parameters
+    ----------
+    config : Config
+        Configuration as the operator wrote it.
+
+    Attributes
+    ----------
+    config : Config
+        The same configuration.
+    datasets : dict of str to Dataset
+        Tables by name; today a configuration names one.
+    access : AccessStore
+        Tokens, sessions and the stop switch.
+    audit_log : AuditLog
+        Hash-chained log of what happened.
+
+    Privacy
+    -------
+    A query is charged to its caller and to the total before the engine is asked, and its answer is in the
+    ledger and its row in the audit log before it is returned, the first time and whenever it is repeated. A
+    token that was revoked and a switch that was turned meanwhile end a request of several queries before the
+    next of them, and hold back what was answered. Whatever is refused is refused for reasons that follow
+    from the request, the schema and the ledger. A ledger of another data set, or one that went back to an
+    earlier state, is refused at the start.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        declared = load_schema(config)
+        with ExitStack() as opened:
+            self.access = opened.enter_context(closing(AccessStore(config.access)))
+            self.audit_log = AuditLog(config.audit_log)
+            dataset = opened.enter_context(closing(Dataset(config, declared, self.audit_log)))
+            self.datasets = {dataset.name: dataset}
+            self.audit_log.write(
+                "start",
+                dataset=dataset.name,
+                schema=dataset.schema.digest,
+                seeded=config.seed is not None,
+            )
+            self._opened = opened.pop_all()
+        self._tokens = TokenAdmin(
+            self.access, self.audit_log, lambda: self.dataset.ledger, gaussian_share=config.gaussian_share
+        )
+
+    @property
+    def dataset(self) -> Dataset:
+        """The one table of the configuration."""
+        return self.datasets[self.config.dataset]
+
+    # Queries.
+
+    def ask(self, caller: Caller, request: Any, *, key: str | None = None) -> dict[str, Any]:
+        """Answer a request.
+
+        Parameters
+        ----------
+        caller : Caller
+            Authenticated caller; the charge goes to this name and to the total.
+        request : requests.QueryRequest
+            Query, aggregate or model that is requested.
+        key : str, optional
+            Idempotency key: a request sent again with the same key is never charged twice. Models have none:
+            training one again asks the same queries again, which are free as long as the rows are the same.
+
+        Returns
+        -------
+        dict
+            The answer as it goes over the wire.
+
+        Raises
+        ------
+        DiscreetError, ApiException
+            As :func:`~discreet.server.errors.api_error_from` reads them.
+        """
+        return alone(self.ask_task(caller, request, key=key))
+
+    def ask_task(self, caller: Caller, request: Any, *, key: str | None = None) -> Flow[dict[str, Any]]:
+        """Return the task of a request, which is run in one batch with those of other callers.
+
+        Parameters
+        ----------
+        caller, request, key
+            As for :meth:`ask`. A model is trained in one piece, whoever waits.
+        """
+        try:
+            self._check_running()
+            match request:
+                case requests.AggregateRequest():
+                    response, receipts = yield from self._answer_aggregate(caller, request, key)
+                case requests.TrainRequest():
+                    response, receipts = self._train(caller, request)
+                case _:
+                    response, receipts = yield from self._answer_query(caller, request, key)
+            self._check_access(caller)
+        except (DiscreetError, ApiException) as error:
+            self.record_refusal(caller, api_error_from(error).code, describe_request(request))
+            raise
+        event = AnswerEvent(caller.name, response["question"], receipts, response["cached"])
+        yield Wish(self.audit_log.write_answers, event)
+        return response
+
+    def preview(self, caller: Caller, request: Any) -> dict[str, Any]:
+        """Return what a request would cost and how noisy its answer would be. Free.
+
+        What the caller has paid for is free; for a model, which chooses its queries as it learns, that is
+        not computed.
+
+        Parameters
+        ----------
+        caller, request
+            As for :meth:`ask`.
+        """
+        dataset = self.dataset
+        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
+        if isinstance(request, requests.AggregateRequest):
+            return self._preview_aggregate(caller, request, privacy)
+        if isinstance(request, requests.TrainRequest):
+            assert privacy is not None
+            make_model(request, with_target(dataset.schema, request.target), privacy)
+            left = dataset.accounting.remaining(caller, (privacy,))
+            return preview_response(request.kind, None, (privacy,), left, learner=request.kind)
+        query, sd = dataset.parse_query(request), request.requested_sd()
+        reply = priced(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+        free = is_free(
+            dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
+        )
+        left = dataset.accounting.remaining(caller, reply.cost)
+        return preview_response(str(query), reply, reply.cost, left, sql=query.sql, free=free)
+
+    def _answer_query(
+        self, caller: Caller, request: Any, key: str | None
+    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
+        """Return the task of a count, sum, mean, histogram or text query: its response and its receipts."""
+        dataset = self.dataset
+        query, sd = dataset.parse_query(request), request.requested_sd()
+        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
+        try:
+            reply = yield from answering(
+                self._request_database(caller, dataset.schema),
+                query,
+                privacy=privacy,
+                sd=sd,
+                owner=caller.name,
+                refines=request.refines,
+                request=key,
+            )
+        except BudgetExceeded as error:
+            quoted = priced(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+            raise self._budget_exception(caller, error, quoted.cost, privacy, sd) from None
+        left = dataset.accounting.remaining(caller, reply.cost, reply.receipts)
+        return query_response(reply, left), reply.receipts
+
+    def _answer_aggregate(
+        self, caller: Caller, request: requests.AggregateRequest, key: str | None
+    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
+        """Return the task of an aggregate: its response and its receipt."""
+        dataset = self.dataset
+        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
+        plan = [requests.promise_from_request(promise, **dataset.promise_context) for promise in request.plan]
+        aggregate = dataset.parse_aggregate(request, privacy)
+        try:
+            answer = yield from dataset.database.asking(
+                aggregate,
+                privacy=privacy,
+                variance=request.variance,
+                owner=caller.name,
+                plan=plan,  # type: ignore[arg-type]
+                refines=_refined_receipt(request),
+                request=key,
+            )
+        except BudgetExceeded as error:
+            sd = None if request.variance is None else math.sqrt(request.variance)
+            raise self._budget_exception(caller, error, (), privacy, sd) from None
+        left = dataset.accounting.remaining(caller, answer.cost, [answer.receipt])
+        return aggregate_response(request.question, answer, left), [answer.receipt]
+
+    def _preview_aggregate(
+        self, caller: Caller, request: requests.AggregateRequest, privacy: Promise | None
+    ) -> dict[str, Any]:
+        """Return what an aggregate would cost and how noisy its answer would be."""
+        dataset = self.dataset
+        aggregate = dataset.parse_aggregate(request, privacy)
+        cost = dataset.database.cost(aggregate, privacy=privacy, variance=request.variance)
+        sd = dataset.database.expected_sd(aggregate, privacy=privacy, variance=request.variance)
+        free = dataset.database.is_free(
+            aggregate,
+            privacy=privacy,
+            variance=request.variance,
+            owner=caller.name,
+            refines=_refined_receipt(request),
+        )
+        left = dataset.accounting.remaining(caller, cost)
+        return preview_response(request.question, None, cost, left, sd=sd, free=free)
+
+    def _train(
+        self, caller: Caller, request: requests.TrainRequest
+    ) -> tuple[dict[str, Any], Sequence[Receipt]]:
+        """Train a model on paid answers; return its response and its receipts."""
+        dataset = self.dataset
+        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
+        schema = with_target(dataset.schema, request.target)
+        learner = make_model(request, schema, privacy)
+        learner.fit_database(self._request_database(caller, schema), owner=caller.name)
+        left = dataset.accounting.remaining(caller, learner.promises_)
+        return model_response(request, learner, left), learner.receipts_
+
+    def _budget_exception(
+        self,
+        caller: Caller,
+        error: BudgetExceeded,
+        cost: tuple[Promise, ...],
+        privacy: Promise | None,
+        sd: float | None,
+    ) -> ApiException:
+        """Return the refusal that says what would fit both budgets; their currencies may differ."""
+        left, currency = self.dataset.accounting.remaining(caller, ()), error.currency
+        accounts = (account for account in (left["own"], left["total"]) if account is not None)
+        least = min(account.get(currency, error.left) for account in accounts)
+        # A mean by groups is refused at the first of its two charges, and both must fit.
+        total = max(error.asked, prices(cost).get(currency, 0.0))
+        fits = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
+        return ApiException(budget_error(error, asked=total, fits=fits))
+
+    def _request_database(self, caller: Caller, schema: Schema) -> Any:
+        """Return the database for one request, which stops once its caller may no longer ask."""
+        return RequestDatabase(self.dataset.database, schema, before=lambda: self._check_access(caller))
+
+    def _check_running(self) -> None:
+        if self.access.stopped() is not None:
+            raise ApiException(STOPPED)
+
+    def _check_access(self, caller: Caller) -> None:
+        """Refuse a caller who was authenticated and may not ask any more, or not now."""
+        self._check_running()
+        if not self.access.is_valid(caller):
+            raise ApiException(UNAUTHORIZED)
+
+    def record_refusal(self, caller: Caller | None, code: str, question: str) -> None:
+        """Write to the audit log that a request was refused.
+
+        Parameters
+        ----------
+        caller : Caller or None
+            Caller of the request; None if there was no valid token.
+        code : str
+            Error code of the refusal.
+        question : str
+            Text of the request, of which the beginning is kept.
+        """
+        who = None if caller is None else caller.name
+        self.audit_log.write("refused", who=who, code=code, asked=question[:_MAX_QUESTION])
+
+    # The caller's own charges.
+
+    def budget(self, caller: Caller) -> dict[str, Any]:
+        """Return what the caller, and all callers together, may spend, have spent and have left."""
+        return self.dataset.accounting.budget(caller)
+
+    def history(self, caller: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:
+        """Return the newest charges without the answers; a curator may see those of every analyst.
+
+        Parameters
+        ----------
+        caller : Caller
+            Caller whose charges are returned.
+        last : int
+            Maximum number of charges, the newest.
+        analyst : str, optional
+            Name whose charges a curator looks at; None for all. Ignored for an analyst.
+        """
+        dataset = self.dataset
+        return dataset.accounting.history(dataset.ledger.entries(_history_owner(caller, analyst), last=last))
+
+    def history_page(
+        self,
+        caller: Caller,
+        *,
+        last: int,
+        first: int | None = None,
+        analyst: str | None = None,
+        after: int = 0,
+    ) -> dict[str, Any]:
+        """Return charges with their answers, as far as a page goes.
+
+        Parameters
+        ----------
+        caller, analyst
+            As for :meth:`history`.
+        last : int
+            Maximum number of charges, the newest.
+        first : int, optional
+            Instead of `last`: maximum number of charges, the oldest, so that pages can follow each other.
+        after : int
+            Row of the ledger after which the page begins.
+        """
+        ledger, owner = self.dataset.ledger, _history_owner(caller, analyst)
+        if first is None:
+            entries: Iterable[Entry] = ledger.entries(owner, last=last, after=after)
+            more = False
+        else:
+            # Answers are read one by one, as the page fills.
+            receipts = ledger.history(owner, after=after, first=first + 1)
+            entries = (ledger.entry(receipt.id) for receipt in receipts[:first])
+            more = len(receipts) > first
+        page, shown = self.dataset.accounting.history_page(entries, more=more)
+        self.audit_log.cover_receipts(caller.name, shown)
+        return page
+
+    # For the curator.
+
+    def overview(self) -> dict[str, Any]:
+        """Return the configuration and the state of the service."""
+        dataset, stopped = self.dataset, self.access.stopped()
+        rows, head = dataset.ledger.head
+        names = {token.name for token in self.access.tokens()} | set(dataset.ledger.owners())
+        account = dataset.accounting.account
+        return {
+            **dataset.about(),
+            "stopped": None if stopped is None else {"who": stopped.who, "since": stopped.since},
+            "slots": self.config.slots,
+            "workers": self.config.workers,
+            "ledger": {"identity": dataset.ledger.identity, "rows": rows, "head": head},
+            "total": account(None),
+            "analysts": {name: account(name) for name in sorted(names)},
+            "tokens": self.tokens(),
+        }
+
+    def spending(self) -> dict[str, Any]:
+        """Return what had been spent after each charge, and by whom."""
+        return self.dataset.accounting.spending()
+
+    def refusals(self, most: int = 200) -> list[dict[str, Any]]:
+        """Return the last `most` refusals, newest first."""
+        return [
+            {"when": line["time"], "who": line["who"], "code": line["code"], "asked": line["asked"]}
+            for line in self.audit_log.last("refused", most)
+        ]
+
+    def check(self) -> dict[str, Any]:
+        """Verify ledger and audit log, and return how long they are."""
+        ledger = self.dataset.ledger
+        ledger.check()
+        self.audit_log.confirm(ledger)
+        lines = self.audit_log.check()
+        rows, head = ledger.head
+        return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
+
+    def attack(self) -> dict[str, Any]:
+        """Return what an attacker could reconstruct from all answers so far: never shown to analysts."""
+        return self.dataset.accounting.attack()
+
+    def stop(self, by: Caller) -> None:
+        """Answer nothing from now on, in all processes, also after a restart."""
+        self.access.stop(by.name)
+        self.audit_log.write("stop", who=by.name)
+
+    def resume(self, by: Caller) -> None:
+        """Answer again; only if that could be written to the audit log."""
+        self.audit_log.write("resume", who=by.name)
+        self.access.resume(by.name)
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """Return what is stored of all tokens; the tokens themselves are stored nowhere."""
+        return self._tokens.list_tokens()
+
+    def create_token(
+        self, by: str, name: str, scope: Scope = "analyst", *, days: float = 90, limit: Promise | None = None
+    ) -> str:
+        """Create a token, with a limit of its bearer's own if one is given, and return it: shown once."""
+        return self._tokens.create(by, name, scope, days=days, limit=limit)
+
+    def rotate_token(self, by: str, name: str) -> str:
+        """Replace the token of a name, and return the new one: shown once."""
+        return self._tokens.rotate(by, name)
+
+    def revoke_token(self, by: str, name: str) -> int:
+        """Revoke all tokens of a name, from now on; return how many were valid."""
+        return self._tokens.revoke(by, name)
+
+    # Operations.
+
+    def ready(self) -> bool:
+        """Return True if ledger and engine answer and the audit log can be written; raise otherwise."""
+        for dataset in self.datasets.values():
+            dataset.ledger.head  # noqa: B018 - reads the ledger
+        self.audit_log.check_writable()
+        for dataset in self.datasets.values():
+            dataset.check_engine()
+        return True
+
+    def close(self) -> None:
+        """Close all data sets and the access store."""
+        self._opened.close()
+
+
+def _history_owner(caller: Caller, analyst: str | None) -> str | None:
+    """Return whose charges a caller sees: their own, or those that a curator names; None for all."""
+    return analyst if caller.is_curator else caller.name
+
+
+def _refined_receipt(request: requests.AggregateRequest) -> str | None:
+    """Return the receipt of the answer that an aggregate refines."""
+    if len(request.refines) > 1:
+        raise ParameterError(
+            "refines of a statistical question must name one receipt, and named "
+            f"{len(request.refines)}. Give that of the answer to refine."
+        )
+    return request.refines[0] if request.refines else None
+
+
+def describe_request(request: Any) -> str:
+    """Return in one line what a request asks."""
+    match request:
+        case requests.TextQueryRequest():
+            return request.text
+        case requests.AggregateRequest():
+            return f"statistical {request.question.get('kind')}"
+        case requests.TrainRequest():
+            return request.kind
+        case requests.HistogramRequest():
+            return f"histogram of {', '.join(request.columns)}"
+    words = str(request.kind) + (f" of {request.expression}" if hasattr(request, "expression") else "")
+    return words + (f" where {request.where}" if request.where else "")

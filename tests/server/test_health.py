@@ -1,0 +1,150 @@
+"""Health checks ask a service as its configuration says: where it listens, and over TLS if it does."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from discreet.errors import (
+    EngineFailed,
+    ParameterError,
+    ServiceUnavailable,
+)
+from discreet.schema.text import write_yaml
+from discreet.server import health
+from discreet.server.config import Config
+from discreet.server.health import Readiness, probe
+from tests.cli.run import discreet
+from tests.server.conftest import settings
+from tests.server.scripted import Heard, Say, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.server.conftest import RunningService
+
+READY = Say.json({"status": "ready"})
+
+
+def config(folder: Path, port: int, host: str = "127.0.0.1", **changed: Any) -> Config:
+    return Config.of(settings(listen=f"{host}:{port}", **changed), folder)
+
+
+@contextlib.contextmanager
+def service(said: Say = READY, *, tls: ssl.SSLContext | None = None) -> Iterator[tuple[int, list[Heard]]]:
+    heard: list[Heard] = []
+
+    def respond(request: Heard) -> Say:
+        heard.append(request)
+        return said
+
+    with served(respond, tls=tls) as url:
+        yield int(url.rpartition(":")[2]), heard
+
+
+@pytest.fixture
+def tls(certificate: tuple[Path, Path]) -> tuple[ssl.SSLContext, dict[str, str]]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context, {"certificate": str(certificate[0]), "key": str(certificate[1])}
+
+
+def test_a_service_that_is_ready_is_asked_once_where_it_listens(tmp_path: Path) -> None:
+    with service() as (port, heard):
+        probe(config(tmp_path, port))
+        probe(config(tmp_path, port, host="0.0.0.0", behind_proxy=True))
+    assert [(one.method, one.path) for one in heard] == [("GET", "/ready")] * 2
+    assert "authorization" not in heard[0].headers
+
+
+def test_over_tls_it_is_asked_over_tls(tmp_path: Path, tls: tuple[ssl.SSLContext, dict[str, str]]) -> None:
+    context, files = tls
+    with service(tls=context) as (port, heard):
+        probe(config(tmp_path, port, host="0.0.0.0", tls=files))
+        assert len(heard) == 1
+        # Without it, as a check that knows only http: nobody is found to answer.
+        with pytest.raises(ServiceUnavailable, match="does not"):
+            probe(config(tmp_path, port))
+
+
+def test_a_service_that_is_not_ready_or_not_there_is_told_as_such(tmp_path: Path) -> None:
+    with (
+        service(Say.error(503, "ledger-unavailable")) as (port, _),
+        pytest.raises(ServiceUnavailable, match="status 503"),
+    ):
+        probe(config(tmp_path, port))
+    with pytest.raises(ServiceUnavailable, match="must answer at"):
+        probe(config(tmp_path, port))
+    with pytest.raises(ParameterError, match="must name a port"):
+        probe(config(tmp_path, 0))
+
+
+def test_the_command_says_it_by_its_exit_code(tmp_path: Path) -> None:
+    with service() as (port, _):
+        (tmp_path / "config.yaml").write_text(write_yaml(settings(listen=f"127.0.0.1:{port}")))
+        told = discreet("serve", "config.yaml", "--ready", cwd=tmp_path)
+        assert (told.code, told.err) == (0, "")
+        assert "ready" in told.out
+    told = discreet("serve", "config.yaml", "--ready", cwd=tmp_path)
+    assert told.code == 1
+    assert "Start it, or see its log." in told.err
+    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml"}
+
+
+def test_a_service_whose_engine_is_gone_is_not_ready(service: RunningService) -> None:
+    assert httpx.get(f"{service.url}/ready").status_code == 200
+    service.backend.dataset.database.close()
+    service.backend.dataset._readiness = Readiness(
+        service.backend.dataset._count_rows
+    )  # what was found before is told for a second
+    assert httpx.get(f"{service.url}/ready").status_code == 503
+    assert httpx.get(f"{service.url}/health").status_code == 200
+
+
+def test_an_engine_is_looked_at_once_for_all_who_want_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    found = Readiness(lambda: looks.append(1))
+    for _ in range(50):
+        found.check()
+    assert len(looks) < 5
+    monkeypatch.setattr(health, "TIMEOUT", 0.05)
+    go = threading.Event()
+
+    def wait() -> None:
+        looks.append(2)
+        go.wait(10)
+
+    slow = Readiness(wait)
+    for _ in range(2):
+        with pytest.raises(EngineFailed):
+            slow.check()
+    assert looks.count(2) == 1
+    go.set()
+
+
+def test_a_service_whose_trail_cannot_be_written_is_not_ready_and_its_operator_sees_why(
+    service: RunningService,
+) -> None:
+    path = service.backend.audit_log.path
+    assert service.client(None).get("/ready").status_code == 200
+    moved = path.rename(path.with_suffix(".moved"))
+    path.mkdir()
+    assert service.client(None).get("/ready").status_code == 503
+    assert (
+        service.ask(
+            {"kind": "count", "where": None, "privacy": {"kind": "pure-dp", "epsilon": 0.1}}
+        ).status_code
+        == 503
+    )
+    (*_, reason) = [line for line in service.logged(3) if line["event"] == "unavailable"]
+    assert reason["kind"] == "LedgerUnavailable"
+    assert str(path) in reason["reason"]
+    path.rmdir()
+    moved.rename(path)
+    assert service.client(None).get("/ready").status_code == 200

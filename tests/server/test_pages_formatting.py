@@ -1,0 +1,139 @@
+"""Numbers and pictures of the pages: safe rounding, and no answer that cannot be drawn."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from discreet.privacy import ApproxDP, Ledger, PureDP
+from discreet.report.wording import format_amount, format_amounts, format_share, format_value
+from discreet.server import accounting
+from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share
+from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
+from tests.server.markup import read
+
+numbers = st.floats(-1e100, 1e100)
+margins = st.floats(0, 1e100)
+amounts_of_privacy = st.floats(1e-12, 1e6)
+
+
+def parsed(text: str) -> float:
+    plain = text.replace(",", "").replace("\u2212", "-").replace("\u00a0", "")
+    digits = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    if "10" in plain and (power := re.fullmatch(r"(?:(-?[\d.]+)×)?(-?)10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", plain)):
+        lead = float(power[1] or f"{power[2]}1")
+        return lead * 10.0 ** int(power[3].translate(digits))
+    return float(plain)
+
+
+@given(numbers, margins)
+def test_a_number_is_written_to_a_tenth_of_its_margin(value: float, margin: float) -> None:
+    written = parsed(format_value(value, margin))
+    assert written == pytest.approx(value, rel=1e-2, abs=max(margin / 10, 1e-15))
+
+
+@given(amounts_of_privacy)
+def test_what_was_spent_is_rounded_up_and_what_is_left_down(value: float) -> None:
+    dust = 1 + 1e-11  # of floating point, which is no privacy
+    assert parsed(format_amount(value, up=True)) * dust >= value
+    assert parsed(format_amount(value, up=False)) <= value * dust
+    assert parsed(format_share(value / 1e6).removesuffix("%")) * dust >= 100 * value / 1e6
+    assert format_amount(0.005 + 1e-17, up=True) == "0.005"
+
+
+def test_only_privacy_is_listed_among_amounts() -> None:
+    assert format_amounts({"rho": 0.25, "total variation": 1e-20}, up=False) == "ρ = 0.25"
+    assert format_amounts({}, up=True) == format_amounts(None, up=True) == "none"
+
+
+@given(st.lists(st.tuples(numbers, margins), min_size=1, max_size=3))
+def test_every_answer_can_be_drawn(answers: list[tuple[float, float]]) -> None:
+    intervals = [Interval(v, v - m, v + m, str(k)) for k, (v, m) in enumerate(answers)]
+    picture = read(str(interval_bar("key", intervals, "EUR")))
+    for band in picture.all("rect", class_="band"):
+        left, width = (float(band.attributes[name].removesuffix("%")) for name in ("x", "width"))
+        assert 0 <= left <= left + width <= 100.01
+    stretch = Stretch.over([end for one in intervals for end in (one.lower, one.upper)] + [0.0])
+    for one in intervals:
+        bar = read(str(cell_bar(stretch, one.value, one.lower, one.upper, from_zero=True)))
+        assert bar.one("svg").attributes["aria-hidden"] == "true"
+
+
+def test_bars_are_as_long_as_their_numbers() -> None:
+    stretch = Stretch(0.0, 100.0)
+    bar = read(str(cell_bar(stretch, 25.0, 20.0, 30.0, from_zero=True)))
+    assert bar.one("rect").attributes["width"] == "25%"
+    assert bar.one("circle").attributes["cx"] == "25%"
+    ends = [line.attributes["x1"] for line in bar.all("line", class_="whisker")]
+    assert ends == ["20%", "20%", "30%"]
+    assert read(str(share_bar(0.4))).one("rect", class_="spent").attributes["width"] == "40%"
+
+
+def test_spending_goes_up_in_steps_and_shows_the_limit_once_it_is_near() -> None:
+    points = [("2026-01-01T10:00:00+00:00", 1.0), ("2026-01-03T10:00:00+00:00", 3.0)]
+    far = read(str(spending_steps("key", points, 100.0, "ρ")))
+    near = read(str(spending_steps("key", points, 4.0, "ρ")))
+    assert not [text for text in far.all("text") if "limit" in text.text]
+    assert [text.text for text in near.all("text") if "limit" in text.text] == ["limit 4"]
+    (path,) = far.all("path", class_="line")
+    heights = [float(y) for y in re.findall(r"V([\d.]+)", path.attributes["d"])]
+    assert heights == sorted(heights, reverse=True)
+    assert (180 - heights[1]) / (180 - heights[0]) == pytest.approx(3, rel=0.01)
+    assert str(spending_steps("key", [], 4.0, "ρ")) == ""
+
+
+def account(limit: dict[str, Any] | None, left: dict[str, float] | None, **spent: float) -> dict[str, Any]:
+    return {"limit": limit, "left": left, "spent": {"rho": 0.0, "epsilon": 0.0, "delta": 0.0, **spent}}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (account(None, None), ("", 0.0)),
+        (account({"kind": "zcdp", "rho": 2.0}, {"rho": 1.5}), ("rho", 2.0)),
+        (account({"kind": "gaussian-dp", "mu": 2.0}, {"rho": 1.5}), ("rho", 2.0)),
+        (account({"kind": "pure-dp", "epsilon": 3.0}, {"epsilon": 1.0}), ("epsilon", 3.0)),
+        (
+            account(
+                {"kind": "approx-dp", "epsilon": 1.0, "delta": 1e-6}, {"rho": 0.2, "epsilon": 1.0}, rho=0.1
+            ),
+            ("rho", pytest.approx(0.3)),
+        ),
+    ],
+)
+def test_a_limit_is_told_in_the_currency_in_which_prices_add_up(told: Any, expected: Any) -> None:
+    assert currency_of(told) == expected
+
+
+def test_prices_add_up_in_the_currency_of_the_limit_or_not_at_all() -> None:
+    gaussian, concentrated = {"kind": "gaussian-dp", "mu": 0.2}, {"kind": "zcdp", "rho": 0.03}
+    assert price_in("rho", [gaussian, concentrated]) == pytest.approx(0.05)
+    assert price_in("rho", [gaussian, {"kind": "pure-dp", "epsilon": 1.0}]) == 0
+    assert price_in("epsilon", [{"kind": "pure-dp", "epsilon": 0.5}] * 2) == 1
+
+
+def test_without_a_limit_nothing_is_counted_down() -> None:
+    told = {"own": account(None, None), "total": account(None, None), "collusion": "Rule."}
+    budget = budget_view(told, (True, None))
+    assert budget.lead == "There is no limit."
+    assert budget.after == ""
+    assert float(budget.usual) > 0
+
+
+def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> None:
+    limit = ApproxDP(epsilon=1, delta=1e-6)
+    for share, first in ((0.5, PureDP(epsilon=1)), (1.0, ApproxDP(epsilon=1, delta=1e-6)), (0.0, None)):
+        with Ledger.open(":memory:", limit=limit, gaussian_share=share) as ledger:
+            if first is not None:
+                ledger.charge(first)
+            account = {
+                "left": ledger.remaining(),
+                "limit": limit.to_dict(),
+                "spent": accounting.spent_amounts(ledger.spent(), pooled=False),
+            }
+        assert currency_of(account) == ("epsilon", 1.0)
+        assert spent_share(account) == (0.0 if first is None else 1.0)

@@ -1,0 +1,197 @@
+"""What a check of the configuration finds before anything is opened."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from discreet.errors import (
+    DataError,
+    LedgerError,
+    LedgerTampered,
+    ParameterError,
+    SchemaError,
+)
+from discreet.privacy import Ledger
+from discreet.server import app
+from discreet.server.app import check
+from tests.cli.run import discreet
+from tests.server.conftest import configured, overheard, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def certificate(folder: Path, name: str, passphrase: bytes | None = None) -> None:
+    """Write a certificate and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    whose = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(whose)
+        .issuer_name(whose)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(day)
+        .not_valid_after(day + datetime.timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
+    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encryption = (
+        serialization.NoEncryption()
+        if passphrase is None
+        else serialization.BestAvailableEncryption(passphrase)
+    )
+    (folder / f"{name}.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    )
+
+
+COUNT: dict[str, Any] = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_table_that_is_not_there_is_said_before_its_schema_is_looked_for(tmp_path: Path) -> None:
+    path = configured(tmp_path, table="nowhere.csv")
+    with pytest.raises(ParameterError, match=r"^table of the configuration must be a file .* no '.*nowhere"):
+        check(path)
+
+
+def test_a_check_finds_a_declared_column_that_the_table_has_not(tmp_path: Path) -> None:
+    path = configured(tmp_path)
+    table = tmp_path / "town.csv"
+    table.write_text(table.read_text().replace("income", "salary", 1))
+    with pytest.raises(SchemaError, match="must have the declared column 'income'"):
+        check(path)
+
+
+def test_a_check_finds_a_table_without_rows(tmp_path: Path) -> None:
+    path = configured(tmp_path)
+    table = tmp_path / "town.csv"
+    table.write_text(table.read_text().partition("\n")[0] + "\n")
+    with pytest.raises(ParameterError, match="must have at least one row"):
+        check(path)
+
+
+def test_a_check_finds_a_cell_at_the_head_of_the_table_and_does_not_quote_it(tmp_path: Path) -> None:
+    path = configured(tmp_path)
+    table = tmp_path / "town.csv"
+    lines = table.read_text().splitlines()
+    lines[3] = "classified" + lines[3][lines[3].index(",") :]
+    table.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=r"column 'age' must hold .* row 3") as caught:
+        check(path)
+    assert "classified" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["ledger", "access", "audit_log"])
+def test_a_check_finds_folders_that_are_missing_and_folders_instead_of_files(
+    tmp_path: Path, key: str
+) -> None:
+    with pytest.raises(ParameterError, match=rf"^{key} of the configuration must be in a folder"):
+        check(configured(tmp_path, **{key: "nowhere/file"}))
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ParameterError, match=rf"^{key} of the configuration must be a file, and "):
+        check(configured(tmp_path, **{key: "folder"}))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_check_loads_certificate_and_key_and_asks_nobody_for_a_passphrase(tmp_path: Path) -> None:
+    certificate(tmp_path, "ours")
+    certificate(tmp_path, "other")
+    certificate(tmp_path, "locked", b"a passphrase")
+    (tmp_path / "words.pem").write_text("words")
+    for pair in (("ours", "other"), ("locked", "locked")):
+        path = configured(tmp_path, tls={"certificate": f"{pair[0]}.pem", "key": f"{pair[1]}.key"})
+        with pytest.raises(
+            ParameterError, match=r"^tls\.key of the configuration must be the private key of"
+        ):
+            check(path)
+    with pytest.raises(ParameterError, match=r"must be the private key of tls\.certificate"):
+        check(configured(tmp_path, tls={"certificate": "words.pem", "key": "ours.key"}))
+    with pytest.raises(ParameterError, match=r"^tls\.key of the configuration must be a file"):
+        check(configured(tmp_path, tls={"certificate": "ours.pem", "key": "nobodys.key"}))
+    assert check(configured(tmp_path, tls={"certificate": "ours.pem", "key": "ours.key"})).tls is not None
+
+
+def test_a_check_compares_a_ledger_that_exists_and_changes_nothing(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+    before = files(tmp_path)
+    check(configured(tmp_path))
+    with pytest.raises(
+        LedgerError, match=r"limit .* fixed when the ledger was made.*limit, analyst_limit and"
+    ):
+        check(configured(tmp_path, limit={"rho": 11.0}))
+    with pytest.raises(LedgerError, match=r"owner_limit .* fixed when the ledger was made"):
+        check(configured(tmp_path, analyst_limit={"rho": 4.0}))
+    assert {name: content for name, content in files(tmp_path).items() if name in before} == before
+
+
+def test_a_check_leaves_half_a_line_of_the_trail_to_the_start(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+    path = tmp_path / "audit.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"event":"answer","ro')
+    torn = path.read_bytes()
+    check(configured(tmp_path))
+    assert path.read_bytes() == torn
+
+
+def test_a_lost_ledger_is_refused_before_an_empty_one_takes_its_place_so_that_a_backup_can(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path) as service:
+        service.ask(COUNT)
+        service.backend.dataset.ledger.backup(tmp_path / "kept.ledger")
+        tokens = service.tokens
+    (tmp_path / "town.ledger").unlink()
+    path = configured(tmp_path)
+    for begin in (lambda: check(path), lambda: app.serve(path, ready=lambda *_: None)):
+        with pytest.raises(LedgerTampered, match=r"row 3 paid for an answer, and is not.*ledger restore"):
+            begin()
+    assert not (tmp_path / "town.ledger").exists()
+    done = discreet("ledger", "restore", "kept.ledger", "--to", "town.ledger", cwd=tmp_path)
+    assert done.code == 0, done.err
+    check(path)
+    with running(tmp_path, tokens) as service:
+        assert service.ask(COUNT).json()["cached"]
+
+
+def test_a_check_finds_a_ledger_that_went_back(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        service.backend.dataset.ledger.backup(tmp_path / "kept.ledger")
+        service.ask(COUNT)
+    (tmp_path / "town.ledger").unlink()
+    Ledger.restore(tmp_path / "kept.ledger", tmp_path / "town.ledger").close()
+    with pytest.raises(LedgerTampered, match=r"must hold row 3.*went back to an earlier state"):
+        check(configured(tmp_path))
+
+
+def test_a_taken_port_is_told_before_the_rows_are_read(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, overheard() as lines:
+        path = configured(tmp_path, listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(ParameterError, match="must be an address that is free here"):
+            app.serve(path, ready=lambda *_: None)
+    assert lines == []
+    # Nothing was begun: no ledger, no trail that says so.
+    assert not (tmp_path / "town.ledger").exists()
+    assert not (tmp_path / "audit.jsonl").exists()
+
+
+def test_who_has_no_configuration_at_hand_is_told_how_to_name_it(tmp_path: Path) -> None:
+    done = discreet("token", "list", cwd=tmp_path)
+    assert done.code == 1
+    assert "Name it, or set DISCREET_CONFIG" in done.err
