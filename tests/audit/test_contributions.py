@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.audit.contributions import row_by_row, with_parsed
-from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.questions import (
+from discreet.query.aggregates import (
     QUESTIONS,
     ClusterSums,
     GradientSums,
@@ -24,6 +22,8 @@ from discreet.query.questions import (
     SignSketches,
     Sums,
 )
+from discreet.query.curation import Curation
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema.table import Neighbors
 from tests.query.people import people, people_schema
 

@@ -23,9 +23,8 @@ from discreet.errors import ParameterError, SelfAttackFailed
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
 from discreet.query import Database, Histogram, Sums
-from discreet.query.noising import Noise, SeededDraws
-from discreet.query.pricing import Pricing
-from discreet.query.questions import ClusterSums, Gram, Moments, SignSketches, question_from_dict
+from discreet.query.aggregates import ClusterSums, Gram, Moments, SignSketches, question_from_dict
+from discreet.query.calibration import Noise, Pricing, SeededDraws
 from discreet.schema import Column, Schema
 from tests.audit.answered import PEOPLE, asked, bits_schema, bits_table, counts, crossings
 from tests.query.people import people, people_schema
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Ints
-    from discreet.query.questions import Bound
+    from discreet.query.aggregates import Bound
 
 WEAK = GaussianDP(mu=10.0)
 SANE = GaussianDP(mu=0.1)

@@ -12,9 +12,9 @@ import pytest
 
 from discreet import ApproxDP, Database, Ledger, Schema, verify
 from discreet.errors import ExpressionRefused
-from discreet.job.asking import ask, price
-from discreet.job.sentence import read_sentence
+from discreet.job.query import ask, price
 from discreet.privacy import gaussian_mu
+from discreet.query.language.query import read_sentence
 from discreet.tables import Table
 from tests.cli.run import discreet
 

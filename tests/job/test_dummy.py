@@ -12,10 +12,10 @@ import pytest
 
 from discreet import Column, Database, GaussianDP, Schema
 from discreet.errors import ParameterError
-from discreet.job.asking import answered
 from discreet.job.dummy import MOST_ROWS, dummy_rows
-from discreet.job.sentence import read_sentence
-from tests.job.asked import FIRST_DAY, SCHEMA
+from discreet.query.language.query import read_sentence
+from discreet.query.text_query import answered
+from tests.query.survey import FIRST_DAY, SCHEMA
 
 DUMMY = dummy_rows(SCHEMA, 500, 3)
 

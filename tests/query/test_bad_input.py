@@ -19,8 +19,8 @@ from discreet.errors import (
 from discreet.learn import PrivateKMeans, PrivatePCA
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
 from discreet.query import ClusterSums, Database, Gram, Histogram, NodeTables, Sums
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.questions import Node
+from discreet.query.aggregates import Node
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from discreet.errors import EngineFailed
 from discreet.privacy import GaussianDP, Ledger
 from discreet.query import Database, Gram, Histogram, Sums, slots
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
 from discreet.query.turns import Turns
 from tests.query.people import people, people_schema

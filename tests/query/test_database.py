@@ -22,7 +22,7 @@ from discreet.errors import (
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
 from discreet.query import Database, Gram, Histogram, LocalSums, Sums
 from discreet.query.curation import Curation
-from discreet.query.engines.postgres import PostgresEngine
+from discreet.query.engines._postgres import PostgresEngine
 from discreet.schema import Column, Schema
 from discreet.tables import write_table
 from tests.query.people import people, people_schema
@@ -173,7 +173,7 @@ def test_a_public_name_of_the_version_takes_the_place_of_the_secret_one(tmp_path
 
 
 def test_the_whole_language_agrees_with_arrays_and_with_postgres(postgres_url: str) -> None:
-    from discreet.query.expression import parse
+    from discreet.query.language import parse
 
     schema = people_schema()
     texts = [
@@ -312,7 +312,7 @@ def test_the_first_answer_on_a_small_file_comes_at_once(tmp_path: Path) -> None:
 import resource
 from discreet.privacy import ApproxDP
 from discreet.query import Database
-from discreet.query.expression import parse
+from discreet.query.language import parse
 from discreet.schema import Column, Schema
 schema = Schema(columns=[Column("x", lower=0, upper=1), Column("age", type="integer", lower=17, upper=90),
                          Column("job", values=("clerk", "nurse"), required=False)])

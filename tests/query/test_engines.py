@@ -20,12 +20,12 @@ from sqlglot import exp
 
 from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
 from discreet.noise import Stream
+from discreet.query.aggregates import Histogram, Moments, Node, NodeTables, Sums
 from discreet.query.curation import Curation
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import ROWS, Cells, Engine, Tally, curated_batches
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.expression import parse
+from discreet.query.language import parse
 from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, GramPass, HalfspacePass
-from discreet.query.questions import Histogram, Moments, Node, NodeTables, Sums
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
 from tests.leftovers import Traces
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from discreet._typing import AnyArray
-    from discreet.query.expression import Expression
-    from discreet.query.questions import Question
+    from discreet.query.aggregates import Question
+    from discreet.query.language import Expression
     from tests.postgres import PostgresServer
 
 TYPES = {"income": "float64", "height": "float64", "age": "int64", "job": "string", "owner": "int64"}
@@ -63,7 +63,7 @@ def _url(request: pytest.FixtureRequest) -> str:
 
 
 def _postgres(request: pytest.FixtureRequest) -> Engine:
-    from discreet.query.engines.postgres import PostgresEngine
+    from discreet.query.engines._postgres import PostgresEngine
 
     return PostgresEngine(_url(request))
 
@@ -71,7 +71,7 @@ def _postgres(request: pytest.FixtureRequest) -> Engine:
 def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
     import psycopg
 
-    from discreet.query.engines.postgres import PostgresEngine
+    from discreet.query.engines._postgres import PostgresEngine
 
     url = _url(request)
     with psycopg.connect(url, autocommit=True) as server:
@@ -80,7 +80,7 @@ def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
 
 
 def _spark(request: pytest.FixtureRequest) -> Engine:
-    from discreet.query.engines.spark import SparkEngine
+    from discreet.query.engines._spark import SparkEngine
 
     request.getfixturevalue("spark")
     return SparkEngine()
@@ -467,7 +467,7 @@ def test_duckdb_cannot_leave_its_own_table_once_it_is_filled(tmp_path: Any) -> N
 def test_a_large_table_goes_to_a_file_that_has_no_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from discreet.query.engines import duckdb as module
+    from discreet.query.engines import _duckdb as module
 
     monkeypatch.setattr(module, "_IN_MEMORY", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -494,7 +494,7 @@ def files_without_a_name(folder: Path) -> int:
 def test_no_room_for_a_large_table_is_a_sentence_and_leaves_nothing(
     room: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from discreet.query.engines import duckdb as module
+    from discreet.query.engines import _duckdb as module
 
     monkeypatch.setattr(module, "_IN_MEMORY", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path if room else tmp_path / "nowhere"))
@@ -610,7 +610,7 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
 SPARK = """
 import sys
 from discreet.query.curation import Curation
-from discreet.query.engines.spark import SparkEngine
+from discreet.query.engines._spark import SparkEngine
 from tests.marked import SCHEMA
 engine = SparkEngine()
 engine.register(f"spark://local?table={sys.argv[1]}", Curation.of(SCHEMA))

@@ -14,7 +14,7 @@ from discreet.errors import EngineFailed, ParameterError
 from discreet.privacy import GaussianDP, Ledger
 from discreet.query import Database, Gram, Histogram
 from discreet.query import slots as module
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
 from discreet.schema import Column, Schema
 

@@ -35,8 +35,8 @@ from discreet.query import (
     PosteriorOdds,
     Sums,
 )
+from discreet.query.calibration import Noise, SeededDraws
 from discreet.query.curation import Curation
-from discreet.query.noising import Noise, SeededDraws
 from discreet.schema import Column, Schema
 from tests.query.people import people, people_schema, under
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import Ints
-    from discreet.query.questions import Question
+    from discreet.query.aggregates import Question
 
 SCHEMA = people_schema()
 CURATION = Curation.of(SCHEMA)

@@ -17,10 +17,10 @@ from discreet import ApproxDP, Column, Database, GaussianDP, GaussianRelease, Le
 from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
 from discreet.query import LocalSums
+from discreet.query.aggregates import ClusterSums, Gram, Histogram, Moments, Question, Sums
+from discreet.query.calibration import Noise
 from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.noising import Noise
-from discreet.query.questions import ClusterSums, Gram, Histogram, Moments, Question, Sums
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.unit_rows import kept_rows, ledger_salt
 from discreet.release import METHODS
 from discreet.schema.table import Neighbors
@@ -147,7 +147,7 @@ def test_the_rule_is_what_sql_makes_of_it() -> None:
 def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
     import psycopg
 
-    from discreet.query.engines.postgres import PostgresEngine
+    from discreet.query.engines._postgres import PostgresEngine
 
     rng = Stream.from_seed(9).generator()
     schema = visits_schema(2)
@@ -173,7 +173,7 @@ def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", ["integers", "text"])
 def test_spark_holds_the_same_rows(spark: Any, kind: str) -> None:
-    from discreet.query.engines.spark import SparkEngine
+    from discreet.query.engines._spark import SparkEngine
 
     rng = Stream.from_seed(10).generator()
     schema = visits_schema(2)

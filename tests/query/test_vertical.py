@@ -25,11 +25,7 @@ from discreet.query import (
     cross_products,
     question_from_dict,
 )
-from discreet.query.cross import best_sketches, estimated, sketch_variance
-from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.passes import ONE
-from discreet.query.signs import (
+from discreet.query._signs import (
     PRIME,
     SIGNS,
     SketchPass,
@@ -39,6 +35,10 @@ from discreet.query.signs import (
     polynomial,
     signs,
 )
+from discreet.query.curation import Curation
+from discreet.query.engines._duckdb import DuckDBEngine
+from discreet.query.passes import ONE
+from discreet.query.vertical._gram import best_sketches, estimated, sketch_variance
 from tests.query.people import corners
 
 if TYPE_CHECKING:
@@ -170,10 +170,10 @@ def test_sketches_are_the_sums_that_they_are_said_to_be() -> None:
 
 def _engine(name: str, request: pytest.FixtureRequest) -> Engine:
     if name == "postgres":
-        from discreet.query.engines.postgres import PostgresEngine
+        from discreet.query.engines._postgres import PostgresEngine
 
         return PostgresEngine(request.getfixturevalue("postgres_url"))
-    from discreet.query.engines.spark import SparkEngine
+    from discreet.query.engines._spark import SparkEngine
 
     request.getfixturevalue("spark")
     return SparkEngine()

@@ -11,7 +11,7 @@ import pytest
 
 from discreet.privacy import promise_from_dict
 from discreet.query import Answer
-from discreet.query.questions import Gram, Sums
+from discreet.query.aggregates import Gram, Sums
 from discreet.server.reference import written
 from tests.server.conftest import ROWS, SCHEMA, table
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.job import asking
-from discreet.job.behind import asks_of
-from discreet.job.sentence import read_sentence
 from discreet.privacy import ZCDP, Ledger
-from discreet.query import Histogram
+from discreet.query import Histogram, text_query
+from discreet.query.language.query import read_sentence
+from discreet.query.text_query import asks_of
 from tests.server.markup import Visitor, read
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def test_a_mean_by_groups_is_free_only_if_both_of_its_questions_are_paid(service
 def test_a_preview_that_looked_at_one_of_them_would_be_wrong(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "all", any, raising=False)
+    monkeypatch.setattr(text_query, "all", any, raising=False)
     assert wrongly_free(service)
 
 

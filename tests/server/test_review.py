@@ -17,7 +17,7 @@ import pytest
 
 from discreet.errors import EngineFailed, LedgerTampered, ParameterError
 from discreet.privacy import GaussianDP, PureDP
-from discreet.query.questions import Histogram, Node, NodeTables, Sums
+from discreet.query.aggregates import Histogram, Node, NodeTables, Sums
 from discreet.server import books, readiness
 from discreet.server.config import Config
 from discreet.server.office import Office

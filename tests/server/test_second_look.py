@@ -23,8 +23,8 @@ from discreet.errors import (
     ParameterError,
     SchemaError,
 )
-from discreet.job.sentence import read_sentence
 from discreet.privacy import Ledger
+from discreet.query.language.query import read_sentence
 from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
 from discreet.server import run, wire

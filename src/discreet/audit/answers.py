@@ -14,7 +14,7 @@ from scipy import special
 from discreet.audit.contributions import RowByRow, row_by_row, with_parsed
 from discreet.errors import DiscreetError, EngineFailed
 from discreet.privacy import promise_from_dict
-from discreet.query.questions import question_from_dict
+from discreet.query.aggregates import question_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from discreet._typing import Floats
     from discreet.privacy import Ledger, Promise
     from discreet.privacy.ledger.entries import Entry
+    from discreet.query.aggregates import Bound
     from discreet.query.answering import EngineSums
-    from discreet.query.noising import Law, Noise
-    from discreet.query.questions import Bound
+    from discreet.query.calibration import Law, Noise
 
 FALSE_ALARM = 1e-9
 """Chance that noise which is as declared is said not to be."""

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from discreet.query.curation import BITS
-from discreet.query.passes import SIGMOID_BITS, Features, clip
-from discreet.query.questions import (
+from discreet.query.aggregates import (
     ClusterSums,
     GradientSums,
     Gram,
@@ -24,15 +22,17 @@ from discreet.query.questions import (
     NodeTables,
     Sums,
 )
-from discreet.query.questions.cells import starts_of
-from discreet.query.questions.scalar import parsed
+from discreet.query.aggregates.base import parsed
+from discreet.query.aggregates.histogram import starts_of
+from discreet.query.curation import BITS
+from discreet.query.passes import SIGMOID_BITS, Features, clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._typing import AnyArray, Floats, Ints
+    from discreet.query.aggregates import Bound, Question
     from discreet.query.curation import Curated, Curation
-    from discreet.query.questions import Bound, Question
 
     Arrays = Mapping[str, AnyArray]
 

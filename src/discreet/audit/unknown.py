@@ -13,8 +13,8 @@ from discreet.audit.answers import exact_sums
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import subsample
 from discreet.privacy import GaussianDP, NoPromise, PureDP
+from discreet.query.aggregates import Bound
 from discreet.query.engines.base import Wanted
-from discreet.query.questions import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

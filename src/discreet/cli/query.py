@@ -8,7 +8,7 @@ from discreet.cli import words
 from discreet.cli.console import Console
 
 if TYPE_CHECKING:
-    from discreet.job.reply import Cell, Reply
+    from discreet.query.results import Cell, Reply
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
@@ -59,7 +59,7 @@ def query(
     The same question about the same rows is free, and gets the same answer. All declared groups are
     answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
     """
-    from discreet.job.asking import ask, price
+    from discreet.job.query import ask, price
 
     declared = words.declared(table, schema, None)
     privacy = words.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
@@ -129,8 +129,7 @@ def _show_groups(console: Console, reply: "Reply") -> None:
 
 
 def _show_price(console: Console, reply: "Reply", delta: float) -> None:
-    from discreet.job.costs import cost_words
-    from discreet.job.reply import rounded
+    from discreet.query.results import cost_words, rounded
     from discreet.report.wording import visible
 
     unit = f" {visible(reply.measure)}" if reply.measure else ""
@@ -152,7 +151,7 @@ def _show_price(console: Console, reply: "Reply", delta: float) -> None:
 def _price_words(reply: "Reply", delta: float) -> list[str]:
     """Say what it cost, where it was charged and what is left."""
     from discreet.errors import PromiseError
-    from discreet.job.costs import cost_words
+    from discreet.query.results import cost_words
     from discreet.report.wording import counted, number
 
     if not reply.cost:
@@ -193,7 +192,7 @@ def _assumed_words(reply: "Reply") -> str:
 
 
 def _margin_of(cell: "Cell") -> str:
-    from discreet.job.reply import rounded
+    from discreet.query.results import rounded
 
     if cell.value is None or cell.margin is None:
         return "too few rows for its noise"

@@ -12,7 +12,7 @@ from discreet.errors import BudgetExceeded, PromiseError
 from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.shares import Shares
 from discreet.query import Answer, LocalSums
-from discreet.query.noising import Noise
+from discreet.query.calibration import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

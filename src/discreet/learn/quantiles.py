@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
+    from discreet.query.calibration import Law
     from discreet.query.curation import Curated
-    from discreet.query.noising import Law
 
 Method: TypeAlias = Literal["histogram", "bisection"]
 

@@ -15,7 +15,7 @@ from discreet.learn.base import is_number
 from discreet.privacy import GaussianDP
 from discreet.privacy._numbers import sqrt_up
 from discreet.query import Sums
-from discreet.query.expression import parse
+from discreet.query.language import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,11 +13,7 @@ charges, adds up, draws and keeps, with ``together``, ``turns`` and ``slots`` fo
 from __future__ import annotations
 
 from discreet.privacy import PosteriorOdds
-from discreet.query.cross import cross_products
-from discreet.query.database import Database
-from discreet.query.local import LocalSums
-from discreet.query.pricing import Pricing
-from discreet.query.questions import (
+from discreet.query.aggregates import (
     ClusterSums,
     GradientSums,
     Gram,
@@ -31,8 +27,11 @@ from discreet.query.questions import (
     Sums,
     question_from_dict,
 )
-from discreet.query.sums import Answer, NoisySums, RefinableSums
+from discreet.query.answers import Answer, NoisySums, RefinableSums
+from discreet.query.calibration import Pricing
+from discreet.query.database import Database, LocalSums
 from discreet.query.vertical import VerticalDatabases
+from discreet.query.vertical._gram import cross_products
 
 __all__ = [
     "Answer",

@@ -13,11 +13,10 @@ from discreet.errors import EngineFailed, LedgerError, ParameterError
 from discreet.noise import Pool, Stream
 from discreet.privacy import Ledger, PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
-from discreet.query.noising import SeededDraws
-from discreet.query.pricing import Pricing
-from discreet.query.questions import question_from_dict
+from discreet.query.aggregates import question_from_dict
+from discreet.query.answers import Answer, shaped
+from discreet.query.calibration import Pricing, SeededDraws
 from discreet.query.slots import Slots
-from discreet.query.sums import Answer, shaped
 from discreet.query.together import Wish, alone
 from discreet.query.turns import Turns
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Promise
     from discreet.privacy.ledger.entries import Entry
+    from discreet.query.aggregates import Bound, Question
+    from discreet.query.calibration import Asked, Draws, Noise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
-    from discreet.query.noising import Asked, Draws, Noise
-    from discreet.query.questions import Bound, Question
     from discreet.query.together import Flow
 
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined

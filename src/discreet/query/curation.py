@@ -24,7 +24,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.query.signs import ID_BITS, LANE_BITS, id_lanes
+from discreet.query._signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.column_rules import LARGEST_NUMBER
 from discreet.schema.dialect import nearest
 

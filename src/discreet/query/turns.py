@@ -13,8 +13,8 @@ from discreet.privacy.receipt import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from discreet.query.aggregates import Bound
     from discreet.query.engines.base import Engine, Wanted
-    from discreet.query.questions import Bound
 
 _WIDEST = 64
 """Sums or tables in one pass: DuckDB plans each for half a millisecond, which all who share it wait for."""

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.job.costs import cost_words
-from discreet.job.reply import LEVEL
+from discreet.query.results import LEVEL, cost_words
 from discreet.server.learning import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.job.reply import Cell, Reply
     from discreet.privacy import Promise
     from discreet.query import Answer
+    from discreet.query.results import Cell, Reply
     from discreet.server.wire import Training
 
 DELTA = 1e-6

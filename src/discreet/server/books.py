@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.job.costs import affordable
 from discreet.privacy import Spending
+from discreet.query.results import affordable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

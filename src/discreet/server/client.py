@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.reading import check_neighbors
+from discreet.query.answers import Answer
+from discreet.query.calibration import Pricing
 from discreet.query.curation import Curation
-from discreet.query.pricing import Pricing
-from discreet.query.sums import Answer
-from discreet.query.verbs import Verbs
+from discreet.query.interface import Verbs
 from discreet.report.wording import promised
 from discreet.schema import Schema
 from discreet.server.calls import Calls, certificates, checked_url, token_of, warn_if_open
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._typing import Floats
-    from discreet.query.noising import Asked, Noise
-    from discreet.query.questions import Bound, Question
+    from discreet.query.aggregates import Bound, Question
+    from discreet.query.calibration import Asked, Noise
     from discreet.schema.table import Neighbors
 
 _NUMBERS: dict[type[Promise], tuple[str, ...]] = {

@@ -186,7 +186,7 @@ class Config(_Part):
             )
         if isinstance(value, dict):
             # Not above: configurations are read by commands that start fast, and most name no kinds.
-            from discreet.query.questions import QUESTIONS
+            from discreet.query.aggregates import QUESTIONS
 
             for kind in value:
                 if kind not in QUESTIONS:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.answers import exact_sums
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError, SourceError
-from discreet.job.asking import answering, is_free, priced
-from discreet.job.costs import prices
 from discreet.job.declared import schema_of, table_of
 from discreet.job.registry import Recognition
-from discreet.job.sentence import read_sentence, sentence_of
 from discreet.privacy import Ledger
 from discreet.query import Database, Sums
-from discreet.query.questions import question_from_dict
+from discreet.query.aggregates import question_from_dict
+from discreet.query.language.query import read_sentence, sentence_of
+from discreet.query.results import prices
+from discreet.query.text_query import answering, is_free, priced
 from discreet.query.together import Wish, alone
 from discreet.server import wire
 from discreet.server.access import AccessBook, Caller
@@ -36,11 +36,11 @@ from discreet.server.trail import Answered, Trail
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from discreet.job.reply import Reply
-    from discreet.job.sentence import Sentence
     from discreet.privacy import Promise, Receipt
     from discreet.privacy.ledger.entries import Entry
     from discreet.query import Question
+    from discreet.query.language.query import Sentence
+    from discreet.query.results import Reply
     from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.access import Scope

@@ -11,9 +11,9 @@ from discreet.query import Histogram, NodeTables, Sums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from discreet.job.sentence import Sentence
     from discreet.query import Question
     from discreet.query.curation import Curation
+    from discreet.query.language.query import Sentence
 
 MOST_SUMS = 64
 """Expressions in one question: each is parsed and planned whenever its price is asked."""

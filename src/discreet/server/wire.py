@@ -183,7 +183,7 @@ class Said(_Noisy):
 
 
 class Statistical(_Asked):
-    """Any question of :mod:`discreet.query.questions`, as its ``to_dict`` writes it."""
+    """Any question of :mod:`discreet.query.aggregates`, as its ``to_dict`` writes it."""
 
     kind: Literal["statistical"]
     question: dict[str, Any]

@@ -16,14 +16,14 @@ __all__ = ["Cells", "Engine", "Kernel", "engine_for"]
 def engine_for(source: Any) -> Engine:
     """Choose the engine that goes with a source."""
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
-        from discreet.query.engines.postgres import PostgresEngine
+        from discreet.query.engines._postgres import PostgresEngine
 
         return PostgresEngine(source)
     spark = isinstance(source, str) and source.startswith("spark://")
     if spark or type(source).__module__.startswith("pyspark."):
-        from discreet.query.engines.spark import SparkEngine
+        from discreet.query.engines._spark import SparkEngine
 
         return SparkEngine()
-    from discreet.query.engines.duckdb import DuckDBEngine
+    from discreet.query.engines._duckdb import DuckDBEngine
 
     return DuckDBEngine()

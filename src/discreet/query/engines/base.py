@@ -18,10 +18,10 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import DataError, EngineFailed, TableChanged
+from discreet.query._signs import ID_BITS
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.expression import hoist
-from discreet.query.expression.sql import FROM
-from discreet.query.signs import ID_BITS
+from discreet.query.language import hoist
+from discreet.query.language._sql import FROM
 from discreet.query.unit_rows import limited_batches
 from discreet.tables.encode import NO_ID
 from discreet.tables.source import withhold
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet._typing import AnyArray, Ints, Words
-    from discreet.query.engines.text import SqlText
+    from discreet.query.engines._sql_text import SqlText
     from discreet.tables import Table
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from discreet.learn.layout import Layout
 from discreet.learn.passes import Passes
 from discreet.learn.perturbed.classifier import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
+from discreet.query.aggregates import question_from_dict
+from discreet.query.calibration import Noise
 from discreet.query.curation import Curation
-from discreet.query.noising import Noise
-from discreet.query.questions import question_from_dict
 from discreet.report.composing import USUAL_DELTA, answered_questions, composed, total_cost
 from discreet.report.folder import STATEMENT, digest_of, read_bytes
 from discreet.report.models.archive import read_archive

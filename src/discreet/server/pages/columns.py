@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from discreet.query.expression.nodes import write_level
-from discreet.query.expression.words import write_name
+from discreet.query.language.lexer import write_name
+from discreet.query.language.nodes import write_level
 from discreet.report import wording
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from discreet.errors import LedgerError, LedgerUnavailable, ParameterError
-from discreet.job.combining import Term, combined
 from discreet.privacy import promise_from_dict
+from discreet.query.results import Term, combined
 from discreet.report import wording
 from discreet.server.pages.budgets import Budget, budget_view
 from discreet.server.pages.charts import Interval, interval_bar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from discreet.job.reply import Reply
+    from discreet.query.results import Reply
     from discreet.server.pages.visit import Visit
 
 _MOST = 100  # charges that a page shows; the downloads have the last thousand

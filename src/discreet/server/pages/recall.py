@@ -9,18 +9,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError, LedgerError, ParameterError
-from discreet.job.asking import answered, priced
-from discreet.job.sentence import Sentence, read_sentence
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
+from discreet.query.language.query import Sentence, read_sentence
+from discreet.query.text_query import answered, priced
 from discreet.server.answers import answer_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from discreet.job.reply import Reply
     from discreet.privacy import Promise
     from discreet.privacy.ledger.entries import Entry
     from discreet.query import Answer, Question
+    from discreet.query.results import Reply
     from discreet.server.access import Caller
     from discreet.server.office import Office
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.job.asking import answered
-from discreet.query.local import LocalSums
+from discreet.query.database import LocalSums
+from discreet.query.text_query import answered
 from discreet.server import wire
 from discreet.server.answers import answer_wire
 

@@ -1,0 +1,78 @@
+"""What can be asked: sums over rows, each with the exact integer sensitivity of its whole vector.
+
+A question is a small frozen value that travels as JSON. :meth:`Question.bind` lays it out on a curated table:
+which integers are summed, how far one row can move them together, which noise each entry gets relative
+to the others, and what one integer is worth. Nothing here sees a row or draws a number.
+
+``base`` has what questions share; ``scalar`` sums of expressions; ``cells`` histograms and the tables of
+decision trees; ``moments`` means and spreads; ``vectors`` Gram matrices, clusters, halfspaces and gradients;
+``sketches`` sums under signs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
+from discreet.query.aggregates._moments import Moments
+from discreet.query.aggregates._sketches import SignSketches
+from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
+from discreet.query.aggregates.base import MOST_CELLS, Bound, Question, Sums
+from discreet.query.aggregates.histogram import Histogram, Node, NodeTables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "MOST_CELLS",
+    "QUESTIONS",
+    "Bound",
+    "ClusterSums",
+    "GradientSums",
+    "Gram",
+    "HalfspaceSums",
+    "Histogram",
+    "Moments",
+    "Node",
+    "NodeTables",
+    "Question",
+    "SignSketches",
+    "Sums",
+    "question_from_dict",
+]
+
+QUESTIONS: dict[str, type[Question]] = {
+    kind.kind: kind
+    for kind in (
+        Sums,
+        Histogram,
+        NodeTables,
+        Moments,
+        Gram,
+        ClusterSums,
+        HalfspaceSums,
+        GradientSums,
+        SignSketches,
+    )
+}
+
+
+def question_from_dict(values: Mapping[str, Any]) -> Question:
+    """Make the question that :meth:`Question.to_dict` wrote; unknown kinds and keys are refused."""
+    rest = dict(values)
+    kind = QUESTIONS.get(str(rest.pop("kind", None)))
+    if kind is None:
+        raise ParameterError(
+            f"kind of a question must be one of {', '.join(QUESTIONS)}, was {values.get('kind')!r}. It may "
+            "have been written by a newer version."
+        )
+    try:
+        if kind is NodeTables:
+            rest["nodes"] = tuple(Node(**node) for node in rest["nodes"])
+        return kind(**rest)
+    except (TypeError, KeyError, ValueError) as problem:
+        if isinstance(problem, ParameterError):
+            raise
+        raise ParameterError(
+            f"values of a {kind.kind} question must be what its to_dict() writes, and are not."
+        ) from None
