@@ -14,7 +14,7 @@ from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
     from discreet.schema.table import Neighbors
 
 
@@ -65,21 +65,21 @@ class Replay:
         self._asked = list(asked)
         self.schema, self.n_rows, self.neighbors = sums.schema, sums.n_rows, sums.neighbors
 
-    def ask(self, question: Question, **_: Any) -> Answer:
+    def ask(self, question: Aggregate, **_: Any) -> Answer:
         assert question.to_dict() == self._asked.pop(0)
         return self._answers.pop(0)
 
-    def cost(self, question: Question, **rest: Any) -> tuple[Promise, ...]:
+    def cost(self, question: Aggregate, **rest: Any) -> tuple[Promise, ...]:
         return self._sums.cost(question, **rest)
 
-    def expected_sd(self, question: Question, **rest: Any) -> float | Floats:
+    def expected_sd(self, question: Aggregate, **rest: Any) -> float | Floats:
         return self._sums.expected_sd(question, **rest)
 
 
 class Listening(LocalSums):
     """Remembers what it was asked and answered."""
 
-    def ask(self, question: Question, **rest: Any) -> Answer:
+    def ask(self, question: Aggregate, **rest: Any) -> Answer:
         answer = super().ask(question, **rest)
         self.__dict__.setdefault("heard", []).append((question.to_dict(), answer))
         return answer

@@ -14,7 +14,7 @@ from discreet.query import LocalSums
 from tests.learn.asked import townsfolk, townsfolk_schema
 
 if TYPE_CHECKING:
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
 
 SCHEMA = townsfolk_schema()
 
@@ -26,7 +26,7 @@ def clusters(privacy: Any) -> PrivateKMeans:
 class PassByPass(LocalSums):
     """The wrong twin: says nothing to the ledger about the passes that are still to come."""
 
-    def ask(self, question: Question, **rest: Any) -> Answer:
+    def ask(self, question: Aggregate, **rest: Any) -> Answer:
         rest.pop("plan")
         return super().ask(question, **rest)
 
@@ -88,7 +88,7 @@ def test_where_nothing_is_left_nothing_is_said_to_fit() -> None:
 class Crowded(LocalSums):
     """Somebody else spends all that is left after the second pass."""
 
-    def ask(self, question: Question, **rest: Any) -> Answer:
+    def ask(self, question: Aggregate, **rest: Any) -> Answer:
         answer = super().ask(question, **rest)
         asked: list[Answer] = self.__dict__.setdefault("asked", [])
         asked.append(answer)

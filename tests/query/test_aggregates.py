@@ -15,6 +15,7 @@ from discreet.noise.gaussian import LARGEST_SCALE
 from discreet.privacy import PureDP
 from discreet.query.aggregates import (
     MOST_CELLS,
+    Aggregate,
     ClusterSums,
     GradientSums,
     Gram,
@@ -23,11 +24,10 @@ from discreet.query.aggregates import (
     Moments,
     Node,
     NodeTables,
-    Question,
     Sums,
-    question_from_dict,
+    aggregate_from_dict,
 )
-from discreet.query.calibration import Noise
+from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
@@ -36,7 +36,7 @@ from tests.query.people import Constant, corners, people, people_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet.query.aggregates import Bound
+    from discreet.query.aggregates import BoundAggregate
     from discreet.query.engines import Engine
     from discreet.schema.table import Neighbors
 
@@ -59,7 +59,7 @@ def _single(i: int) -> Engine:
     return _opened([ROWS[i]])
 
 
-def _distances(bound: Bound, neighbors: Neighbors) -> tuple[int, int]:
+def _distances(bound: BoundAggregate, neighbors: Neighbors) -> tuple[int, int]:
     """The largest weighted square and absolute change between any two neighbors, by trying all of them.
 
     Sums add up over rows, so how the other rows look does not matter; a test below checks that they do.
@@ -75,7 +75,7 @@ def _distances(bound: Bound, neighbors: Neighbors) -> tuple[int, int]:
 
 
 # Question, and whether the square of the sensitivity is attained, for each notion of neighbors.
-CASES: list[tuple[Question, bool, bool]] = [
+CASES: list[tuple[Aggregate, bool, bool]] = [
     (Sums("x"), True, True),
     (Sums("a"), True, True),
     (Sums("a >= 1"), True, True),
@@ -118,13 +118,13 @@ CASES: list[tuple[Question, bool, bool]] = [
 
 
 def _id(value: object) -> str:
-    return f"{value.kind}-{json.dumps(value.to_dict())[:60]}" if isinstance(value, Question) else str(value)
+    return f"{value.kind}-{json.dumps(value.to_dict())[:60]}" if isinstance(value, Aggregate) else str(value)
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize(("question", "tight", "tight_alone"), CASES, ids=_id)
 def test_no_neighbor_moves_the_sums_further_than_the_charge_says(
-    question: Question, tight: bool, tight_alone: bool, neighbors: Neighbors
+    question: Aggregate, tight: bool, tight_alone: bool, neighbors: Neighbors
 ) -> None:
     bound = question.bind(CURATION, neighbors)
     squared, absolute = _distances(bound, neighbors)
@@ -136,7 +136,7 @@ def test_no_neighbor_moves_the_sums_further_than_the_charge_says(
 
 
 @pytest.mark.parametrize(("question", "_", "__"), CASES, ids=_id)
-def test_sums_add_up_over_rows_so_single_rows_tell_everything(question: Question, _: bool, __: bool) -> None:
+def test_sums_add_up_over_rows_so_single_rows_tell_everything(question: Aggregate, _: bool, __: bool) -> None:
     bound = question.bind(CURATION, "add-remove")
     chosen = [0, 5, 5, 17, 35]
     together = _opened([ROWS[i] for i in chosen])
@@ -153,7 +153,7 @@ def test_the_charges_are_those_of_the_table_in_the_specification(d: int) -> None
     curation = Curation.of(schema)
     grid = 2.0**-16
 
-    def squared(question: Question, neighbors: Neighbors, unit: float) -> float:
+    def squared(question: Aggregate, neighbors: Neighbors, unit: float) -> float:
         return question.bind(curation, neighbors).squared * unit**2
 
     assert squared(Gram(names, with_sums=False), "replace-one", grid**2) == d**2 / 8
@@ -210,9 +210,9 @@ def test_a_charge_that_forgets_half_of_a_matrix_is_caught() -> None:
 
 
 @pytest.mark.parametrize("question", [case[0] for case in CASES], ids=_id)
-def test_questions_travel_as_json_and_bind_to_json(question: Question) -> None:
+def test_questions_travel_as_json_and_bind_to_json(question: Aggregate) -> None:
     text = json.dumps(question.to_dict())
-    assert question_from_dict(json.loads(text)).to_dict() == question.to_dict()
+    assert aggregate_from_dict(json.loads(text)).to_dict() == question.to_dict()
     canonical = question.bind(CURATION, "replace-one").canonical
     assert json.loads(json.dumps(canonical)) == canonical
 
@@ -315,8 +315,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: NodeTables("y", []), "at least one"),
     (lambda: NodeTables("y", [Node([], ["y"])]), "other than the target"),
     (lambda: NodeTables("y", [Node([("job", 9)], ["a"])]).bind(CURATION, "replace-one"), "has no 9"),
-    (lambda: question_from_dict({"kind": "median"}), "kind of a question"),
-    (lambda: question_from_dict({"kind": "gram", "cols": 3}), "what its to_dict"),
+    (lambda: aggregate_from_dict({"kind": "median"}), "kind of a question"),
+    (lambda: aggregate_from_dict({"kind": "gram", "cols": 3}), "what its to_dict"),
 ]
 
 
@@ -333,7 +333,7 @@ def test_more_cells_than_make_sense_are_refused() -> None:
         Histogram(names, edges).bind(Curation.of(people_schema()), "replace-one")
 
 
-def _moments_exceed(bound: Bound, top: int) -> bool:
+def _moments_exceed(bound: BoundAggregate, top: int) -> bool:
     """Whether moving one number between two places changes its sum and square by more than is charged."""
     cells = np.arange(0, top + 1, dtype=object)
     u, v = 2 * cells[:, None] - top, 2 * cells[None, :] - top
@@ -354,14 +354,14 @@ def test_squares_come_free_with_sums_and_a_greater_weight_on_them_is_caught(
     assert _moments_exceed(Moments("x").bind(curation, "replace-one"), 256)
 
 
-def _exact(bound: Bound, table: list[dict[str, Any]]) -> Sequence[int]:
+def _exact(bound: BoundAggregate, table: list[dict[str, Any]]) -> Sequence[int]:
     engine = _opened(table)
     found = bound.exact(engine)
     engine.close()
     return found
 
 
-def _change(bound: Bound, one: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
+def _change(bound: BoundAggregate, one: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
     """The weighted square and absolute change between the rounded sums of two tables."""
     change = [a - b for a, b in zip(one, other, strict=True)]
     square = sum(p * c * c for p, c in zip(bound.precision, change, strict=True))
@@ -391,10 +391,10 @@ def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighb
 def test_a_strong_promise_on_moments_has_noise_that_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(64)])
     bound = Moments(schema.names).bind(Curation.of(schema), "replace-one")
-    noise = Noise.fit(bound, schema, privacy=PureDP(epsilon=0.001))
+    noise = QueryNoise.calibrate(bound, schema, privacy=PureDP(epsilon=0.001))
     assert max(scale for scale, _ in noise.groups) <= LARGEST_SCALE
     # Squares on the grid of the cells themselves would need more than can be drawn.
     monkeypatch.setattr("discreet.query.aggregates._moments._SQUARE_BITS", 60)
     fine = Moments(schema.names).bind(Curation.of(schema), "replace-one")
     with pytest.raises(PromiseError):
-        Noise.fit(fine, schema, privacy=PureDP(epsilon=0.001))
+        QueryNoise.calibrate(fine, schema, privacy=PureDP(epsilon=0.001))

@@ -10,14 +10,14 @@ import pytest
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.promises import promise_from_dict
-from discreet.query import Gram, Histogram, LocalSums, PosteriorOdds, Pricing, Sums
+from discreet.query import CostModel, Gram, Histogram, LocalSums, PosteriorOdds, Sums
 from tests.query.people import people, people_schema, under
 
 if TYPE_CHECKING:
-    from discreet.query import Question
+    from discreet.query import Aggregate
     from discreet.schema.table import Neighbors
 
-QUESTIONS: list[Question] = [Sums(("height", "age > 40")), Histogram(("job", "owner")), Gram(("age",))]
+QUESTIONS: list[Aggregate] = [Sums(("height", "age > 40")), Histogram(("job", "owner")), Gram(("age",))]
 PROMISES = [
     PureDP(epsilon=0.5),
     ApproxDP(epsilon=1.0, delta=1e-6),
@@ -36,7 +36,7 @@ PROMISES = [
 )
 def test_what_is_priced_without_rows_is_charged_with_them(privacy: Any, neighbors: Neighbors) -> None:
     schema, privacy = people_schema(neighbors), under(privacy, neighbors)
-    pricing = Pricing(schema, 50)
+    pricing = CostModel(schema, 50)
     assert (pricing.n_rows, pricing.neighbors, pricing.schema) == (50, neighbors, schema)
     with LocalSums(people(50), schema=schema) as sums:
         for question in QUESTIONS:
@@ -49,11 +49,11 @@ def test_what_is_priced_without_rows_is_charged_with_them(privacy: Any, neighbor
 def test_the_papers_promise_is_refused_on_a_table_of_other_neighbors() -> None:
     odds = PosteriorOdds(epsilon=1, delta=1e-6, queries=10)
     with pytest.raises(PromiseError, match="neighbors"):
-        Pricing(people_schema("add-remove"), 50).cost(QUESTIONS[0], privacy=odds)
+        CostModel(people_schema("add-remove"), 50).cost(QUESTIONS[0], privacy=odds)
 
 
 def test_a_variance_is_priced_too_and_what_costs_nothing_is_free() -> None:
-    pricing = Pricing(people_schema())
+    pricing = CostModel(people_schema())
     (promise,) = pricing.cost(Sums("age > 40"), variance=4.0)
     assert isinstance(promise, GaussianDP)
     assert promise.mu == pytest.approx(0.5, rel=1e-12)
@@ -64,7 +64,7 @@ def test_a_variance_is_priced_too_and_what_costs_nothing_is_free() -> None:
 
 def test_a_price_that_is_remembered_is_the_price_of_that_promise_alone() -> None:
     # The same amounts for another unit, other neighbors or another size are other promises.
-    one, two = Pricing(people_schema(unit="household")), Pricing(people_schema("add-remove"))
+    one, two = CostModel(people_schema(unit="household")), CostModel(people_schema("add-remove"))
     question = Histogram("job")
     asked = [GaussianDP(mu=0.5, neighbors=pricing.neighbors) for pricing in (one, two, one)]
     costs = [

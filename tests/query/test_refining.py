@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from discreet.query import Question
+    from discreet.query import Aggregate
 
 SCHEMA = people_schema()
 MU = GaussianDP(mu=0.5)
@@ -287,7 +287,7 @@ def test_intervals_of_merged_laplace_noises_hold_at_least_as_often_as_they_say(l
         assert coverage(shares, 0.0, float(special.ndtri(0.975))) < 0.95
 
 
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums(("height", "age")),
     Histogram(("job", "owner")),
     Histogram("age", {"age": [30.5, 60.0]}),
@@ -299,7 +299,7 @@ QUESTIONS: list[Question] = [
 
 @pytest.mark.parametrize("row_count", ["public", "private"])
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.kind)
-def test_an_answer_comes_back_from_json_bit_for_bit(question: Question, row_count: Any) -> None:
+def test_an_answer_comes_back_from_json_bit_for_bit(question: Aggregate, row_count: Any) -> None:
     with LocalSums(people(20), schema=people_schema(row_count=row_count)) as sums:
         first = sums.ask(question, privacy=PosteriorOdds(epsilon=1, delta=1e-6, queries=10))
         answer = sums.ask(question, privacy=MU, refines=first.receipt.id)

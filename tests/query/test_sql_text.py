@@ -25,7 +25,7 @@ from tests.query.people import people_schema
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
     from discreet.query.engines import Engine
 
 SCHEMA = people_schema()
@@ -35,7 +35,7 @@ ENGINES: list[tuple[type[Engine], str]] = [
     (PostgresEngine, "postgres"),
     (SparkEngine, "spark"),
 ]
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums(("age", "income * height - age / 7", "job = 'clerk' AND NOT owner = 1", "ABS(height) < 1", "7")),
     Sums(("EXP(LEAST(height, 1))", "SQRT(income) + FLOOR(age / 10)", "POWER(height, 3)", "-(height * -2)")),
     Sums(("LN(GREATEST(income, 0.001))", "CASE WHEN income IS NULL THEN 1 ELSE owner END")),
@@ -50,7 +50,7 @@ QUESTIONS: list[Question] = [
 ]
 
 
-def queries(kind: type[Engine], question: Question) -> list[Tree]:
+def queries(kind: type[Engine], question: Aggregate) -> list[Tree]:
     """What an engine would run, without running it."""
     found: list[Tree] = []
 
@@ -81,7 +81,7 @@ def queries(kind: type[Engine], question: Question) -> list[Tree]:
 @pytest.mark.parametrize(("kind", "dialect"), ENGINES, ids=[dialect for _, dialect in ENGINES])
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.kind)
 def test_our_text_and_the_text_of_sqlglot_are_read_as_the_same_query(
-    kind: type[Engine], dialect: str, question: Question
+    kind: type[Engine], dialect: str, question: Aggregate
 ) -> None:
     (query,) = queries(kind, question)
     # Numbers are written in another way where an engine reads that faster; the next test is about these.

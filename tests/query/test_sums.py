@@ -35,7 +35,7 @@ from discreet.query import (
     PosteriorOdds,
     Sums,
 )
-from discreet.query.calibration import Noise, SeededDraws
+from discreet.query.calibration import QueryNoise, SeededNoise
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 from tests.query.people import people, people_schema, under
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import Ints
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
 
 SCHEMA = people_schema()
 CURATION = Curation.of(SCHEMA)
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums("height"),
     Sums(("height", "age", "owner = 1")),
     Histogram(("job", "owner")),
@@ -88,10 +88,10 @@ class Recorder:
     ids=str,
 )
 def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
-    question: Question, privacy: Any
+    question: Aggregate, privacy: Any
 ) -> None:
     bound = question.bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=privacy)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
     assert isinstance(noise.promise, GaussianDP)
     draws = Recorder()
     noisy = noise.added([1] * bound.size, draws)
@@ -114,9 +114,9 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
     [PureDP(epsilon=0.3), PosteriorOdds(epsilon=1, delta=0.5, queries=4, theorem="theorem 5")],
     ids=str,
 )
-def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Question, privacy: Any) -> None:
+def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate, privacy: Any) -> None:
     bound = question.bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=privacy)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
     assert isinstance(noise.promise, PureDP)
     scales = [noise.groups[group] for group in noise.group]
     least = min(Fraction(s) / 2**bits * w for (s, bits), w in zip(scales, bound.weight, strict=True))
@@ -134,7 +134,7 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Question,
 @given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
 def test_the_charge_of_a_point_promise_keeps_it_and_wastes_nothing(epsilon: float, delta: float) -> None:
     bound = Sums("age").bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=ApproxDP(epsilon=epsilon, delta=delta))
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=ApproxDP(epsilon=epsilon, delta=delta))
     assert noise.promise is not None
     assert noise.promise.delta_at(epsilon) <= delta
     assert isinstance(noise.promise, GaussianDP)
@@ -143,7 +143,7 @@ def test_the_charge_of_a_point_promise_keeps_it_and_wastes_nothing(epsilon: floa
 
 def test_a_matrix_gets_exactly_half_the_variance_off_the_diagonal() -> None:
     bound = Gram(("height", "age", "income"), with_sums=False).bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=CLASSIC)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=CLASSIC)
     sd = bound.arrange(noise.sd(bound), 0.0)
     assert sd[0, 1] == pytest.approx(sd[0, 0] / math.sqrt(2), rel=1e-15)
     draws = Recorder()
@@ -347,7 +347,7 @@ def test_several_rows_of_one_person_are_paid_for_together() -> None:
     )
     bound = Sums("x").bind(Curation.of(schema), "replace-one")
     for privacy in (GaussianDP(mu=1.0), PureDP(epsilon=1.0)):
-        noise = Noise.fit(bound, schema, privacy=privacy)
+        noise = QueryNoise.calibrate(bound, schema, privacy=privacy)
         assert noise.scale == 5 * 2**20
         assert noise.promise is not None
         assert noise.promise.unit == "person"
@@ -433,6 +433,6 @@ def test_local_sums_are_noisy_sums() -> None:
 def test_seeded_draws_follow_both_laws() -> None:
     from discreet.noise import Stream
 
-    draws = SeededDraws(Stream.from_seed(1))
+    draws = SeededNoise(Stream.from_seed(1))
     assert abs(float(np.std(draws.gaussian(2.0**20, 4000))) / 2**20 - 1) < 0.08
     assert abs(float(np.abs(draws.laplace(2.0**20, 4000)).mean()) / 2**20 - 1) < 0.1

@@ -14,9 +14,9 @@ import pytest
 from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.privacy import ZCDP, Spending
-from discreet.query.language.query import read_sentence
-from discreet.query.results import Reply, rounded
-from discreet.query.text_query import answered, priced
+from discreet.query.language.query import parse_query
+from discreet.query.results import QueryResult, rounded
+from discreet.query.text_query import preview_query, run_query
 from tests.query.survey import ROWS, SCHEMA, N
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def db() -> Iterator[Database]:
         yield made
 
 
-def asked(db: Database, text: str, **how: Any) -> Reply:
+def asked(db: Database, text: str, **how: Any) -> QueryResult:
     if "sd" not in how:
         how = {"privacy": MU, **how}
-    return answered(db, read_sentence(text, SCHEMA), **how)
+    return run_query(db, parse_query(text, SCHEMA), **how)
 
 
-def only(reply: Reply) -> tuple[float, float]:
+def only(reply: QueryResult) -> tuple[float, float]:
     (cell,) = reply.cells
     assert cell.value is not None
     assert cell.sd is not None
@@ -164,7 +164,7 @@ PRICED = ["count where age > 40", "sum(age)", "mean(age)", "count by sex", "sum(
 def test_the_price_is_what_is_charged_and_the_noise_what_is_drawn(
     db: Database, text: str, privacy: Any
 ) -> None:
-    said = priced(SCHEMA, N, read_sentence(text, SCHEMA), privacy=privacy)
+    said = preview_query(SCHEMA, N, parse_query(text, SCHEMA), privacy=privacy)
     paid = asked(db, text, privacy=privacy)
     assert said.cost == paid.cost
     assert said.law == paid.law
@@ -174,8 +174,8 @@ def test_the_price_is_what_is_charged_and_the_noise_what_is_drawn(
 
 
 def test_the_noise_of_a_mean_by_groups_is_not_said_beforehand_but_that_of_its_counts_is(db: Database) -> None:
-    sentence = read_sentence("mean(age) by sex", SCHEMA)
-    said = priced(SCHEMA, N, sentence, privacy=MU)
+    sentence = parse_query("mean(age) by sex", SCHEMA)
+    said = preview_query(SCHEMA, N, sentence, privacy=MU)
     paid = asked(db, "mean(age) by sex")
     assert (said.cells, said.cost) == ((), paid.cost)
     assert said.unreadable_below == paid.unreadable_below is not None
@@ -184,7 +184,7 @@ def test_the_noise_of_a_mean_by_groups_is_not_said_beforehand_but_that_of_its_co
 @pytest.mark.parametrize("sd", [0.0, 1e-300, -5.0, math.nan, math.inf, 1e200])
 def test_a_noise_that_is_none_is_refused(sd: float) -> None:
     with pytest.raises(ParameterError, match=r"sd of a question must be from 1e-150 to 1e\+100"):
-        priced(SCHEMA, N, read_sentence("count where age > 40", SCHEMA), sd=sd)
+        preview_query(SCHEMA, N, parse_query("count where age > 40", SCHEMA), sd=sd)
 
 
 # How many more, and what the numbers say.
@@ -218,7 +218,7 @@ def test_groups_that_noise_hides_are_named_by_their_size(db: Database) -> None:
 
 def test_a_group_of_that_size_is_told_from_an_empty_one() -> None:
     # Each is off by its margin or less, 95 times in 100: two margins keep their intervals apart.
-    said = priced(SCHEMA, N, read_sentence("count by sex", SCHEMA), privacy=MU)
+    said = preview_query(SCHEMA, N, parse_query("count by sex", SCHEMA), privacy=MU)
     assert said.unreadable_below is not None
     margin = said.cells[0].margin
     assert margin is not None
@@ -265,25 +265,25 @@ def test_numbers_are_written_as_far_as_their_margins_leave_them(
 
 def test_a_private_number_of_rows_makes_every_mean_a_ratio() -> None:
     schema = Schema(columns=SCHEMA.columns, neighbors="add-remove", row_count="private")
-    sentence = read_sentence("mean(age)", schema)
+    sentence = parse_query("mean(age)", schema)
     promise = dataclasses.replace(MU, neighbors="add-remove")
     with Database(ROWS, schema=schema, random_state=2) as db:
-        value, sd = only(answered(db, sentence, privacy=promise))
+        value, sd = only(run_query(db, sentence, privacy=promise))
         for other in ("mean(age)", "mean(age) by sex", "count"):
             with pytest.raises(PromiseError, match="must be about the neighbors of the table, add-remove"):
-                answered(db, read_sentence(other, schema), privacy=MU)
+                run_query(db, parse_query(other, schema), privacy=MU)
     assert abs(value - sum(AGES) / N) < 5 * sd
-    assert priced(schema, None, sentence, privacy=promise).cells == ()
+    assert preview_query(schema, None, sentence, privacy=promise).cells == ()
 
 
 LIGHT = """
 import sys
 from discreet import Database, GaussianDP
-from discreet.query.text_query import answered
-from discreet.query.language.query import read_sentence
+from discreet.query.text_query import run_query
+from discreet.query.language.query import parse_query
 from tests.query.survey import ROWS, SCHEMA
 with Database(ROWS, schema=SCHEMA) as db:
-    answered(db, read_sentence("mean(age) by sex", SCHEMA), privacy=GaussianDP(mu=1))
+    run_query(db, parse_query("mean(age) by sex", SCHEMA), privacy=GaussianDP(mu=1))
 print([name for name in sys.modules if name.startswith(("discreet.learn", "sklearn"))])
 """
 

@@ -17,8 +17,8 @@ from discreet import ApproxDP, Column, Database, GaussianDP, GaussianRelease, Le
 from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
 from discreet.query import LocalSums
-from discreet.query.aggregates import ClusterSums, Gram, Histogram, Moments, Question, Sums
-from discreet.query.calibration import Noise
+from discreet.query.aggregates import Aggregate, ClusterSums, Gram, Histogram, Moments, Sums
+from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.unit_rows import kept_rows, ledger_salt
@@ -237,7 +237,7 @@ def test_releases_use_the_rows_that_questions_use(tmp_path: Path) -> None:
     assert salts != {salt}
 
 
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums(("cost", "days * cost", "ward = 'b'", "cost IS NULL")),
     Histogram(("days", "ward")),
     Moments(("cost", "days", "ward")),
@@ -310,7 +310,7 @@ def test_noise_grows_with_the_rows_of_a_person() -> None:
     for most in (1, 3):
         schema = visits_schema(most)
         bound = Sums("cost").bind(Curation.of(schema), "replace-one")
-        sds.append(Noise.fit(bound, schema, privacy=PRIVACY).sd(bound)[0])
+        sds.append(QueryNoise.calibrate(bound, schema, privacy=PRIVACY).sd(bound)[0])
     assert sds[1] == pytest.approx(3 * sds[0], rel=1e-9)
 
 

@@ -22,8 +22,8 @@ from discreet.query import (
     SignSketches,
     Sums,
     VerticalDatabases,
+    aggregate_from_dict,
     cross_products,
-    question_from_dict,
 )
 from discreet.query._signs import (
     PRIME,
@@ -748,7 +748,7 @@ def test_ridge_across_databases() -> None:
 
 def test_a_question_goes_over_the_wire_and_back() -> None:
     question = SignSketches(("a", "b"), 5, "k", center=(0.5, 0.25), radius=0.5)
-    assert question_from_dict(question.to_dict()) == question
+    assert aggregate_from_dict(question.to_dict()) == question
     assert SignSketches("a", 5, "k").columns == ("a",)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from discreet.privacy import ZCDP, Ledger
 from discreet.query import Histogram, text_query
-from discreet.query.language.query import read_sentence
-from discreet.query.text_query import asks_of
+from discreet.query.language.query import parse_query
+from discreet.query.text_query import plan_aggregates
 from tests.server.markup import Visitor, read
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def test_a_preview_that_counted_everybodys_charges_would_tell(
 
 def wrongly_free(service: Service) -> bool:
     """Whether a mean by groups is called free while one of its two questions is still to be paid."""
-    sentence = read_sentence("mean(income) by sex", service.office.schema)
-    first, _ = asks_of(sentence, service.office.database, ZCDP(rho=0.01), None)
+    sentence = parse_query("mean(income) by sex", service.office.schema)
+    first, _ = plan_aggregates(sentence, service.office.database, ZCDP(rho=0.01), None)
     service.office.database.ask(first.question, privacy=first.privacy, owner="ana")
     return bool(preview(service, MEANS)["free"])
 

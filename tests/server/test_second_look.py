@@ -24,7 +24,7 @@ from discreet.errors import (
     SchemaError,
 )
 from discreet.privacy import Ledger
-from discreet.query.language.query import read_sentence
+from discreet.query.language.query import parse_query
 from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
 from discreet.server import run, wire
@@ -455,8 +455,8 @@ ADMITTED = Schema(
 
 
 def test_an_average_of_dates_is_in_days() -> None:
-    assert read_sentence("mean(admitted)", ADMITTED).measure == "days"
-    assert read_sentence("mean(stays)", ADMITTED).measure is None
+    assert parse_query("mean(admitted)", ADMITTED).measure == "days"
+    assert parse_query("mean(stays)", ADMITTED).measure is None
 
 
 def test_amounts_of_the_picture_of_spending_are_above_what_would_hide_them() -> None:
@@ -555,6 +555,6 @@ def test_names_with_other_signs_are_hinted_at_as_they_must_be_written(text: str,
         ]
     )
     with pytest.raises(ExpressionRefused) as refused:
-        read_sentence(f"count where {text}", schema)
+        parse_query(f"count where {text}", schema)
     assert hint in str(refused.value)
-    read_sentence("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)
+    parse_query("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)

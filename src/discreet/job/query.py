@@ -9,8 +9,8 @@ from discreet.errors import DataError
 from discreet.job.declared import LedgerPlace, label_of, schema_of, table_of
 from discreet.job.registry import charged_ledger
 from discreet.query import Database
-from discreet.query.language.query import read_sentence
-from discreet.query.text_query import answered, priced
+from discreet.query.language.query import parse_query
+from discreet.query.text_query import preview_query, run_query
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.privacy import Promise
-    from discreet.query.results import Reply
+    from discreet.query.results import QueryResult
     from discreet.schema import Schema
 
 
@@ -32,7 +32,7 @@ def ask(
     privacy: Promise | None = None,
     sd: float | None = None,
     refines: Sequence[str] = (),
-) -> Reply:
+) -> QueryResult:
     """Answer one question about a table.
 
     Parameters
@@ -40,7 +40,7 @@ def ask(
     source : path, URL, frame or "demo:census"
         The table.
     question : str
-        As :func:`~discreet.query.language.query.read_sentence` reads it.
+        As :func:`~discreet.query.language.query.parse_query` reads it.
     schema : Schema or path, optional
         What is declared; by default the file beside the table.
     ledger : Ledger, path, URL, False or None
@@ -48,7 +48,7 @@ def ask(
     new_ledger : bool
         Whether a table that is known to another ledger may be charged to this one all the same.
     privacy, sd, refines
-        As for :func:`answered`.
+        As for :func:`run_query`.
 
     Raises
     ------
@@ -69,16 +69,16 @@ def ask(
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     declared = schema_of(source, schema)
-    asked = read_sentence(question, declared)
+    asked = parse_query(question, declared)
     # Whatever is refused is refused before a ledger is made.
-    priced(declared, None, asked, privacy=privacy, sd=sd)
+    preview_query(declared, None, asked, privacy=privacy, sd=sd)
     table = _opened(source, declared)
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
     try:
         with Database(table, schema=declared, ledger=book) as db:
             if db.n_rows == 0:
                 raise DataError(f"{label_of(source)} must have at least one row, and has none.")
-            reply = answered(db, asked, privacy=privacy, sd=sd, refines=refines)
+            reply = run_query(db, asked, privacy=privacy, sd=sd, refines=refines)
         if book is None:
             return reply
         return dataclasses.replace(reply, ledger=book.identity, left=book.remaining(), spent=book.spent())
@@ -94,7 +94,7 @@ def price(
     schema: Schema | str | os.PathLike[str] | None = None,
     privacy: Promise | None = None,
     sd: float | None = None,
-) -> Reply:
+) -> QueryResult:
     """Say what a question would cost, and how noisy its answer would be; no cell is read, nothing charged.
 
     Parameters
@@ -111,13 +111,13 @@ def price(
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     declared = schema_of(source, schema)
-    asked = read_sentence(question, declared)
+    asked = parse_query(question, declared)
     public = declared.neighbors == "replace-one" and declared.row_count == "public"
     n_rows = None
     if asked.verb == "mean" and public and not asked.by:
         with open_table(table_of(source)) as table:
             n_rows = table.count()
-    return priced(declared, n_rows, asked, privacy=privacy, sd=sd)
+    return preview_query(declared, n_rows, asked, privacy=privacy, sd=sd)
 
 
 def _opened(source: Any, schema: Schema) -> Any:

@@ -12,14 +12,14 @@ from discreet.errors import BudgetExceeded, PromiseError
 from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.shares import Shares
 from discreet.query import Answer, LocalSums
-from discreet.query.calibration import Noise
+from discreet.query.calibration import QueryNoise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
     from discreet.privacy.shares import Privacy
-    from discreet.query import NoisySums, Question
+    from discreet.query import Aggregate, NoisySums
 
 
 class ExactSums(LocalSums):
@@ -37,7 +37,7 @@ class ExactSums(LocalSums):
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Any = None,
         variance: float | None = None,
@@ -55,13 +55,13 @@ class ExactSums(LocalSums):
             privacy, owner=owner, what=question.kind, schema=self.schema.digest, seeded=self._seeded
         )
         bound = question.bind(self._curation, self.neighbors)
-        silent = Noise(
+        silent = QueryNoise(
             law="gaussian", promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64)
         )
         return self._answer(bound, silent, bound.exact(self._engine), self.n_rows, receipt, False, None)
 
     def expected_sd(
-        self, question: Question, *, privacy: Any = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Any = None, variance: float | None = None
     ) -> float | Floats:
         """Return zeros."""
         return np.zeros(question.bind(self._curation, self.neighbors).shape)
@@ -132,7 +132,7 @@ class Passes:
         """Return what one pass is asked to promise."""
         return self._shares[name]
 
-    def ask(self, name: str, question: Question) -> Answer:
+    def ask(self, name: str, question: Aggregate) -> Answer:
         """Ask the question of one pass, once.
 
         Raises
@@ -188,7 +188,7 @@ class Passes:
                 return f"PureDP(epsilon={epsilon!r}) would fit."
         return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
 
-    def expected_sd(self, name: str, question: Question) -> Floats:
+    def expected_sd(self, name: str, question: Aggregate) -> Floats:
         """Say how noisy the answer of a pass would be. Free."""
         return np.asarray(self.sums.expected_sd(question, privacy=self.privacy(name)), np.float64)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from discreet.privacy import PosteriorOdds
 from discreet.query.aggregates import (
+    Aggregate,
     ClusterSums,
     GradientSums,
     Gram,
@@ -22,20 +23,21 @@ from discreet.query.aggregates import (
     Moments,
     Node,
     NodeTables,
-    Question,
     SignSketches,
     Sums,
-    question_from_dict,
+    aggregate_from_dict,
 )
 from discreet.query.answers import Answer, NoisySums, RefinableSums
-from discreet.query.calibration import Pricing
+from discreet.query.calibration import CostModel
 from discreet.query.database import Database, LocalSums
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products
 
 __all__ = [
+    "Aggregate",
     "Answer",
     "ClusterSums",
+    "CostModel",
     "Database",
     "GradientSums",
     "Gram",
@@ -47,12 +49,10 @@ __all__ = [
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
-    "Pricing",
-    "Question",
     "RefinableSums",
     "SignSketches",
     "Sums",
     "VerticalDatabases",
+    "aggregate_from_dict",
     "cross_products",
-    "question_from_dict",
 ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._typing import Floats
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
     from discreet.query.calibration import Asked, Law
     from discreet.schema import Schema
     from discreet.schema.table import Neighbors
@@ -199,7 +199,7 @@ class NoisySums(Protocol):
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -209,12 +209,12 @@ class NoisySums(Protocol):
         """Charge, answer, keep the answer; refuse if the plan of what will be asked next does not fit."""
 
     def cost(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Say what a question would be charged. Free."""
 
     def expected_sd(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
         """Say how noisy the answer would be. Free."""
 
@@ -224,7 +224,7 @@ class RefinableSums(NoisySums, Protocol):
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,

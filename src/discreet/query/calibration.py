@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import Floats, Ints
     from discreet.noise import Stream
-    from discreet.query.aggregates import Bound, Question
+    from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.schema import Schema
     from discreet.schema.table import Neighbors
 
@@ -37,7 +37,7 @@ Asked: TypeAlias = Promise
 _LEAST_BITS = 16
 
 
-class Draws(Protocol):
+class NoiseSource(Protocol):
     """Where noise comes from: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
@@ -47,7 +47,7 @@ class Draws(Protocol):
         """Return discrete Laplace draws."""
 
 
-class SeededDraws:
+class SeededNoise:
     """Draws from a stream that a seed made: for tests, and marked on the receipt."""
 
     def __init__(self, stream: Stream) -> None:
@@ -63,7 +63,7 @@ class SeededDraws:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
+class QueryNoise:
     """The noise on the integers of one question, and what it promises.
 
     Attributes
@@ -87,9 +87,14 @@ class Noise:
     group: Ints
 
     @classmethod
-    def fit(
-        cls, bound: Bound, schema: Schema, *, privacy: Asked | None = None, variance: float | None = None
-    ) -> Noise:
+    def calibrate(
+        cls,
+        bound: BoundAggregate,
+        schema: Schema,
+        *,
+        privacy: Asked | None = None,
+        variance: float | None = None,
+    ) -> QueryNoise:
         """Find the noise that keeps a promise, or the promise that noise keeps; exactly one is given."""
         if (privacy is None) == (variance is None):
             raise ParameterError(
@@ -126,7 +131,7 @@ class Noise:
             group=np.array([index[kind] for kind in by], np.int64),
         )
 
-    def sd(self, bound: Bound) -> Floats:
+    def sd(self, bound: BoundAggregate) -> Floats:
         """Return the standard deviation of the noise on each entry, in its own unit."""
         if self.promise is None:
             return np.zeros(bound.size)
@@ -135,7 +140,7 @@ class Noise:
         sds: Floats = spread * scales[self.group] * np.abs(bound.unit)
         return sds
 
-    def added(self, integers: Sequence[int], draws: Draws) -> list[int]:
+    def added(self, integers: Sequence[int], draws: NoiseSource) -> list[int]:
         """Return the integers, each on its lattice, with noise."""
         if self.promise is None:
             return list(integers)
@@ -147,7 +152,7 @@ class Noise:
                 noisy[place] = (noisy[place] << bits) + noise
         return noisy
 
-    def values(self, noisy: Sequence[int], bound: Bound, n_rows: int | None) -> Floats:
+    def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
         """Return what noisy integers stand for; all of this is post-processing."""
         bits = [bits for _, bits in self.groups] or [0]
         steps = [1 << bits[i] for i in self.group.tolist()]
@@ -250,7 +255,7 @@ def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
     check_neighbors(privacy, neighbors, "a question")
 
 
-def _root_of_variance(variance: float, bound: Bound) -> float:
+def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
     if not (isinstance(variance, int | float) and math.isfinite(variance) and variance > 0):
         raise ParameterError(f"variance of a question must be a number above 0, was {variance!r}.")
     if not bound.plain_unit:
@@ -276,7 +281,7 @@ def _too_wide() -> PromiseError:
     )
 
 
-class Pricing:
+class CostModel:
     """Says what questions would cost; whoever answers them says the same.
 
     Parameters
@@ -300,7 +305,7 @@ class Pricing:
     --------
     >>> from discreet import Column, GaussianDP, Schema
     >>> from discreet.query import Sums
-    >>> pricing = Pricing(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
+    >>> pricing = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
     >>> pricing.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
     array([2.])
     """
@@ -331,14 +336,14 @@ class Pricing:
         """The number of rows where it is public, else None."""
         return self._n_rows
 
-    def fit(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
-    ) -> tuple[Bound, Noise]:
+    def calibrate(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> tuple[BoundAggregate, QueryNoise]:
         """Lay a question out, and find its noise.
 
         Parameters
         ----------
-        question : Question
+        question : Aggregate
             What to sum.
         privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
             What the answer shall promise.
@@ -346,18 +351,18 @@ class Pricing:
             Instead of a promise: of the noise, in the answer's unit squared.
         """
         bound = question.bind(self._curation, self.neighbors)
-        return bound, Noise.fit(bound, self.schema, privacy=privacy, variance=variance)
+        return bound, QueryNoise.calibrate(bound, self.schema, privacy=privacy, variance=variance)
 
     def cost(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Say what a question would be charged. Free, and the same for every table."""
-        _, noise = self.fit(question, privacy=privacy, variance=variance)
+        _, noise = self.calibrate(question, privacy=privacy, variance=variance)
         return () if noise.promise is None else (noise.promise,)
 
     def expected_sd(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
         """Say how noisy the answer would be, in its own unit. Free, and the same for every table."""
-        bound, noise = self.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
         return shaped(bound.arrange(noise.sd(bound), 0.0))

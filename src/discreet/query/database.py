@@ -12,19 +12,19 @@ from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.interface import Verbs
+from discreet.query.interface import PrivateTable
 from discreet.query.unit_rows import check_matrix_allowed, ledger_salt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
     from discreet.query.calibration import Asked
     from discreet.query.engines import Engine
     from discreet.schema import Schema
 
 
-class Database(EngineSums, Verbs):
+class Database(EngineSums, PrivateTable):
     """A table about people that answers sums, counts and histograms with noise.
 
     Parameters
@@ -107,7 +107,7 @@ class Database(EngineSums, Verbs):
 
     def is_free(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -127,7 +127,7 @@ class Database(EngineSums, Verbs):
         -------
         Read from the ledger. With an owner it tells nothing about what others have asked.
         """
-        bound, noise = self.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
         if noise.promise is None:
             return True
         digest, _ = self._named(bound, noise, refines, owner)

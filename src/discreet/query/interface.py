@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.calibration import Asked
     from discreet.schema import Schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LEAST_COUNT = 3.0  # standard deviations of noise below which nothing is divided by a count
 
 
-class Verbs(ABC):
+class PrivateTable(ABC):
     """What people ask by name; everything else is asked as a question.
 
     A class that has ``schema``, ``n_rows`` and ``ask`` of :class:`~discreet.query.answers.NoisySums` gets the
@@ -52,7 +52,7 @@ class Verbs(ABC):
     @abstractmethod
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,

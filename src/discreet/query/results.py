@@ -22,7 +22,7 @@ _KEPT = 4096  # costs that are remembered: the same few are asked again and agai
 
 
 @lru_cache(maxsize=_KEPT)
-def prices(cost: tuple[Promise, ...]) -> Mapping[str, float]:
+def cost_amounts(cost: tuple[Promise, ...]) -> Mapping[str, float]:
     """Return what a cost comes to in each currency that a limit may be told in; pure costs count in both."""
     spent = sum((Spending.of(promise) for promise in cost), Spending())
     return {
@@ -32,7 +32,7 @@ def prices(cost: tuple[Promise, ...]) -> Mapping[str, float]:
     }
 
 
-def affordable(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> int | None:
+def affordable_count(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> int | None:
     """Say how many more like this an amount would pay for.
 
     Parameters
@@ -51,13 +51,15 @@ def affordable(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> i
         return None
     paid_in = {"epsilon" if _pure(cost) and "epsilon" in left else "rho", "queries"} & set(left)
     counts = (
-        math.floor(left[name] / price) for name, price in prices(cost).items() if name in paid_in and price
+        math.floor(left[name] / price)
+        for name, price in cost_amounts(cost).items()
+        if name in paid_in and price
     )
     return min(counts, default=None)
 
 
 @lru_cache(maxsize=_KEPT)
-def cost_words(cost: tuple[Promise, ...], delta: float) -> str:
+def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
     """Write a price; Gaussian ones also as an epsilon at `delta`."""
     if not cost:
         return "nothing"
@@ -80,7 +82,7 @@ LEVEL = 0.95
 _GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations on either side, at LEVEL
 
 
-def width(law: Law) -> float:
+def interval_width(law: Law) -> float:
     """Return how many standard deviations a margin is at :data:`LEVEL`."""
     return _GAUSSIAN_WIDTH if law == "gaussian" else -math.log1p(-LEVEL) / math.sqrt(2)
 
@@ -95,7 +97,7 @@ def rounded(value: float, margin: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ResultCell:
     """One number of an answer.
 
     Attributes
@@ -126,7 +128,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class QueryResult:
     """What a question was answered with, or what it would cost.
 
     Attributes
@@ -137,7 +139,7 @@ class Reply:
         The unit of the answer.
     axes : tuple of str
         Columns of the groups.
-    cells : tuple of Cell
+    cells : tuple of ResultCell
         One, or one for each group; also for those that no row is in. None at all for the price of a mean
         whose noise depends on how many rows there are.
     law : {"gaussian", "laplace"}
@@ -171,7 +173,7 @@ class Reply:
     question: str
     measure: str | None
     axes: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[ResultCell, ...]
     law: Law
     cost: tuple[Promise, ...]
     count_margin: float | None = None
@@ -205,7 +207,7 @@ class Reply:
         int or None
             None without a limit, and for what costs nothing.
         """
-        return affordable(self.cost, left)
+        return affordable_count(self.cost, left)
 
     @property
     def refined(self) -> bool:
@@ -259,7 +261,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class ResultTerm:
     """One number of a past answer, and how often it counts.
 
     Attributes
@@ -275,7 +277,7 @@ class Term:
     law : {"gaussian", "laplace"}
         Of the noise.
     parts : tuple of tuple of str
-        Receipts behind it, as in :attr:`Reply.parts`. Receipts of two owners may stand for one draw: only
+        Receipts behind it, as in `QueryResult.parts`. Receipts of two owners may stand for one draw: only
         answers of one owner are combined.
     measure : str or None
         Its unit.
@@ -291,12 +293,12 @@ class Term:
     measure: str | None = None
 
     @classmethod
-    def of(cls, reply: Reply, cell: Cell, times: float = 1.0) -> Term:
+    def of(cls, reply: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
         """Take one number of a reply."""
         if cell.value is None or cell.sd is None:
             raise ParameterError(
-                "cell of Term.of must have a value, and this one was over too few rows to have one. Choose "
-                "another group, or refine the answer first."
+                "cell of ResultTerm.of must have a value, and this one was over too few rows to have one. "
+                "Choose another group, or refine the answer first."
             )
         return cls(
             times=times,
@@ -321,7 +323,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Combined:
+class CombinedResult:
     """A sum or difference of answers.
 
     Attributes
@@ -366,17 +368,17 @@ class Combined:
         return f"{told}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}told from zero."
 
 
-def combined(terms: Sequence[Term]) -> Combined:
+def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
     """Add and subtract past answers.
 
     Parameters
     ----------
-    terms : sequence of Term
+    terms : sequence of ResultTerm
         At least one, all in one unit.
 
     Returns
     -------
-    Combined
+    CombinedResult
         Its standard deviation accounts for noise that answers share: the same answer twice, or an answer and
         its refinement.
 
@@ -401,15 +403,15 @@ def combined(terms: Sequence[Term]) -> Combined:
     ...          parts=(("a-1",),), measure="rows")
     ...     for times, key, value in ((1, "f", 310.0), (-1, "m", 290.0))
     ... )
-    >>> print(combined([women, men]).words)
+    >>> print(combine_results([women, men]).words)
     count by sex [f] - count by sex [m] = 20.0 ± 8.3 rows, 95 times in 100: told from zero.
     """
     if not terms:
-        raise ParameterError("terms of combined must be at least one, and are none.")
+        raise ParameterError("terms of combine_results must be at least one, and are none.")
     units = {term.measure for term in terms} - {None}
     if len(units) > 1:
         raise ParameterError(
-            f"terms of combined must be in one unit, and are in {', '.join(sorted(map(str, units)))}. "
+            f"terms of combine_results must be in one unit, and are in {', '.join(sorted(map(str, units)))}. "
             "Combine answers of the same kind."
         )
     variance = math.fsum(
@@ -417,17 +419,17 @@ def combined(terms: Sequence[Term]) -> Combined:
     )
     sd = math.sqrt(max(variance, 0.0))
     law: Law = "laplace" if any(term.law == "laplace" for term in terms) else "gaussian"
-    return Combined(
+    return CombinedResult(
         formula=_formula(terms),
         value=math.fsum(term.times * term.value for term in terms),
         sd=sd,
         # At this level no sum of such noises is wider than a Laplace of its variance.
-        margin=sd * width(law),
+        margin=sd * interval_width(law),
         measure=terms[0].measure if {term.measure for term in terms} == units else None,
     )
 
 
-def _covariance(one: Term, other: Term) -> float:
+def _covariance(one: ResultTerm, other: ResultTerm) -> float:
     """Return the covariance of the noises of two numbers.
 
     With weights ``1/v_i`` a merge of draws has the variance ``1 / sum(1/v_i)``, and its covariance with a
@@ -444,12 +446,13 @@ def _covariance(one: Term, other: Term) -> float:
         if linear and (one.receipts < other.receipts or other.receipts < one.receipts):
             return min(one.sd, other.sd) ** 2
     raise ParameterError(
-        f"terms of combined must share no noise, or all of it, and {one.words} and {other.words} stand on "
-        "some of the same draws. Use the newest refinement of an answer, and no mean beside its count."
+        f"terms of combine_results must share no noise, or all of it, and {one.words} and {other.words} "
+        "stand on some of the same draws. Use the newest refinement of an answer, and no mean beside its "
+        "count."
     )
 
 
-def _formula(terms: Sequence[Term]) -> str:
+def _formula(terms: Sequence[ResultTerm]) -> str:
     words = ""
     for term in terms:
         sign = "-" if term.times < 0 else "+" if words else ""

@@ -12,10 +12,10 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.privacy.shares import Shares
 from discreet.query import Database, Histogram, Sums
-from discreet.query.calibration import Pricing
+from discreet.query.calibration import CostModel
 from discreet.query.language._group_by import write_edge
-from discreet.query.language.query import Sentence
-from discreet.query.results import Cell, Reply, width
+from discreet.query.language.query import Query
+from discreet.query.results import QueryResult, ResultCell, interval_width
 from discreet.query.together import alone
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from discreet._typing import Floats
     from discreet.privacy import Promise
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
     from discreet.query.answers import RefinableSums
     from discreet.query.calibration import Law
-    from discreet.query.language.query import Sentence
+    from discreet.query.language.query import Query
     from discreet.query.together import Flow
     from discreet.schema import Column, Schema
 
@@ -39,22 +39,24 @@ _LARGEST_SD = 1e100
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlannedAggregate:
     """One noisy question, and how it is paid: by a promise or by its noise."""
 
-    question: Question
+    question: Aggregate
     privacy: Promise | None
     variance: float | None
 
 
-def asks_of(asked: Sentence, sums: Any, privacy: Promise | None, sd: float | None) -> list[Ask]:
+def plan_aggregates(
+    asked: Query, sums: Any, privacy: Promise | None, sd: float | None
+) -> list[PlannedAggregate]:
     """Return the noisy questions behind a sentence: one, and two for a mean by groups.
 
     Parameters
     ----------
-    asked : Sentence
+    asked : Query
         The question.
-    sums : Pricing or NoisySums
+    sums : CostModel or NoisySums
         What is public about the table.
     privacy : Promise or None
         What all of them together shall promise.
@@ -71,14 +73,14 @@ def asks_of(asked: Sentence, sums: Any, privacy: Promise | None, sd: float | Non
     """
     variance = _variance(asked, privacy, sd)
     if not (asked.verb == "mean" and asked.by):
-        return [Ask(_question(asked, sums.n_rows), privacy, variance)]
+        return [PlannedAggregate(_question(asked, sums.n_rows), privacy, variance)]
     halves = dict.fromkeys(PAIR, 1.0)
     shares = Shares(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
     pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
-    return [Ask(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
+    return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
 
 
-def _variance(asked: Sentence, privacy: Promise | None, sd: float | None) -> float | None:
+def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float | None:
     if (privacy is None) == (sd is None):
         raise ParameterError(
             "A question must be told how much to protect, by exactly one of a promise and a noise, and was "
@@ -100,7 +102,7 @@ def _variance(asked: Sentence, privacy: Promise | None, sd: float | None) -> flo
     return float(sd) ** 2
 
 
-def _question(asked: Sentence, n_rows: int | None) -> Question:
+def _question(asked: Query, n_rows: int | None) -> Aggregate:
     """Return the one question that answers a sentence."""
     if asked.by:
         return _grouped(asked, None if asked.expression is None and asked.where is None else _scalar(asked))
@@ -109,17 +111,17 @@ def _question(asked: Sentence, n_rows: int | None) -> Question:
     return Sums((_scalar(asked),))
 
 
-def _grouped(asked: Sentence, expression: Any) -> Histogram:
+def _grouped(asked: Query, expression: Any) -> Histogram:
     edges = {axis.column: axis.edges for axis in asked.by if axis.edges}
     return Histogram([axis.column for axis in asked.by], edges, expression)
 
 
-def _plain_mean(asked: Sentence, n_rows: int | None) -> bool:
+def _plain_mean(asked: Query, n_rows: int | None) -> bool:
     """Whether a mean is over all rows, whose number is public."""
     return asked.verb == "mean" and not asked.by and asked.where is None and bool(n_rows)
 
 
-def _scalar(asked: Sentence) -> Any:
+def _scalar(asked: Query) -> Any:
     """Return the expression whose sum over all rows answers a count or a sum."""
     if asked.expression is None:
         return asked.where or "TRUE"
@@ -130,17 +132,17 @@ def _scalar(asked: Sentence) -> Any:
     return _among(asked, asked.expression.canonical)
 
 
-def _among(asked: Sentence, text: str) -> str:
+def _among(asked: Query, text: str) -> str:
     return text if asked.where is None else f"CASE WHEN {asked.where.canonical} THEN {text} ELSE 0 END"
 
 
-def _middle(asked: Sentence) -> float:
+def _middle(asked: Query) -> float:
     """Return the middle of what is averaged: counted from there, one row moves a sum the least."""
     assert asked.expression is not None
     return asked.expression.lower / 2 + asked.expression.upper / 2
 
 
-def _displacement(asked: Sentence) -> str:
+def _displacement(asked: Query) -> str:
     assert asked.expression is not None
     middle = _middle(asked)
     text = asked.expression.canonical
@@ -149,8 +151,8 @@ def _displacement(asked: Sentence) -> str:
     return _among(asked, f"({text}) - ({middle!r})" if middle else text)
 
 
-def numbers_of(
-    asked: Sentence, values: list[Floats], sds: list[Floats], n_rows: int | None
+def combine_values(
+    asked: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
 ) -> tuple[Floats, Floats, float | None]:
     """Return the numbers of an answer, their standard deviations, and that of a count of rows."""
     if asked.verb != "mean":
@@ -168,7 +170,7 @@ def numbers_of(
 
 
 def _ratio(
-    asked: Sentence, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
+    asked: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
 ) -> tuple[Floats, Floats]:
     """Divide sums of displacements by counts; where a count is within its noise there is no mean."""
     enough = counts > _LEAST_COUNT * count_sd
@@ -178,23 +180,23 @@ def _ratio(
     return offset + _middle(asked), spread
 
 
-def answered(
+def run_query(
     db: RefinableSums,
-    asked: Sentence,
+    asked: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
     owner: str | None = None,
     refines: Sequence[str] = (),
     request: str | None = None,
-) -> Reply:
+) -> QueryResult:
     """Have a question answered by whoever answers noisy sums.
 
     Parameters
     ----------
     db : RefinableSums
         A database, rows in memory, or a client of a server.
-    asked : Sentence
+    asked : Query
         The question.
     privacy : PureDP, ApproxDP, ZCDP or GaussianDP
         What the answer shall promise.
@@ -203,14 +205,14 @@ def answered(
     owner : str, optional
         Who asks: charged beside the total.
     refines : sequence of str
-        Receipts of an earlier answer to the same question, as :attr:`Reply.receipts` names them: another one
+        Receipts of an earlier answer to the same question, as `QueryResult.receipts` names them: another one
         is paid for, and all are merged.
     request : str, optional
         A key for this request: sent again with the same key it is never charged twice.
 
     Returns
     -------
-    Reply
+    QueryResult
         Without the fields that only a ledger knows.
 
     Raises
@@ -227,11 +229,11 @@ def answered(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
-    return alone(answering(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request))
+    return alone(query_task(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request))
 
 
-class Manner(TypedDict, total=False):
-    """How a sentence is answered; see :func:`answered`."""
+class TextQueryOptions(TypedDict, total=False):
+    """How a sentence is answered; see :func:`run_query`."""
 
     privacy: Promise | None
     sd: float | None
@@ -240,18 +242,18 @@ class Manner(TypedDict, total=False):
     request: str | None
 
 
-def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> Flow[Reply]:
+def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOptions]) -> Flow[QueryResult]:
     """Return the flow of a question, which is carried out together with those of others.
 
     Parameters
     ----------
     db, asked, **manner
-        As for :func:`answered`. A `db` that has no flows of its own, as a client of a server, is asked
+        As for :func:`run_query`. A `db` that has no flows of its own, as a client of a server, is asked
         question by question.
 
     Privacy
     -------
-    As for :func:`answered`.
+    As for :func:`run_query`.
 
     Reference
     ---------
@@ -281,7 +283,7 @@ def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> F
             answers.append(db.ask(one.question, **how))
         else:
             answers.append((yield from flow(one.question, **how)))
-    values, spreads, count_sd = numbers_of(
+    values, spreads, count_sd = combine_values(
         asked,
         [np.asarray(answer.value) for answer in answers],
         [np.asarray(answer.sd) for answer in answers],
@@ -289,14 +291,14 @@ def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> F
     )
     paid = [answer for answer in answers if answer.cost]
     law = answers[0].law
-    return Reply(
+    return QueryResult(
         question=words,
         measure=asked.measure,
         axes=tuple(axis.column for axis in asked.by),
         cells=_cells(asked, answers[0].labels, values, spreads, law),
         law=law,
         cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
-        count_margin=None if count_sd is None else count_sd * width(law),
+        count_margin=None if count_sd is None else count_sd * interval_width(law),
         cached=bool(paid) and all(answer.cached for answer in paid),
         receipts=tuple(answer.receipt for answer in paid),
         parts=tuple(answer.parts for answer in paid),
@@ -305,19 +307,19 @@ def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> F
 
 def is_free(
     db: Database,
-    asked: Sentence,
+    asked: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
     owner: str | None = None,
     refines: Sequence[str] = (),
 ) -> bool:
-    """Say whether :func:`answered` would charge nothing. Free.
+    """Say whether :func:`run_query` would charge nothing. Free.
 
     Parameters
     ----------
     db, asked, privacy, sd, owner, refines
-        As for :func:`answered`.
+        As for :func:`run_query`.
 
     Privacy
     -------
@@ -336,9 +338,9 @@ def is_free(
 
 
 def _asks(
-    db: RefinableSums, asked: Sentence, privacy: Promise | None, sd: float | None, refines: Sequence[str]
-) -> list[Ask]:
-    asks = asks_of(asked, db, privacy, sd)
+    db: RefinableSums, asked: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
+) -> list[PlannedAggregate]:
+    asks = plan_aggregates(asked, db, privacy, sd)
     if len(refines) not in (0, len(asks)):
         raise ParameterError(
             f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
@@ -347,14 +349,14 @@ def _asks(
     return asks
 
 
-def priced(
+def preview_query(
     schema: Schema,
     n_rows: int | None,
-    asked: Sentence,
+    asked: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
-) -> Reply:
+) -> QueryResult:
     """Say what a question would cost, and how noisy its answer would be. Free.
 
     Parameters
@@ -363,14 +365,14 @@ def priced(
         What is declared.
     n_rows : int or None
         The number of rows where it is public; None otherwise, and if nobody looked.
-    asked : Sentence
+    asked : Query
         The question.
     privacy, sd
-        As for :func:`answered`.
+        As for :func:`run_query`.
 
     Returns
     -------
-    Reply
+    QueryResult
         With the noise of one group, which is that of all; with no cell where it depends on how many rows a
         mean is over. A mean over chosen rows is at least as noisy as it says.
 
@@ -382,10 +384,10 @@ def priced(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    pricing = Pricing(schema, n_rows)
+    pricing = CostModel(schema, n_rows)
     fits = [
-        pricing.fit(one.question, privacy=one.privacy, variance=one.variance)
-        for one in asks_of(asked, pricing, privacy, sd)
+        pricing.calibrate(one.question, privacy=one.privacy, variance=one.variance)
+        for one in plan_aggregates(asked, pricing, privacy, sd)
     ]
     bound, noise = fits[0]
     law, spread = noise.law, np.ravel(bound.arrange(noise.sd(bound), 0.0))
@@ -399,20 +401,22 @@ def priced(
     elif asked.verb == "mean":
         # With a condition fewer rows are averaged, and the answer is noisier.
         one = float(spread[0]) / n_rows if n_rows else None
-    return Reply(
+    return QueryResult(
         question=str(asked),
         measure=asked.measure,
         axes=tuple(axis.column for axis in asked.by),
-        cells=() if one is None else (Cell(key=(), value=None, sd=one, margin=one * width(law)),),
+        cells=()
+        if one is None
+        else (ResultCell(key=(), value=None, sd=one, margin=one * interval_width(law)),),
         law=law,
         cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
-        count_margin=None if count_sd is None else count_sd * width(law),
+        count_margin=None if count_sd is None else count_sd * interval_width(law),
     )
 
 
 def _cells(
-    asked: Sentence, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
-) -> tuple[Cell, ...]:
+    asked: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
+) -> tuple[ResultCell, ...]:
     keys: Any = [()]
     if asked.by:
         assert labels is not None
@@ -421,9 +425,9 @@ def _cells(
         keys = itertools.product(*named)
     flat = zip(keys, np.ravel(values).tolist(), np.ravel(sds).tolist(), strict=True)
     return tuple(
-        Cell(key=key, value=None, sd=None, margin=None)
+        ResultCell(key=key, value=None, sd=None, margin=None)
         if math.isnan(value)
-        else Cell(key=key, value=value, sd=sd, margin=sd * width(law))
+        else ResultCell(key=key, value=value, sd=sd, margin=sd * interval_width(law))
         for key, value, sd in flat
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.query.results import LEVEL, cost_words
+from discreet.query.results import LEVEL, describe_cost
 from discreet.server.learning import fitted
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Promise
     from discreet.query import Answer
-    from discreet.query.results import Cell, Reply
+    from discreet.query.results import QueryResult, ResultCell
     from discreet.server.wire import Training
 
 DELTA = 1e-6
 """At which Gaussian costs are also told as an epsilon."""
 
 
-def answer_wire(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
+def answer_wire(reply: QueryResult, left: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a sentence."""
     alone = reply.cells[0] if not reply.axes else None
     low, high = _ends(alone)
@@ -74,7 +74,7 @@ def model_wire(request: Training, learner: Any, left: Mapping[str, Any]) -> dict
 
 def price_wire(
     question: Any,
-    reply: Reply | None,
+    reply: QueryResult | None,
     cost: tuple[Promise, ...],
     left: Mapping[str, Any],
     *,
@@ -106,17 +106,17 @@ def _paid(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
     """Return what something costs, and what is left."""
     return {
         "cost": [promise.to_dict() for promise in cost],
-        "cost_words": cost_words(cost, DELTA),
+        "describe_cost": describe_cost(cost, DELTA),
         "remaining": dict(left),
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: ResultCell) -> dict[str, Any]:
     low, high = _ends(cell)
     return {"key": list(cell.key), "value": cell.value, "sd": cell.sd, "lower": low, "upper": high}
 
 
-def _ends(cell: Cell | None) -> tuple[float | None, float | None]:
+def _ends(cell: ResultCell | None) -> tuple[float | None, float | None]:
     if cell is None or cell.value is None or cell.margin is None:
         return None, None
     return cell.value - cell.margin, cell.value + cell.margin

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.privacy import Spending
-from discreet.query.results import affordable
+from discreet.query.results import affordable_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ class Books:
         """
         left = receipts[-1].left if receipts else None
         own, total = self._office.ledger.remaining_of(who.name, None) if left is None else left
-        counts = [n for n in (affordable(cost, own), affordable(cost, total)) if n is not None]
+        counts = [n for n in (affordable_count(cost, own), affordable_count(cost, total)) if n is not None]
         return {"own": own, "total": total, "more": min(counts, default=None)}
 
     def budget(self, who: Caller) -> dict[str, Any]:

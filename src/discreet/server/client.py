@@ -15,9 +15,9 @@ from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.reading import check_neighbors
 from discreet.query.answers import Answer
-from discreet.query.calibration import Pricing
+from discreet.query.calibration import CostModel
 from discreet.query.curation import Curation
-from discreet.query.interface import Verbs
+from discreet.query.interface import PrivateTable
 from discreet.report.wording import promised
 from discreet.schema import Schema
 from discreet.server.calls import Calls, certificates, checked_url, token_of, warn_if_open
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._typing import Floats
-    from discreet.query.aggregates import Bound, Question
-    from discreet.query.calibration import Asked, Noise
+    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.calibration import Asked, QueryNoise
     from discreet.schema.table import Neighbors
 
 _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
@@ -48,7 +48,7 @@ _ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class RemoteDatabase(Verbs):
+class RemoteDatabase(PrivateTable):
     """A private table behind a service: the questions and learners of a database, without its rows.
 
     Parameters
@@ -140,20 +140,20 @@ class RemoteDatabase(Verbs):
     # What learners and programs ask.
 
     def cost(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Say what a question would be charged. Free, without a request."""
         return self._pricing.cost(question, privacy=privacy, variance=variance)
 
     def expected_sd(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
         """Say how noisy the answer would be, in its own unit. Free, without a request."""
         return self._pricing.expected_sd(question, privacy=privacy, variance=variance)
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -165,7 +165,7 @@ class RemoteDatabase(Verbs):
 
         Parameters
         ----------
-        question : Question
+        question : Aggregate
             What to sum.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
             What the answer shall promise. Unit and neighbors are the schema's.
@@ -192,7 +192,7 @@ class RemoteDatabase(Verbs):
                 "owner of RemoteDatabase.ask must be None, was given: the service charges whoever holds the "
                 "token. Use the token of that person."
             )
-        bound, noise = self._pricing.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self._pricing.calibrate(question, privacy=privacy, variance=variance)
         body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
         body |= {"variance": float(variance)} if variance is not None else {"privacy": _wire(privacy)}
         if plan:
@@ -350,9 +350,9 @@ class RemoteDatabase(Verbs):
         self.dataset = dataset
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
-        self._pricing = Pricing(schema, n_rows, curation=Curation.of(schema, ids=ids))
+        self._pricing = CostModel(schema, n_rows, curation=Curation.of(schema, ids=ids))
 
-    def _checked(self, told: Any, bound: Bound, noise: Noise, *, refined: bool) -> Answer:
+    def _checked(self, told: Any, bound: BoundAggregate, noise: QueryNoise, *, refined: bool) -> Answer:
         """Read an answer, and refuse one that was not computed for this question at this price."""
         try:
             value, sd = (_numbers(told[name]) for name in ("value", "sd"))

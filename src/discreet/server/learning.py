@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from discreet.learn import Learner
     from discreet.privacy import Promise
-    from discreet.query import Answer, Database, Question
+    from discreet.query import Aggregate, Answer, Database
     from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.wire import Training
@@ -66,11 +66,11 @@ class Aimed:
         self._began = False
         self.schema = schema
 
-    def ask(self, question: Question, **how: Any) -> Answer:
+    def ask(self, question: Aggregate, **how: Any) -> Answer:
         """Ask the database, if that may still be done."""
         return alone(self.asking(question, **how))
 
-    def asking(self, question: Question, **how: Any) -> Flow[Answer]:
+    def asking(self, question: Aggregate, **how: Any) -> Flow[Answer]:
         """Ask the database as part of a flow, if that may still be done."""
         if self._began:
             self._before()

@@ -17,10 +17,10 @@ from discreet.job.declared import schema_of, table_of
 from discreet.job.registry import Recognition
 from discreet.privacy import Ledger
 from discreet.query import Database, Sums
-from discreet.query.aggregates import question_from_dict
-from discreet.query.language.query import read_sentence, sentence_of
-from discreet.query.results import prices
-from discreet.query.text_query import answering, is_free, priced
+from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.language.query import build_query, parse_query
+from discreet.query.results import cost_amounts
+from discreet.query.text_query import is_free, preview_query, query_task
 from discreet.query.together import Wish, alone
 from discreet.server import wire
 from discreet.server.access import AccessBook, Caller
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Promise, Receipt
     from discreet.privacy.ledger.entries import Entry
-    from discreet.query import Question
-    from discreet.query.language.query import Sentence
-    from discreet.query.results import Reply
+    from discreet.query import Aggregate
+    from discreet.query.language.query import Query
+    from discreet.query.results import QueryResult
     from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.access import Scope
@@ -137,7 +137,7 @@ class Office:
         ----------
         who : Caller
             Who is charged.
-        request : wire.Question
+        request : wire.Aggregate
             What is asked.
         key : str, optional
             Sent again with the same key, a request is never charged twice. Models have none: training one
@@ -195,17 +195,17 @@ class Office:
             left = self.books.remaining(who, (privacy,))
             return price_wire(request.kind, None, (privacy,), left, learner=request.kind)
         asked, sd = self.sentence(request), request.sd_or_none()
-        reply = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
+        reply = preview_query(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
         free = is_free(self.database, asked, privacy=privacy, sd=sd, owner=who.name, refines=request.refines)
         return price_wire(str(asked), reply, reply.cost, self._left(who, reply), sql=asked.sql, free=free)
 
-    def sentence(self, request: Any) -> Sentence:
+    def sentence(self, request: Any) -> Query:
         """Return the question that a request is; refuses what is beyond the language, or too large."""
         asked = self._asked(request)
         check_sentence(asked, self.database.curation, self.config.limits.cells)
         return asked
 
-    def _asked(self, request: Any) -> Sentence:
+    def _asked(self, request: Any) -> Query:
         match request:
             case wire.Said():
                 return self._read(request.text)
@@ -223,12 +223,12 @@ class Office:
         )
         return self._read(request.kind, getattr(request, "expression", None), request.where, axes)
 
-    def _sentence(self, *parts: Any) -> Sentence:
+    def _sentence(self, *parts: Any) -> Query:
         if len(parts) == 1:
-            return read_sentence(parts[0], self.schema)
+            return parse_query(parts[0], self.schema)
         verb, expression, where, axes = parts
         by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
-        return sentence_of(verb, expression, where, by, self.schema)
+        return build_query(verb, expression, where, by, self.schema)
 
     def _sentence_answer(
         self, who: Caller, request: Any, key: str | None
@@ -236,7 +236,7 @@ class Office:
         asked = self.sentence(request)
         privacy, sd = wire.promise_of(request.privacy, **self.whom), request.sd_or_none()
         try:
-            reply = yield from answering(
+            reply = yield from query_task(
                 self._aimed(who, self.schema),
                 asked,
                 privacy=privacy,
@@ -246,7 +246,7 @@ class Office:
                 request=key,
             )
         except BudgetExceeded as problem:
-            quoted = priced(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
+            quoted = preview_query(self.schema, self.database.n_rows, asked, privacy=privacy, sd=sd)
             raise self._too_expensive(who, problem, quoted.cost, privacy, sd) from None
         return answer_wire(reply, self.books.remaining(who, reply.cost, reply.receipts)), reply.receipts
 
@@ -284,12 +284,12 @@ class Office:
         left = self.books.remaining(who, cost)
         return price_wire(request.question, None, cost, left, sd=spread, free=free)
 
-    def _question(self, request: wire.Statistical, privacy: Promise | None) -> Question:
+    def _question(self, request: wire.Statistical, privacy: Promise | None) -> Aggregate:
         """Return the question of a request, laid out once: whatever is wrong with it shows here."""
         try:
-            question = question_from_dict(request.question)
+            question = aggregate_from_dict(request.question)
             check_question(question, self.database.curation, self.config.limits.cells)
-            bound, _ = self.database.fit(question, privacy=privacy, variance=request.variance)
+            bound, _ = self.database.calibrate(question, privacy=privacy, variance=request.variance)
             check_size(bound.size, self.config.limits.cells)
         except DiscreetError:
             raise
@@ -313,7 +313,7 @@ class Office:
         accounts = (account for account in (left["own"], left["total"]) if account is not None)
         least = min(account.get(currency, problem.left) for account in accounts)
         # A mean by groups is refused at the first of its two questions, and both must fit.
-        asked = max(problem.asked, prices(cost).get(currency, 0.0))
+        asked = max(problem.asked, cost_amounts(cost).get(currency, 0.0))
         fits = fitting(privacy, sd, currency, least / asked if asked > 0 else 0.0)
         return Refusal(too_expensive(problem, asked=asked, fits=fits))
 
@@ -325,7 +325,7 @@ class Office:
         left = self.books.remaining(who, learner.promises_)
         return model_wire(request, learner, left), learner.receipts_
 
-    def _left(self, who: Caller, reply: Reply) -> dict[str, Any]:
+    def _left(self, who: Caller, reply: QueryResult) -> dict[str, Any]:
         return self.books.remaining(who, reply.cost)
 
     def _aimed(self, who: Caller, schema: Schema) -> Any:
@@ -481,7 +481,7 @@ class Office:
 
     def _look(self) -> None:
         """Have the engine count its rows, which is the least that can be asked of it."""
-        bound, _ = self.database.fit(Sums("TRUE"), variance=1.0)
+        bound, _ = self.database.calibrate(Sums("TRUE"), variance=1.0)
         exact_sums(self.database, bound)
 
     def close(self) -> None:

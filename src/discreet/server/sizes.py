@@ -11,20 +11,20 @@ from discreet.query import Histogram, NodeTables, Sums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from discreet.query import Question
+    from discreet.query import Aggregate
     from discreet.query.curation import Curation
-    from discreet.query.language.query import Sentence
+    from discreet.query.language.query import Query
 
 MOST_SUMS = 64
 """Expressions in one question: each is parsed and planned whenever its price is asked."""
 
 
-def check_sentence(asked: Sentence, curation: Curation, most: int) -> None:
+def check_sentence(asked: Query, curation: Curation, most: int) -> None:
     """Refuse a sentence with more than `most` groups."""
     _check(math.prod(_along(curation, axis.column, axis.edges) for axis in asked.by), most)
 
 
-def check_question(question: Question, curation: Curation, most: int) -> None:
+def check_question(question: Aggregate, curation: Curation, most: int) -> None:
     """Refuse a statistical question with too many expressions, or with more than `most` cells."""
     match question:
         case Sums():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.noise import Stream
-from discreet.query.language._group_by import Axis
-from discreet.query.language.query import Sentence, read_sentence, sentence_of
+from discreet.query.language._group_by import GroupKey
+from discreet.query.language.query import Query, build_query, parse_query
 from discreet.schema import Column, Schema
 from tests.effort import function_calls
 from tests.query.language.queries import Streamed, drawn, question, spoiled
@@ -20,11 +20,11 @@ from tests.query.survey import SCHEMA
 
 
 def check_identity(text: str) -> None:
-    found = read_sentence(text, SCHEMA)
-    again = read_sentence(found.sql, SCHEMA)
+    found = parse_query(text, SCHEMA)
+    again = parse_query(found.sql, SCHEMA)
     assert again == found
     assert again.sql == found.sql
-    assert read_sentence(str(found), SCHEMA) == found
+    assert parse_query(str(found), SCHEMA) == found
 
 
 @settings(max_examples=150, deadline=None)
@@ -45,7 +45,7 @@ def test_sentence_to_sql_to_sentence_is_the_identity_20_000_times() -> None:
 def refusal_of(text: str) -> ExpressionRefused | None:
     """Return why a text is refused; whatever else is raised is a mistake of ours."""
     try:
-        read_sentence(text, SCHEMA)
+        parse_query(text, SCHEMA)
     except ExpressionRefused as refused:
         return refused
     return None
@@ -126,14 +126,14 @@ def test_hostile_texts_are_refused_at_once(text: str) -> None:
 
 def test_something_else_than_a_text_is_refused() -> None:
     with pytest.raises(ExpressionRefused, match="no text"):
-        read_sentence(b"count", SCHEMA)  # type: ignore[arg-type]
+        parse_query(b"count", SCHEMA)  # type: ignore[arg-type]
 
 
 # Parts.
 
 
 def test_a_sentence_of_parts_is_the_typed_one() -> None:
-    made = sentence_of(
+    made = build_query(
         "mean",
         "age * 2",
         "smoker",
@@ -145,9 +145,9 @@ def test_a_sentence_of_parts_is_the_typed_one() -> None:
         SCHEMA,
     )
     typed = "mean(age * 2) where smoker by sex, \"hours-per-week\" (20, 40.5), admitted ('2020-03-01')"
-    assert made == read_sentence(typed, SCHEMA)
-    assert made.by[1:] == (Axis("hours-per-week", (20.0, 40.5)), Axis("admitted", (60.0,)))
-    assert sentence_of("count", None, None, [], SCHEMA) == read_sentence("count", SCHEMA)
+    assert made == parse_query(typed, SCHEMA)
+    assert made.by[1:] == (GroupKey("hours-per-week", (20.0, 40.5)), GroupKey("admitted", (60.0,)))
+    assert build_query("count", None, None, [], SCHEMA) == parse_query("count", SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_a_sentence_of_parts_is_the_typed_one() -> None:
 def test_parts_are_refused_like_texts(parts: Any, said: str) -> None:
     verb, expression, where, by = parts
     with pytest.raises(ExpressionRefused, match=said):
-        sentence_of(verb, expression, where, by, SCHEMA)
+        build_query(verb, expression, where, by, SCHEMA)
 
 
 @pytest.mark.parametrize("by", [[5], [{"column": "age"}], [{"column": "age", "edges": [1], "x": 1}], [None]])
 def test_groups_that_are_none_are_refused(by: Any) -> None:
-    with pytest.raises(ParameterError, match="by of sentence_of must hold names"):
-        sentence_of("count", None, None, by, SCHEMA)
-    with pytest.raises(ParameterError, match="verb of sentence_of"):
-        sentence_of("max", "age", None, [], SCHEMA)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="by of build_query must hold names"):
+        build_query("count", None, None, by, SCHEMA)
+    with pytest.raises(ParameterError, match="verb of build_query"):
+        build_query("max", "age", None, [], SCHEMA)  # type: ignore[arg-type]
 
 
 # What would be read as something else.
@@ -191,21 +191,21 @@ def test_groups_that_are_none_are_refused(by: Any) -> None:
 @pytest.mark.parametrize("text", ["sum(age) + 1", "mean (age) / (where + 1)", "sum(age) > 3"])
 def test_what_stands_after_the_parentheses_is_not_taken_into_them(text: str) -> None:
     with pytest.raises(ExpressionRefused, match=r"something after \w+\(...\)"):
-        read_sentence(text, SCHEMA)
+        parse_query(text, SCHEMA)
 
 
 @pytest.mark.parametrize("text", ["count )(", "count (", "count * *", "count ()()"])
 def test_only_rows_are_counted(text: str) -> None:
     with pytest.raises(ExpressionRefused, match="something to count after COUNT"):
-        read_sentence(text, SCHEMA)
+        parse_query(text, SCHEMA)
 
 
 def test_edges_are_written_with_all_their_digits_and_odd_names_in_quotes() -> None:
-    found = read_sentence('count by "hours-per-week" (1.2345678, 99.00001), "where"', SCHEMA)
+    found = parse_query('count by "hours-per-week" (1.2345678, 99.00001), "where"', SCHEMA)
     assert str(found) == 'count by "hours-per-week" (1.2345678, 99.00001), "where"'
-    assert isinstance(found, Sentence)
+    assert isinstance(found, Query)
     with pytest.raises(ExpressionRefused, match="rising numbers"):
-        read_sentence("count by age (3 0)", SCHEMA)
+        parse_query("count by age (3 0)", SCHEMA)
 
 
 # Dates.
@@ -244,7 +244,7 @@ DAYS = Schema(
     ],
 )
 def test_days_are_written_as_dates_and_read_as_the_same_question(typed: str, written: str) -> None:
-    asked = read_sentence(f"count where {typed}", DAYS)
+    asked = parse_query(f"count where {typed}", DAYS)
     assert str(asked) == f"count where {written}"
-    assert read_sentence(str(asked), DAYS) == asked
-    assert read_sentence(asked.sql, DAYS) == asked
+    assert parse_query(str(asked), DAYS) == asked
+    assert parse_query(asked.sql, DAYS) == asked

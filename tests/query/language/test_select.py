@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from discreet.errors import ExpressionRefused
-from discreet.query.language.query import read_sentence
+from discreet.query.language.query import parse_query
 from tests.query.survey import SCHEMA
 
 READ = {
@@ -26,7 +26,7 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_what_of_sql_is_read(text: str) -> None:
-    assert str(read_sentence(text, SCHEMA)) == READ[text]
+    assert str(parse_query(text, SCHEMA)) == READ[text]
 
 
 # The construct as typed, and the nearest question that is read.
@@ -142,19 +142,19 @@ REFUSED = {
 def test_what_of_sql_is_refused_is_named_with_the_nearest_question(text: str) -> None:
     construct, nearest = REFUSED[text]
     with pytest.raises(ExpressionRefused) as refused:
-        read_sentence(text, SCHEMA)
+        parse_query(text, SCHEMA)
     assert refused.value.construct == construct
     if nearest is None:
         assert "Write: SELECT" not in refused.value.hint
     else:
         assert refused.value.hint == f"Write: {nearest}"
-        read_sentence(nearest, SCHEMA)
+        parse_query(nearest, SCHEMA)
 
 
 def test_what_is_repeated_of_a_text_is_short_and_can_be_shown() -> None:
     with pytest.raises(ExpressionRefused) as refused:
-        read_sentence(f"SELECT COUNT(*) FROM people {'p' * 500}", SCHEMA)
+        parse_query(f"SELECT COUNT(*) FROM people {'p' * 500}", SCHEMA)
     assert refused.value.construct == f"another name for the table, {'p' * 61}..."
     with pytest.raises(ExpressionRefused) as refused:
-        read_sentence("SELECT \x1b[31m FROM t", SCHEMA)
+        parse_query("SELECT \x1b[31m FROM t", SCHEMA)
     assert refused.value.construct == "something that is not an aggregate, ?[31m"

@@ -1,7 +1,7 @@
 """What can be asked: sums over rows, each with the exact integer sensitivity of its whole vector.
 
-A question is a small frozen value that travels as JSON. :meth:`Question.bind` lays it out on a curated table:
-which integers are summed, how far one row can move them together, which noise each entry gets relative
+An aggregate is a small frozen value that travels as JSON. :meth:`Aggregate.bind` lays it out on a curated
+table: which integers are summed, how far one row can move them together, which noise each entry gets relative
 to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
 ``base`` has what questions share; ``scalar`` sums of expressions; ``cells`` histograms and the tables of
@@ -17,16 +17,17 @@ from discreet.errors import ParameterError
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
-from discreet.query.aggregates.base import MOST_CELLS, Bound, Question, Sums
+from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
 from discreet.query.aggregates.histogram import Histogram, Node, NodeTables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "AGGREGATES",
     "MOST_CELLS",
-    "QUESTIONS",
-    "Bound",
+    "Aggregate",
+    "BoundAggregate",
     "ClusterSums",
     "GradientSums",
     "Gram",
@@ -35,13 +36,12 @@ __all__ = [
     "Moments",
     "Node",
     "NodeTables",
-    "Question",
     "SignSketches",
     "Sums",
-    "question_from_dict",
+    "aggregate_from_dict",
 ]
 
-QUESTIONS: dict[str, type[Question]] = {
+AGGREGATES: dict[str, type[Aggregate]] = {
     kind.kind: kind
     for kind in (
         Sums,
@@ -57,13 +57,13 @@ QUESTIONS: dict[str, type[Question]] = {
 }
 
 
-def question_from_dict(values: Mapping[str, Any]) -> Question:
-    """Make the question that :meth:`Question.to_dict` wrote; unknown kinds and keys are refused."""
+def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
+    """Make the question that :meth:`Aggregate.to_dict` wrote; unknown kinds and keys are refused."""
     rest = dict(values)
-    kind = QUESTIONS.get(str(rest.pop("kind", None)))
+    kind = AGGREGATES.get(str(rest.pop("kind", None)))
     if kind is None:
         raise ParameterError(
-            f"kind of a question must be one of {', '.join(QUESTIONS)}, was {values.get('kind')!r}. It may "
+            f"kind of a question must be one of {', '.join(AGGREGATES)}, was {values.get('kind')!r}. It may "
             "have been written by a newer version."
         )
     try:

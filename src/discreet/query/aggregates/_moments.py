@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates.base import Bound, Question, check_cells, root_up
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
 from discreet.query.curation import BITS
 from discreet.query.engines.base import Totals
 
@@ -30,7 +30,7 @@ _FREE = 11
 
 
 @dataclass(frozen=True)
-class Moments(Question):
+class Moments(Aggregate):
     """The number of rows, sums of coordinates, and sums of squares of numbers.
 
     Parameters
@@ -67,7 +67,7 @@ class Moments(Question):
             raise ParameterError(f"columns of Moments must be at least one, each once, was {list(listed)}.")
         object.__setattr__(self, "columns", listed)
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         columns = [curation.column(name) for name in self.columns]
         numbers = [column for column in columns if not column.is_category]
@@ -132,7 +132,7 @@ class Moments(Question):
                 squares.append((4 * second - 4 * top * first + top * top * n_rows) >> dropped[column.name])
             return [*sums, *squares, *([] if replaced else [n_rows])]
 
-        return Bound(
+        return BoundAggregate(
             canonical={
                 "kind": self.kind,
                 "columns": list(self.columns),

@@ -10,8 +10,8 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.query._signs import SketchPass
-from discreet.query.aggregates.base import Bound, Question, check_cells
-from discreet.query.engines.base import Swept
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
+from discreet.query.engines.base import KernelTotals
 from discreet.query.passes import ONE, Features
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LONGEST_KEY = 256
 
 
 @dataclass(frozen=True)
-class SignSketches(Question):
+class SignSketches(Aggregate):
     """For every sketch, the sum of coordinates times a public sign of the row's id.
 
     Two databases that are asked with the same key and number of sketches give everybody the same signs, so
@@ -78,7 +78,7 @@ class SignSketches(Question):
         check_sketches(self.sketches, "SignSketches")
         check_key(self.key, "SignSketches")
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         features = Features.of(curation, self.columns, center=self.center, radius=self.radius)
         d, m = features.size, self.sketches
@@ -86,7 +86,7 @@ class SignSketches(Question):
         kernel = SketchPass(features, curation.id_identifiers(), self.key, m)
         # Under replace-one the new id may have the opposite sign: the two rows then add up.
         one_sketch = 4 * features.square if neighbors == "replace-one" else features.square
-        return Bound(
+        return BoundAggregate(
             canonical={
                 "kind": self.kind,
                 "columns": list(self.columns),
@@ -104,7 +104,7 @@ class SignSketches(Question):
             shift=np.zeros(m * d),
             places=np.arange(m * d).reshape(m, d),
             plain_unit=1 / ONE,
-            wanted=Swept(kernel),
+            wanted=KernelTotals(kernel),
         )
 
     def to_dict(self) -> dict[str, Any]:

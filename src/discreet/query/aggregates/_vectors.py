@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates.base import Bound, Question, check_cells, root_up
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
 from discreet.query.aggregates.histogram import check_edges, plain_edges, starts_of
-from discreet.query.engines.base import Swept
+from discreet.query.engines.base import KernelTotals
 from discreet.query.passes import (
     ONE,
     SIGMOID_BITS,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Gram(Question):
+class Gram(Aggregate):
     """Sums of products of coordinates, and of coordinates: what PCA and least squares need.
 
     Parameters
@@ -75,7 +75,7 @@ class Gram(Question):
     def __post_init__(self) -> None:
         _settle_vector(self)
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         features = Features.of(
             curation,
@@ -116,7 +116,7 @@ class Gram(Question):
         def finish(found: list[int], n_rows: int) -> list[int]:
             return [*found, n_rows] if counts else found
 
-        return Bound(
+        return BoundAggregate(
             canonical=_canonical(self.kind, features, self.columns, with_sums=self.with_sums),
             squared=squared,
             absolute=root_up(size * squared),
@@ -126,7 +126,7 @@ class Gram(Question):
             shift=np.zeros(size),
             places=places,
             plain_unit=1 / ONE**2,
-            wanted=Swept(kernel),
+            wanted=KernelTotals(kernel),
             finish=finish,
         )
 
@@ -136,7 +136,7 @@ class Gram(Question):
 
 
 @dataclass(frozen=True)
-class ClusterSums(Question):
+class ClusterSums(Aggregate):
     """For every center the number of rows nearest to it and the sum of their displacements from it.
 
     Parameters
@@ -175,7 +175,7 @@ class ClusterSums(Question):
             raise ParameterError("centers of ClusterSums must be at least one, and are none. Begin with any.")
         object.__setattr__(self, "centers", given)
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         features = Features.of(curation, self.columns, center=None, radius=None)
         d, k = features.size, len(self.centers)
@@ -191,7 +191,7 @@ class ClusterSums(Question):
         weight = max(1, math.isqrt(square))
         # One row: its count times the weight, and a displacement whose L1 norm is at most sqrt(d) B.
         absolute = (2 if neighbors == "replace-one" else 1) * (weight + root_up(d * square))
-        return Bound(
+        return BoundAggregate(
             canonical=_canonical(
                 self.kind, features, self.columns, centers=[list(center) for center in centers], square=square
             ),
@@ -203,7 +203,7 @@ class ClusterSums(Question):
             shift=np.zeros(size),
             places=places,
             plain_unit=1 / ONE,
-            wanted=Swept(kernel),
+            wanted=KernelTotals(kernel),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class ClusterSums(Question):
 
 
 @dataclass(frozen=True)
-class _Labeled(Question):
+class _Labeled(Aggregate):
     """What the questions of linear classifiers share.
 
     Parameters
@@ -303,7 +303,7 @@ class HalfspaceSums(_Labeled):
 
     kind: ClassVar[str] = "halfspace sums"
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         features, target, positive, weights, _ = self._laid_out(curation)
         kernel = HalfspacePass(features, target, positive, weights)
@@ -312,7 +312,7 @@ class HalfspaceSums(_Labeled):
         norm = root_up(d * square)
         # Two rows that are both wrong leave the count as it is.
         absolute = max(2 * norm, counted + norm) if neighbors == "replace-one" else counted + norm
-        return Bound(
+        return BoundAggregate(
             canonical=_canonical(
                 self.kind, features, self.columns, target=self.target, positive=positive, weights=weights
             ),
@@ -324,7 +324,7 @@ class HalfspaceSums(_Labeled):
             shift=np.zeros(1 + d),
             places=np.arange(1 + d),
             plain_unit=1 / ONE,
-            wanted=Swept(kernel),
+            wanted=KernelTotals(kernel),
         )
 
 
@@ -346,14 +346,14 @@ class GradientSums(_Labeled):
 
     kind: ClassVar[str] = "gradient sums"
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         features, target, positive, weights, bits = self._laid_out(curation)
         shift = bucket_shift(bits)
         kernel = GradientPass(features, target, positive, weights, shift)
         d, square = features.size, features.total_square << (2 * SIGMOID_BITS)
         factor = 2 if neighbors == "replace-one" else 1
-        return Bound(
+        return BoundAggregate(
             canonical=_canonical(
                 self.kind,
                 features,
@@ -371,7 +371,7 @@ class GradientSums(_Labeled):
             shift=np.zeros(d),
             places=np.arange(d),
             plain_unit=2.0**-SIGMOID_BITS / ONE,
-            wanted=Swept(kernel),
+            wanted=KernelTotals(kernel),
         )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.query.curation import Curation
-    from discreet.query.engines.base import Engine, Wanted
+    from discreet.query.engines.base import Engine, EngineTask
     from discreet.schema.table import Neighbors
 
 
@@ -34,7 +34,7 @@ def _as_found(found: list[int], n_rows: int) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bound:
+class BoundAggregate:
     """A question laid out on a curated table, for one notion of neighbors.
 
     Attributes
@@ -55,7 +55,7 @@ class Bound:
         Which entry stands at each place of the answer; one past the last is the number of rows.
     plain_unit : float or None
         The unit of an entry of precision 1, in which a variance is given; None if entries have several.
-    wanted : Wanted
+    wanted : EngineTask
         What an engine is asked for.
     finish : callable
         Makes the integers of the entries of what the engine found, and of the number of rows. Private.
@@ -72,7 +72,7 @@ class Bound:
     shift: Floats
     places: AnyArray
     plain_unit: float | None
-    wanted: Wanted
+    wanted: EngineTask
     finish: Callable[[list[int], int], list[int]] = _as_found
     labels: tuple[tuple[Any, ...], ...] | None = None
 
@@ -97,13 +97,13 @@ class Bound:
         return arranged
 
 
-class Question(ABC):
+class Aggregate(ABC):
     """What can be asked of :class:`~discreet.query.answers.NoisySums`; use one of the subclasses."""
 
     kind: ClassVar[str]
 
     @abstractmethod
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table; what does not fit is refused here."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ _MOST_EXPRESSIONS = 1024
 
 
 @dataclass(frozen=True)
-class Term:
+class IntegerTerm:
     """An integer expression from 0 to ``top`` that stands for ``lower + step * integer``.
 
     The integer that is summed is ``anchor`` more, so that ``step`` times it is the value itself to half a
@@ -157,7 +157,7 @@ class Term:
         return summed + self.anchor * n_rows
 
 
-def term_of(expression: Any, curation: Curation) -> Term:
+def term_of(expression: Any, curation: Curation) -> IntegerTerm:
     """Lay out an expression as integers."""
     bare = getattr(expression, "bare", None)
     if bare is not None:
@@ -166,14 +166,14 @@ def term_of(expression: Any, curation: Curation) -> Term:
     lower, upper = float(expression.lower), float(expression.upper)
     if lower == upper:
         # A constant counts rows: nothing but their number is left to protect.
-        return Term(None, 0, lower, lower, 1 if lower else 0)
+        return IntegerTerm(None, 0, lower, lower, 1 if lower else 0)
     bits = 0 if expression.is_condition else BITS
     tree = expression.integer_sql(curation.sql_column, bits)
     return _spread(tree, 2**bits, lower, (upper - lower) / 2**bits)
 
 
-def _spread(tree: Tree, top: int, lower: float, step: float) -> Term:
-    return Term(tree, top, lower, step, math.floor(lower / step + 0.5))
+def _spread(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:
+    return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
 
 
 def parsed(expression: Any, curation: Curation) -> Any:
@@ -191,7 +191,7 @@ def written(expression: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Sums(Question):
+class Sums(Aggregate):
     """Sums of scalar expressions over all rows, in one pass.
 
     Parameters
@@ -223,7 +223,7 @@ class Sums(Question):
             )
         object.__setattr__(self, "expressions", listed)
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         found = [parsed(expression, curation) for expression in self.expressions]
         terms = [term_of(expression, curation) for expression in found]
@@ -237,7 +237,7 @@ class Sums(Question):
 
         steps = np.array([term.step for term in terms])
         anchors = np.array([float(term.anchor) for term in terms])
-        return Bound(
+        return BoundAggregate(
             canonical={
                 "kind": self.kind,
                 "expressions": [str(expression.canonical) for expression in found],

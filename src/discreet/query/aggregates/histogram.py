@@ -11,8 +11,16 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates.base import Bound, Question, Term, check_cells, parsed, term_of, written
-from discreet.query.engines.base import Cells, Tables
+from discreet.query.aggregates.base import (
+    Aggregate,
+    BoundAggregate,
+    IntegerTerm,
+    check_cells,
+    parsed,
+    term_of,
+    written,
+)
+from discreet.query.engines.base import EngineCells, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +117,7 @@ def check_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> N
 
 
 @dataclass(frozen=True)
-class Histogram(Question):
+class Histogram(Aggregate):
     """Counts, or sums of an expression, in every cell of some columns' declared values.
 
     Parameters
@@ -145,15 +153,15 @@ class Histogram(Question):
         object.__setattr__(self, "edges", plain_edges(self.edges))
         check_edges(self.edges, listed)
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         keys = [_key(curation, name, self.edges) for name in self.columns]
         shape = tuple(len(key.labels) for key in keys)
         size = math.prod(shape)
         check_cells(size)
-        table = Cells(tuple((key.tree, len(key.labels)) for key in keys))
+        table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
         found = None if self.expression is None else parsed(self.expression, curation)
-        term = Term(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
+        term = IntegerTerm(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
 
         def finish(found: list[int], n_rows: int) -> list[int]:
             counts, sums = found[:size], found[size:] or [0] * size
@@ -167,7 +175,7 @@ class Histogram(Question):
             # Leaving one cell for another moves both by up to `reach`; staying, one by up to `top`.
             squared = max(term.top**2, 2 * term.reach**2)
             absolute = max(term.top, 2 * term.reach)
-        return Bound(
+        return BoundAggregate(
             canonical={
                 "kind": self.kind,
                 "columns": list(self.columns),
@@ -220,7 +228,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class NodeTables(Question):
+class NodeTables(Aggregate):
     """For every open node and remaining attribute the table of (value, label), in one pass.
 
     Parameters
@@ -273,7 +281,7 @@ class NodeTables(Question):
         check_edges(self.edges, list(names))
         return {name: _key(curation, name, self.edges) for name in names}
 
-    def bind(self, curation: Curation, neighbors: Neighbors) -> Bound:
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Lay the question out on a curated table."""
         keys = self._keys(curation)
         labels = len(keys[self.target].labels)
@@ -283,7 +291,7 @@ class NodeTables(Question):
         check_cells(len(self.nodes) * sum(len(keys[a].labels) * labels for a in attributes))
         which = _node_key(self.nodes, keys)
         tables = [
-            Cells(
+            EngineCells(
                 (
                     (which, len(self.nodes)),
                     (keys[a].tree, len(keys[a].labels)),
@@ -308,7 +316,7 @@ class NodeTables(Question):
 
         most = max(len(node.attributes) for node in self.nodes)
         charge = 2 * most if neighbors == "replace-one" else most
-        return Bound(
+        return BoundAggregate(
             canonical={**self.to_dict(), "sizes": sizes},
             squared=charge,
             absolute=charge,

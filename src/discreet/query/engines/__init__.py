@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from discreet.query.engines.base import Cells, Engine, Kernel
+from discreet.query.engines.base import Engine, EngineCells, Kernel
 
-__all__ = ["Cells", "Engine", "Kernel", "engine_for"]
+__all__ = ["Engine", "EngineCells", "Kernel", "engine_for"]
 
 
 def engine_for(source: Any) -> Engine:

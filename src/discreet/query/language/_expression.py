@@ -10,7 +10,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.curation import BITS, Curation, Same
+from discreet.query.curation import BITS, Curation, SchemaKey
 from discreet.query.language import _sql as sql
 from discreet.query.language._lowering import Lowering
 from discreet.query.language._parser import read
@@ -173,11 +173,11 @@ def parse(text: str, schema: Schema) -> Expression:
     >>> parse("age BETWEEN 20 AND 29", schema).canonical
     '((20 <= age) AND (age <= 29))'
     """
-    return _parsed(text, Same(schema)) if isinstance(text, str) else _understood(text, schema)
+    return _parsed(text, SchemaKey(schema)) if isinstance(text, str) else _understood(text, schema)
 
 
 @lru_cache(maxsize=128)
-def _parsed(text: str, same: Same) -> Expression:
+def _parsed(text: str, same: SchemaKey) -> Expression:
     # Kept, because the same text is priced, previewed and asked one after the other.
     return _understood(text, same.schema)
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.language._select import WORDS
-from discreet.query.language.lexer import Piece, is_plain, listed, pieces_of, refused_word, scan, shown, typed
+from discreet.query.language.lexer import (
+    Token,
+    is_plain,
+    refused_word,
+    scan,
+    shortened,
+    source_text,
+    split_list,
+    tokenize,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +142,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class GroupKey:
     """A column to group by.
 
     Attributes
@@ -159,7 +168,7 @@ class Axis:
 def typed_groups(text: str) -> list[GivenGroup]:
     """Read what stands after BY: names, each with its edges in parentheses where it has some."""
     groups: list[GivenGroup] = []
-    for part in listed(pieces_of(text)):
+    for part in split_list(tokenize(text)):
         outside = [piece.text for piece in part if piece.depth == 0]
         if not part or not part[0].is_name or outside[1:] not in ([], ["(", ")"]):
             raise ExpressionRefused(
@@ -167,14 +176,14 @@ def typed_groups(text: str) -> list[GivenGroup]:
                 "Write names with commas, and of a number where its cells begin: sex, age (30, 45, 60).",
             )
         inside = part[2:-1]
-        edges = tuple(typed(edge) for edge in _commas(inside))
+        edges = tuple(source_text(edge) for edge in _commas(inside))
         groups.append((part[0].text, edges if len(part) > 1 else None))
     return groups
 
 
-def _commas(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def _commas(pieces: Sequence[Token]) -> list[list[Token]]:
     """Cut what stands in one pair of parentheses at its commas."""
-    parts: list[list[Piece]] = [[]]
+    parts: list[list[Token]] = [[]]
     for piece in pieces:
         if piece.text == ",":
             parts.append([])
@@ -191,13 +200,13 @@ def given_group(item: str | Mapping[str, Any]) -> GivenGroup:
     name, edges = given.get("column"), given.get("edges")
     if not isinstance(name, str) or not isinstance(edges, list | tuple) or set(given) != {"column", "edges"}:
         raise ParameterError(
-            "by of sentence_of must hold names of columns, or columns with their edges, and holds something "
+            "by of build_query must hold names of columns, or columns with their edges, and holds something "
             'else. Write {"column": "age", "edges": [30, 45, 60]}.'
         )
     return write_name(name), tuple(edges)
 
 
-def axes_of(groups: Sequence[GivenGroup], schema: Schema) -> tuple[Axis, ...]:
+def resolve_groups(groups: Sequence[GivenGroup], schema: Schema) -> tuple[GroupKey, ...]:
     """Find the columns, and check that their cells are known without a look at rows.
 
     Raises
@@ -213,9 +222,9 @@ def axes_of(groups: Sequence[GivenGroup], schema: Schema) -> tuple[Axis, ...]:
                 raise ExpressionRefused(
                     "a column of numbers to group by", f"Say where its cells begin: BY {_quartered(column)}."
                 )
-            axes.append(Axis(column.name))
+            axes.append(GroupKey(column.name))
         else:
-            axes.append(Axis(column.name, _edges(edges, column)))
+            axes.append(GroupKey(column.name, _edges(edges, column)))
     names = [axis.column for axis in axes]
     if len(set(names)) < len(names):
         raise ExpressionRefused("a column to group by that comes twice", "Write it once.")
@@ -227,13 +236,13 @@ def axes_of(groups: Sequence[GivenGroup], schema: Schema) -> tuple[Axis, ...]:
 
 def _column(written: str, schema: Schema) -> Column:
     """Find a column by its name, in any case, or in double quotes as it is."""
-    (piece,) = pieces_of(written)
+    (piece,) = tokenize(written)
     for column in schema.released:
         if piece.name == column.name or (
             piece.text == piece.name and column.name.casefold() == piece.name.casefold()
         ):
             return column
-    raise refused_word(shown(piece.name), tuple(column.name for column in schema.released))
+    raise refused_word(shortened(piece.name), tuple(column.name for column in schema.released))
 
 
 def _edges(given: Sequence[Any], column: Column) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from discreet.query.language.lexer import (
     MOST_DEPTH,
     MOST_ITEMS,
     MOST_NODES,
-    Scanned,
+    ScannedExpression,
     scan,
     too_deep,
     too_many,
@@ -79,7 +79,7 @@ def read(text: object, schema: Schema) -> Number | Condition:
 class _Parser:
     """One walk over a tree of sqlglot."""
 
-    def __init__(self, scanned: Scanned) -> None:
+    def __init__(self, scanned: ScannedExpression) -> None:
         self._scanned = scanned
         self._nodes = 0
         self._stand_ins: dict[str, Part] = {

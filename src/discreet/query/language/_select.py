@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from discreet.query.language.lexer import Piece, listed, pieces_of, shown, typed
+from discreet.query.language.lexer import Token, shortened, source_text, split_list, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -49,7 +49,7 @@ _CLOSE = "Close it; a quote inside quotes is written twice."
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SelectRefusal:
     """What of a text is not read.
 
     Attributes
@@ -69,7 +69,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SelectParts:
     """The parts of a SELECT, as typed; only those before what is refused.
 
     Attributes
@@ -80,7 +80,7 @@ class Cut:
         What stands in the parentheses of a SUM or AVG, and after WHERE.
     groups : str or None
         What stands after GROUP BY.
-    refused : Refusal or None
+    refused : SelectRefusal or None
         The first thing that is not read.
     """
 
@@ -88,7 +88,7 @@ class Cut:
     expression: str | None
     where: str | None
     groups: str | None
-    refused: Refusal | None
+    refused: SelectRefusal | None
 
 
 def is_select(text: str, columns: Collection[str]) -> bool:
@@ -101,14 +101,14 @@ def is_select(text: str, columns: Collection[str]) -> bool:
     columns : collection of str
         Names of columns, casefolded: a sentence may begin with one of them.
     """
-    first = next((piece for piece in pieces_of(text) if not piece.is_comment), None)
+    first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
     if first is None:
         return False
     statement = first.word == "WITH" or first.word in _OPENINGS.split()
     return first.word == "SELECT" or (statement and first.text.casefold() not in columns)
 
 
-def cut_select(text: str, columns: Collection[str]) -> Cut:
+def split_select(text: str, columns: Collection[str]) -> SelectParts:
     """Cut a SELECT into its parts, or say what of it is not read.
 
     Parameters
@@ -150,13 +150,13 @@ class _Reader:
         self._first: tuple[int, str, str] | None = None
         self._hopeless = False
 
-    def cut(self) -> Cut:
-        pieces = self._balanced(pieces_of(self._text))
+    def cut(self) -> SelectParts:
+        pieces = self._balanced(tokenize(self._text))
         if not self._hopeless:
             self._read(self._opened(pieces))
         kept, end = self._kept, len(self._text) + 1 if self._first is None else self._first[0]
         seen = {part for part, place in kept.places.items() if place < end}
-        return Cut(
+        return SelectParts(
             verb=kept.aggregate,
             expression=kept.expression if "expression" in seen else None,
             where=kept.where if "where" in seen else None,
@@ -164,7 +164,7 @@ class _Reader:
             refused=self._refusal(),
         )
 
-    def _read(self, pieces: list[Piece]) -> None:
+    def _read(self, pieces: list[Token]) -> None:
         for head, body in _segments(pieces):
             if not self._take(head, body):
                 break
@@ -175,7 +175,7 @@ class _Reader:
         if self._first is None or place < self._first[0]:
             self._first = (place, construct, otherwise)
 
-    def _refusal(self) -> Refusal | None:
+    def _refusal(self) -> SelectRefusal | None:
         if self._first is None:
             return None
         _, construct, otherwise = self._first
@@ -190,9 +190,9 @@ class _Reader:
                 kept.aggregate, kept.expression = "COUNT", None
             kept.groups.extend(loose)
             nearest.append(kept.written())
-        return Refusal(construct, tuple(nearest), otherwise)
+        return SelectRefusal(construct, tuple(nearest), otherwise)
 
-    def _balanced(self, pieces: list[Piece]) -> list[Piece]:
+    def _balanced(self, pieces: list[Token]) -> list[Token]:
         """Refuse what makes all that follows unsure: open quotes and parentheses; leave comments out."""
         opened: list[int] = []
         for piece in pieces:
@@ -213,7 +213,7 @@ class _Reader:
             self._hopeless = True
         return [piece for piece in pieces if not piece.is_comment]
 
-    def _opened(self, pieces: list[Piece]) -> list[Piece]:
+    def _opened(self, pieces: list[Token]) -> list[Token]:
         """Leave out what stands before the SELECT that the statement ends in."""
         first = pieces[0]
         if first.word == "SELECT":
@@ -224,7 +224,7 @@ class _Reader:
         self._hopeless |= last is None
         return [] if last is None else pieces[last:]
 
-    def _take(self, head: Piece, body: list[Piece]) -> bool:
+    def _take(self, head: Token, body: list[Token]) -> bool:
         """Read one part; False if nothing after it belongs to the same question."""
         word, kept = head.word, self._kept
         if word in _ENDINGS and (word != "SELECT" or "SELECT" in kept.places):
@@ -250,26 +250,26 @@ class _Reader:
         if "FROM" not in kept.places:
             self._refuse(end, "no FROM")
         for place, key in _loose(kept):
-            self._refuse(place, f"a column that is not in GROUP BY, {shown(key)}")
+            self._refuse(place, f"a column that is not in GROUP BY, {shortened(key)}")
         if not kept.aggregate and self._first is None:
             self._refuse(end, "no COUNT, SUM or AVG")
 
-    def _where(self, head: Piece, body: list[Piece]) -> None:
+    def _where(self, head: Token, body: list[Token]) -> None:
         if not body:
             self._refuse(head.start, "nothing after WHERE", "Write a condition: WHERE age > 40.")
             return
         filtered = self._kept.where
-        self._kept.where = f"({filtered}) AND ({typed(body)})" if filtered else typed(body)
+        self._kept.where = f"({filtered}) AND ({source_text(body)})" if filtered else source_text(body)
         self._kept.places["where"] = head.start
 
-    def _group(self, head: Piece, body: list[Piece]) -> None:
+    def _group(self, head: Token, body: list[Token]) -> None:
         if len(body) < 2 or body[0].word != "BY":
             self._refuse(head.start, "GROUP without BY and a column", "Write GROUP BY and names of columns.")
             return
-        self._kept.groups[:0] = [typed(part) for part in listed(body[1:])]
+        self._kept.groups[:0] = [source_text(part) for part in split_list(body[1:])]
         self._kept.places["groups"] = head.start
 
-    def _from(self, head: Piece, body: list[Piece]) -> None:
+    def _from(self, head: Token, body: list[Token]) -> None:
         one_table = f"There is one table, whatever it is called: write FROM {ANY_TABLE}."
         if not body:
             self._refuse(head.start, "nothing after FROM", one_table)
@@ -282,11 +282,11 @@ class _Reader:
         if first.text == "(":
             self._refuse(first.start, "a sub-query as a table", one_table)
         elif not plain:
-            self._refuse(first.start, f"a table that is not a plain name, {shown(first.text)}", one_table)
+            self._refuse(first.start, f"a table that is not a plain name, {shortened(first.text)}", one_table)
         elif after is None or after.text == "(":
-            self._refuse(first.start, f"a function as a table, {shown(first.text)}", one_table)
+            self._refuse(first.start, f"a function as a table, {shortened(first.text)}", one_table)
         elif after.text == ".":
-            self._refuse(after.start, f"a table of a schema, {shown(typed(body))}", one_table)
+            self._refuse(after.start, f"a table of a schema, {shortened(source_text(body))}", one_table)
             named = body[2].text if len(body) > 2 else ""
             self._kept.table = named if named.isidentifier() and named.isascii() else ANY_TABLE
         else:
@@ -295,77 +295,77 @@ class _Reader:
             if after.word in _JOINS.split():
                 construct = f"a join, {after.word}{'' if after.word == 'JOIN' else ' JOIN'}"
             elif after.text == ",":
-                construct = f"a second table, {shown(typed(body[2:]))}"
+                construct = f"a second table, {shortened(source_text(body[2:]))}"
             elif name.is_name and len(body) <= 3:
-                construct = f"another name for the table, {shown(name.text)}"
+                construct = f"another name for the table, {shortened(name.text)}"
             else:
-                construct = f"something after the table, {shown(after.text)}"
+                construct = f"something after the table, {shortened(after.text)}"
             self._refuse(after.start, construct, one_table)
 
-    def _select(self, head: Piece, body: list[Piece]) -> None:
+    def _select(self, head: Token, body: list[Token]) -> None:
         if body and body[0].word in ("DISTINCT", "ALL"):
             self._refuse(body[0].start, f"a choice of rows, {body[0].word}")
             body = body[1:]
-        for part in listed(body):
+        for part in split_list(body):
             if part:
                 self._item(_unnamed(part))
             else:
                 self._refuse(head.end, "an empty place after SELECT")
 
-    def _item(self, part: list[Piece]) -> None:
+    def _item(self, part: list[Token]) -> None:
         top = [piece for piece in part if piece.depth == 0]
-        first, text = top[0], shown(typed(part))
+        first, text = top[0], shortened(source_text(part))
         called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
         known = first.is_name and first.name.casefold() in self._columns
         if called and first.word in _AGGREGATES:
             self._aggregate(first, part, top[3:])
         elif known and (len(top) == 1 or (called and len(top) == 3)):
-            self._kept.keys.append((first.start, typed(part)))
+            self._kept.keys.append((first.start, source_text(part)))
         elif first.text == "*" and len(top) == 1:
             self._refuse(first.start, "whole rows, *")
         elif called and first.word in _INSTEAD:
             self._refuse(first.start, f"an aggregate that is not COUNT, SUM or AVG, {text}")
             if not self._kept.aggregate:
                 self._kept.aggregate = _INSTEAD[first.word]
-                self._kept.expression = typed(_inside(part))
+                self._kept.expression = source_text(_inside(part))
         else:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
-    def _aggregate(self, name: Piece, part: list[Piece], after: Sequence[Piece]) -> None:
+    def _aggregate(self, name: Token, part: list[Token], after: Sequence[Token]) -> None:
         kept, inside = self._kept, _inside(part)
         if kept.aggregate:
-            self._refuse(name.start, f"a second aggregate, {shown(typed(part))}")
+            self._refuse(name.start, f"a second aggregate, {shortened(source_text(part))}")
             return
         kept.aggregate = name.word
         if inside and inside[0].word == "DISTINCT":
             self._refuse(inside[0].start, "a choice of values, DISTINCT")
             inside = inside[1:]
             if name.word == "COUNT":
-                kept.groups.append(typed(inside))
-        elif name.word == "COUNT" and typed(inside) != "*":
-            self._refuse(name.start, f"a count of something else than rows, {shown(typed(part))}")
+                kept.groups.append(source_text(inside))
+        elif name.word == "COUNT" and source_text(inside) != "*":
+            self._refuse(name.start, f"a count of something else than rows, {shortened(source_text(part))}")
         if name.word != "COUNT":
-            kept.expression, kept.places["expression"] = typed(inside), name.start
+            kept.expression, kept.places["expression"] = source_text(inside), name.start
             if not inside:
                 self._refuse(name.start, f"{name.word} of nothing", f"Write {name.word}(x).")
         if after:
             self._after(after[0], part)
 
-    def _after(self, piece: Piece, part: list[Piece]) -> None:
+    def _after(self, piece: Token, part: list[Token]) -> None:
         if piece.word == "OVER":
             self._refuse(piece.start, "a window, OVER")
         elif piece.word == "FILTER":
             self._refuse(piece.start, "a choice of rows, FILTER")
             condition = _inside([p for p in part if p.start > piece.start])
             if condition and condition[0].word == "WHERE":
-                self._kept.where = typed(condition[1:])
+                self._kept.where = source_text(condition[1:])
         else:
-            self._refuse(piece.start, f"something after an aggregate, {shown(piece.text)}")
+            self._refuse(piece.start, f"something after an aggregate, {shortened(piece.text)}")
 
 
-def _segments(pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
+def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
     """Cut a statement at its words, where they stand outside of quotes and parentheses."""
-    parts: list[tuple[Piece, list[Piece]]] = []
+    parts: list[tuple[Token, list[Token]]] = []
     for piece in pieces:
         if piece.depth == 0 and (piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"):
             parts.append((piece, []))
@@ -374,14 +374,14 @@ def _segments(pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
     return parts
 
 
-def _inside(pieces: Sequence[Piece]) -> list[Piece]:
+def _inside(pieces: Sequence[Token]) -> list[Token]:
     """Return what stands in the first parentheses."""
     start = next((i for i, piece in enumerate(pieces) if piece.text == "("), len(pieces))
     end = next((i for i, p in enumerate(pieces) if i > start and p.text == ")" and p.depth == 0), len(pieces))
     return list(pieces[start + 1 : end])
 
 
-def _unnamed(part: list[Piece]) -> list[Piece]:
+def _unnamed(part: list[Token]) -> list[Token]:
     """Leave out ``AS name``: an answer has no columns to be named."""
     named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
     return part[:-2] if named else part
@@ -389,7 +389,7 @@ def _unnamed(part: list[Piece]) -> list[Piece]:
 
 def _written(key: str) -> tuple[str, str]:
     """Return a name, and its edges as they were typed."""
-    pieces = pieces_of(key)
+    pieces = tokenize(key)
     return pieces[0].name.casefold() if pieces else "", "".join(piece.text for piece in pieces[1:])
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
-from discreet.query.curation import Same
+from discreet.query.curation import SchemaKey
 from discreet.schema.dialect import nearest
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ _PREFIXES = frozenset(("NOT", "-", "+"))
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScannedExpression:
     """A text in the words of the language.
 
     Attributes
@@ -226,7 +226,7 @@ class Scanned:
     values: tuple[str, ...]
 
 
-def scan(text: object, schema: Schema) -> Scanned:
+def scan(text: object, schema: Schema) -> ScannedExpression:
     """Read a text word by word.
 
     Raises
@@ -250,11 +250,11 @@ def scan(text: object, schema: Schema) -> Scanned:
         place = match.end()
     if not reader.tokens:
         raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
-    return Scanned(" ".join(reader.tokens), tuple(reader.columns), tuple(reader.values))
+    return ScannedExpression(" ".join(reader.tokens), tuple(reader.columns), tuple(reader.values))
 
 
 @lru_cache(maxsize=16)
-def _released(same: Same) -> dict[str, Column]:
+def _released(same: SchemaKey) -> dict[str, Column]:
     """Return the columns that may be named, by their names without case."""
     return {column.name.casefold(): column for column in same.schema.released}
 
@@ -264,7 +264,7 @@ class _Reader:
         self.tokens: list[str] = []
         self.columns: list[Column] = []
         self.values: list[str] = []
-        self._released = _released(Same(schema))
+        self._released = _released(SchemaKey(schema))
         self._names = tuple(column.name for column in schema.released)
         self._nested = self._prefixes = self._operands = 0
 
@@ -368,7 +368,7 @@ _LONGEST_SHOWN = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Token:
     """A piece of a text.
 
     Attributes
@@ -407,7 +407,7 @@ class Piece:
         return self.text[1:-1].replace('""', '"') if self.text[0] == '"' else self.text
 
 
-def pieces_of(text: str) -> list[Piece]:
+def tokenize(text: str) -> list[Token]:
     """Cut a text into pieces, blanks left out."""
     pieces, depth = [], 0
     for match in _PIECES.finditer(text):
@@ -415,14 +415,14 @@ def pieces_of(text: str) -> list[Piece]:
         if piece.isspace():
             continue
         depth -= piece == ")"
-        pieces.append(Piece(piece, match.start(), match.end(), depth))
+        pieces.append(Token(piece, match.start(), match.end(), depth))
         depth += piece == "("
     return pieces
 
 
-def listed(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def split_list(pieces: Sequence[Token]) -> Iterator[list[Token]]:
     """Cut pieces at the commas that stand outside of parentheses."""
-    part: list[Piece] = []
+    part: list[Token] = []
     for piece in pieces:
         if piece.text == "," and piece.depth == 0:
             yield part
@@ -432,7 +432,7 @@ def listed(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     yield part
 
 
-def typed(pieces: Sequence[Piece]) -> str:
+def source_text(pieces: Sequence[Token]) -> str:
     """Return what was typed from the first of some pieces to the last, on one line."""
     words: list[str] = []
     end = pieces[0].start if pieces else 0
@@ -442,7 +442,7 @@ def typed(pieces: Sequence[Piece]) -> str:
     return "".join(words)
 
 
-def shown(text: str) -> str:
+def shortened(text: str) -> str:
     """Quote what was typed: short, and nothing that a screen could not show."""
     visible = "".join(sign if sign.isprintable() else "?" for sign in text)
     return visible if len(visible) <= _LONGEST_SHOWN else f"{visible[: _LONGEST_SHOWN - 3]}..."

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.language import parse
 from discreet.query.language._group_by import (
-    Axis,
     GivenGroup,
-    axes_of,
+    GroupKey,
     given_group,
+    resolve_groups,
     typed_groups,
     write_edge,
     write_name,
 )
-from discreet.query.language._select import ANY_TABLE, WORDS, cut_select, is_select
-from discreet.query.language.lexer import Piece, is_plain, pieces_of, shown
+from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
+from discreet.query.language.lexer import Token, is_plain, shortened, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class Query:
     """A question, read.
 
     Attributes
@@ -55,7 +55,7 @@ class Sentence:
         Of what; None for a count.
     where : Expression or None
         A condition on rows; None for all of them.
-    by : tuple of Axis
+    by : tuple of GroupKey
         Groups.
     schema : Schema
         What was declared.
@@ -64,7 +64,7 @@ class Sentence:
     verb: Verb
     expression: Expression | None
     where: Expression | None
-    by: tuple[Axis, ...]
+    by: tuple[GroupKey, ...]
     schema: Schema
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class Sentence:
         return column.measure or ("days" if column.type == "date" else None)
 
 
-def read_sentence(text: str, schema: Schema) -> Sentence:
+def parse_query(text: str, schema: Schema) -> Query:
     """Read a question.
 
     Parameters
@@ -132,9 +132,9 @@ def read_sentence(text: str, schema: Schema) -> Sentence:
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99),
     ...                          Column("sex", values=("f", "m"))])
-    >>> print(read_sentence("Mean(age) WHERE sex = 'f' by age (30, 60)", schema))
+    >>> print(parse_query("Mean(age) WHERE sex = 'f' by age (30, 60)", schema))
     mean(age) where sex IN ('f') by age (30, 60)
-    >>> print(read_sentence("SELECT COUNT(*) FROM people WHERE age > 40", schema))
+    >>> print(parse_query("SELECT COUNT(*) FROM people WHERE age > 40", schema))
     count where 40 < age
     """
     if not isinstance(text, str):
@@ -153,17 +153,17 @@ def read_sentence(text: str, schema: Schema) -> Sentence:
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
     made = _made(verb or "sum", rest, condition, groups, schema)
     if verb is None and condition is None and made.expression is not None and made.expression.is_condition:
-        return Sentence("count", None, made.expression, made.by, schema)
+        return Query("count", None, made.expression, made.by, schema)
     return made
 
 
-def sentence_of(
+def build_query(
     verb: Verb,
     expression: str | None,
     where: str | None,
     by: Sequence[str | Mapping[str, Any]],
     schema: Schema,
-) -> Sentence:
+) -> Query:
     """Make a question of its parts.
 
     Parameters
@@ -183,7 +183,7 @@ def sentence_of(
     Raises
     ------
     ExpressionRefused
-        As :func:`read_sentence`.
+        As :func:`parse_query`.
 
     Reference
     ---------
@@ -193,11 +193,11 @@ def sentence_of(
     --------
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
-    >>> sentence_of("count", None, "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
+    >>> build_query("count", None, "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
     'SELECT age, COUNT(*) FROM data WHERE 17 < age GROUP BY age (30, 60)'
     """
     if verb not in _VERBS.values():
-        raise ParameterError(f"verb of sentence_of must be count, sum or mean, was {verb!r}.")
+        raise ParameterError(f"verb of build_query must be count, sum or mean, was {verb!r}.")
     if verb == "count" and expression is not None:
         raise _not_rows()
     if verb != "count" and expression is None:
@@ -205,8 +205,8 @@ def sentence_of(
     return _made(verb, expression, where, [given_group(item) for item in by], schema)
 
 
-def _read_select(text: str, schema: Schema, *, suggest: bool) -> Sentence:
-    cut = cut_select(text, _columns(schema))
+def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
+    cut = split_select(text, _columns(schema))
     if cut.refused is None:
         return _made(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
     # What stands before the refused thing is read first, so that the first one is named.
@@ -227,12 +227,12 @@ def _made(
     where: str | None,
     groups: str | Sequence[GivenGroup] | None,
     schema: Schema,
-) -> Sentence:
+) -> Query:
     """Read the parts in the order in which they stand, so that the first mistake is named."""
     parsed = None if expression is None else parse(expression, schema)
     condition = _condition(where, schema)
-    axes = axes_of(typed_groups(groups) if isinstance(groups, str) else groups or (), schema)
-    return Sentence(verb, parsed, condition, axes, schema)
+    axes = resolve_groups(typed_groups(groups) if isinstance(groups, str) else groups or (), schema)
+    return Query(verb, parsed, condition, axes, schema)
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:
@@ -249,8 +249,8 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
 def _parts(text: str) -> tuple[str, str | None, str | None]:
     """Cut a sentence at WHERE and BY, where they stand outside of quotes and parentheses."""
     found: dict[str, tuple[int, int]] = {}
-    before: Piece | None = None
-    for piece in pieces_of(text):
+    before: Token | None = None
+    for piece in tokenize(text):
         if piece.depth == 0 and piece.word in ("WHERE", "BY"):
             if piece.word in found:
                 raise ExpressionRefused(
@@ -269,7 +269,7 @@ def _parts(text: str) -> tuple[str, str | None, str | None]:
 
 def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
     """Take the first word off, if it says what to compute."""
-    pieces = pieces_of(what)
+    pieces = tokenize(what)
     word = pieces[0].word if pieces else ""
     if word in _OTHER_WORDS and word.casefold() not in _columns(schema):
         raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
@@ -280,7 +280,7 @@ def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
     if word != "COUNT" and len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
         # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
         raise ExpressionRefused(
-            f"something after {word}(...), {shown(outside[2].text)}",
+            f"something after {word}(...), {shortened(outside[2].text)}",
             f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
         )
     return _VERBS[word], rest
@@ -299,7 +299,7 @@ def _clause(where: Expression) -> str:
     capitals = bare.upper()
     if not any(word in capitals for word in WORDS):
         return bare
-    ends = any(piece.depth == 0 and piece.word in WORDS for piece in pieces_of(bare))
+    ends = any(piece.depth == 0 and piece.word in WORDS for piece in tokenize(bare))
     return f"({bare})" if ends else bare
 
 
@@ -336,7 +336,7 @@ def _bare(text: str) -> str:
         # The first parenthesis is closed by the last if none before it is the last that is open.
         depth = itertools.accumulate((letter == "(") - (letter == ")") for letter in text[:-1])
         return text[1:-1] if text.endswith(")") and all(depth) else text
-    outside = [piece for piece in pieces_of(text) if piece.depth == 0]
+    outside = [piece for piece in tokenize(text) if piece.depth == 0]
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
 
 

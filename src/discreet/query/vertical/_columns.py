@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
     from discreet.query.answers import NoisySums
     from discreet.query.curation import Curation
     from discreet.query.vertical._gram import Asker
@@ -161,7 +161,7 @@ class Owners:
             total = min(total, radius**2)
         return float(max(total, 1 / ONE)) / sum(max(size, 1) for size in sizes)
 
-    def inside(self, question: Question, asker: Asker) -> tuple[Floats, Floats]:
+    def inside(self, question: Aggregate, asker: Asker) -> tuple[Floats, Floats]:
         """Ask what needs no products across databases, and put the answers together."""
         if isinstance(question, Gram):
             (part,) = self.parts(question)

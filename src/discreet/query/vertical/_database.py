@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import Floats
-    from discreet.query.aggregates import Question
+    from discreet.query.aggregates import Aggregate
     from discreet.query.answers import NoisySums
     from discreet.query.calibration import Asked
     from discreet.query.vertical._gram import Asker
@@ -188,13 +188,13 @@ class VerticalDatabases:
         return self._total([promise for cost in self._paid.values() for promise in cost])
 
     def cost(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Say what a question is charged at most, in all databases together. Free."""
         return self._total([self._promise(self._budget(privacy, variance))])
 
     def expected_sd(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
         """Say how noisy the answer may be. Free.
 
@@ -215,7 +215,7 @@ class VerticalDatabases:
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -244,7 +244,7 @@ class VerticalDatabases:
         answers: list[Answer] = []
 
         def asked(
-            database: int, question: Question, share: Fraction, portion: Fraction
+            database: int, question: Aggregate, share: Fraction, portion: Fraction
         ) -> tuple[Floats, Floats]:
             # Sketches are still to come after a database's own products.
             later = [budget * ACROSS] * (portion == OWN) + planned
@@ -357,7 +357,7 @@ class VerticalDatabases:
         """Return what looks up the noise of a question instead of asking it."""
 
         def sd_of(
-            database: int, question: Question, share: Fraction, portion: Fraction
+            database: int, question: Aggregate, share: Fraction, portion: Fraction
         ) -> tuple[Floats, Floats]:
             promise = self._promise(budget * share * portion)
             sd = np.asarray(self.databases[database].expected_sd(question, privacy=promise), np.float64)

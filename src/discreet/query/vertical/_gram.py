@@ -14,7 +14,7 @@ from scipy import special
 
 from discreet._typing import Floats
 from discreet.errors import ParameterError
-from discreet.query.aggregates import MOST_CELLS, Gram, Question, SignSketches
+from discreet.query.aggregates import MOST_CELLS, Aggregate, Gram, SignSketches
 from discreet.query.aggregates._sketches import MOST_SKETCHES
 from discreet.query.passes import ONE
 
@@ -159,7 +159,7 @@ def best_sketches(squares: Sequence[float], noises: Sequence[float]) -> int:
     return min(max(round(math.exp(exponent)), 1), MOST_SKETCHES)
 
 
-Asker: TypeAlias = Callable[[int, Question, Fraction, Fraction], tuple[Floats, Floats]]
+Asker: TypeAlias = Callable[[int, Aggregate, Fraction, Fraction], tuple[Floats, Floats]]
 """Database, question, the database's share of a promise and which portion of it is for the question; returns
 the answer and its standard deviations."""
 

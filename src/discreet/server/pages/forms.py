@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet.query.language import Expression
-    from discreet.query.language.query import Sentence
+    from discreet.query.language.query import Query
     from discreet.schema import Schema
 
 GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations that a margin at 95 % has
@@ -84,7 +84,7 @@ class AskForm:
         return replace(default or cls(), **given)
 
     @classmethod
-    def of_sentence(cls, asked: Sentence, default: AskForm) -> AskForm:
+    def of_sentence(cls, asked: Query, default: AskForm) -> AskForm:
         """Put a question that was read into the fields, both as its parts and as SQL."""
         axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in asked.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from discreet.errors import LedgerError, LedgerUnavailable, ParameterError
 from discreet.privacy import promise_from_dict
-from discreet.query.results import Term, combined
+from discreet.query.results import ResultTerm, combine_results
 from discreet.report import wording
 from discreet.server.pages.budgets import Budget, budget_view
 from discreet.server.pages.charts import Interval, interval_bar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from discreet.query.results import Reply
+    from discreet.query.results import QueryResult
     from discreet.server.pages.visit import Visit
 
 _MOST = 100  # charges that a page shows; the downloads have the last thousand
@@ -86,7 +86,7 @@ def _page(visit: Visit) -> Response:
 
 def past_answers(
     visit: Visit, *, most: int = _MOST, analyst: str | None = None
-) -> list[tuple[Paid, Reply | None]]:
+) -> list[tuple[Paid, QueryResult | None]]:
     """Return what was paid for, the newest first, each with its answer where it is told.
 
     Parameters
@@ -103,7 +103,7 @@ def past_answers(
     ]
 
 
-def _told(visit: Visit, paid: Paid) -> Reply | None:
+def _told(visit: Visit, paid: Paid) -> QueryResult | None:
     """Find an answer again; None where the schema has changed too much to read it."""
     try:
         return reply_of(visit.office, visit.caller.name, paid.receipts)
@@ -139,7 +139,7 @@ def budget_of(visit: Visit) -> Budget:
     return budget_view(office.budget(who), (bool(last), more))
 
 
-def history_lines(past: Sequence[tuple[Paid, Reply | None]], budget: Budget) -> list[HistoryLine]:
+def history_lines(past: Sequence[tuple[Paid, QueryResult | None]], budget: Budget) -> list[HistoryLine]:
     """Return past questions in words."""
     return [
         HistoryLine(
@@ -154,7 +154,7 @@ def history_lines(past: Sequence[tuple[Paid, Reply | None]], budget: Budget) -> 
     ]
 
 
-def _short(told: Reply) -> tuple[str, str]:
+def _short(told: QueryResult) -> tuple[str, str]:
     """Return an answer and its margin, as short as a table needs them."""
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
     if told.axes:
@@ -171,7 +171,7 @@ def _short(told: Reply) -> tuple[str, str]:
 # Sums and differences.
 
 
-def _combine(past: Sequence[tuple[Paid, Reply | None]], chosen: Mapping[str, str]) -> CombineView:
+def _combine(past: Sequence[tuple[Paid, QueryResult | None]], chosen: Mapping[str, str]) -> CombineView:
     """Return the form, and what was chosen in it added up.
 
     Privacy
@@ -192,7 +192,7 @@ def _combine(past: Sequence[tuple[Paid, Reply | None]], chosen: Mapping[str, str
     problem, words, bar = "", "", Markup("")
     if terms:
         try:
-            result = combined(terms)
+            result = combine_results(terms)
         except ParameterError as error:
             problem = str(error)
         else:
@@ -203,11 +203,11 @@ def _combine(past: Sequence[tuple[Paid, Reply | None]], chosen: Mapping[str, str
     return CombineView(options=options, choices=choices, problem=problem, words=words, bar=bar)
 
 
-def _numbers(past: Sequence[tuple[Paid, Reply | None]]) -> dict[str, Term]:
+def _numbers(past: Sequence[tuple[Paid, QueryResult | None]]) -> dict[str, ResultTerm]:
     """Return every number of past answers by the name that the form has for it."""
-    found: dict[str, Term] = {}
+    found: dict[str, ResultTerm] = {}
     for paid, told in past:
         for i, cell in enumerate(() if told is None else told.cells):
             if cell.value is not None and told is not None and len(found) < _MOST_OPTIONS:
-                found[f"{','.join(paid.receipts)}:{i}"] = Term.of(told, cell)
+                found[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.of(told, cell)
     return found

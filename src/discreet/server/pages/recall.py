@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError, LedgerError, ParameterError
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
-from discreet.query.language.query import Sentence, read_sentence
-from discreet.query.text_query import answered, priced
+from discreet.query.language.query import Query, parse_query
+from discreet.query.text_query import preview_query, run_query
 from discreet.server.answers import answer_wire
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Promise
     from discreet.privacy.ledger.entries import Entry
-    from discreet.query import Answer, Question
-    from discreet.query.results import Reply
+    from discreet.query import Aggregate, Answer
+    from discreet.query.results import QueryResult
     from discreet.server.access import Caller
     from discreet.server.office import Office
 
@@ -33,7 +33,7 @@ class Recalled:
 
     Attributes
     ----------
-    asked : Sentence
+    asked : Query
         The question.
     answer : mapping
         As the wire has it.
@@ -49,7 +49,7 @@ class Recalled:
         What all draws that were merged into it have cost.
     """
 
-    asked: Sentence
+    asked: Query
     answer: Mapping[str, Any]
     earlier: Mapping[str, Any] | None
     request: Mapping[str, Any] | None
@@ -65,7 +65,7 @@ class _Kept:
         self._office, self._receipts, self._owner = office, list(receipts), owner
         self.schema, self.neighbors, self.n_rows = office.schema, office.schema.neighbors, n_rows
 
-    def ask(self, question: Question, **_: Any) -> Answer:
+    def ask(self, question: Aggregate, **_: Any) -> Answer:
         """Return the next of them, if it is to this question."""
         if not self._receipts:
             raise _not_one_answer()
@@ -110,7 +110,7 @@ def recalled(office: Office, who: Caller, receipts: tuple[str, ...]) -> Recalled
             request["refines"] = list(refined)
     merged = [part for parts in reply.parts for part in parts]
     return Recalled(
-        asked=read_sentence(kept[0]["said"], office.schema),
+        asked=parse_query(kept[0]["said"], office.schema),
         answer=answer_wire(reply, left),
         earlier=answer_wire(reply_of(office, who.name, refined), left) if refined else None,
         request=request,
@@ -123,7 +123,7 @@ def recalled(office: Office, who: Caller, receipts: tuple[str, ...]) -> Recalled
 
 
 @lru_cache(maxsize=1024)
-def reply_of(office: Office, owner: str, receipts: tuple[str, ...]) -> Reply:
+def reply_of(office: Office, owner: str, receipts: tuple[str, ...]) -> QueryResult:
     """Return the numbers of an answer of the past, which never change.
 
     Raises
@@ -140,9 +140,9 @@ def reply_of(office: Office, owner: str, receipts: tuple[str, ...]) -> Reply:
     # Whatever follows is remembered, and by then the trail has it.
     office.trail.recalled(owner, [entry.receipt for entry in entries])
     kept: Any = _Kept(office, receipts, owner, _n_rows(entries[0]))
-    asked = read_sentence(words, office.schema)
+    asked = parse_query(words, office.schema)
     # Who answers has been paid: the promise only says which law the noise has.
-    reply = answered(kept, asked, privacy=entries[0].receipt.promises[0])
+    reply = run_query(kept, asked, privacy=entries[0].receipt.promises[0])
     if len(reply.receipts) != len(receipts):
         raise _not_one_answer()
     return reply
@@ -163,7 +163,7 @@ def _price(office: Office, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Return the price as a request names it; only one that would really be charged the same."""
     kept = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
-    asked, n_rows = read_sentence(kept[0]["said"], office.schema), _n_rows(entries[0])
+    asked, n_rows = parse_query(kept[0]["said"], office.schema), _n_rows(entries[0])
     about: dict[str, Any] = {"unit": office.schema.unit, "neighbors": office.schema.neighbors}
     candidates: Iterable[dict[str, Any]]
     if kept[0].get("variance") is not None:
@@ -178,7 +178,7 @@ def _price(office: Office, entries: Sequence[Entry]) -> dict[str, Any] | None:
         privacy = candidate.get("privacy")
         promise = None if privacy is None else promise_from_dict({**about, **privacy})
         try:
-            quoted = priced(office.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd"))
+            quoted = preview_query(office.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd"))
         except DiscreetError:
             continue
         if quoted.cost == tuple(charged):
@@ -248,7 +248,7 @@ def paid_questions(entries: Sequence[Mapping[str, Any]], office: Office) -> list
 
 def _takes_two(said: str, office: Office) -> bool:
     try:
-        asked = read_sentence(said, office.schema)
+        asked = parse_query(said, office.schema)
     except ParameterError:
         return False
     return asked.verb == "mean" and bool(asked.by)

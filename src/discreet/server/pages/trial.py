@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.query.database import LocalSums
-from discreet.query.text_query import answered
+from discreet.query.text_query import run_query
 from discreet.server import wire
 from discreet.server.answers import answer_wire
 
@@ -40,7 +40,7 @@ def tried(office: Office, request: Any) -> dict[str, Any]:
     asked = office.sentence(request)
     # Made for each trial anew: one that stays would keep the answers of all of them.
     with LocalSums(_rows(office), schema=schema) as rows:
-        reply = answered(rows, asked, privacy=privacy, sd=request.sd_or_none())
+        reply = run_query(rows, asked, privacy=privacy, sd=request.sd_or_none())
     return answer_wire(reply, _NOTHING_SPENT)
 
 
