@@ -385,7 +385,7 @@ def test_a_pure_budget_is_told_and_refused_in_epsilon(start: Callable[..., Servi
     assert (details["currency"], details["fits"]) == ("epsilon", {"kind": "pure-dp", "epsilon": 1.0})
     told = service.ask({**asked, "privacy": {"kind": "pure-dp", "epsilon": 0.25}}).json()
     assert (told["law"], told["remaining"]["more"]) == ("laplace", 3)
-    assert told["describe_cost"] == "ε = 0.25"
+    assert told["cost_words"] == "ε = 0.25"
     # Noise of a kind that this budget cannot add up is refused in words, not charged somehow.
     assert service.ask({**asked, "privacy": PRIVACY}).status_code == 422
     budget = service.client().get("/v1/budget").json()

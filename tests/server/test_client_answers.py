@@ -158,7 +158,7 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
     told = {
         **{"kind": "answer", "question": "count by value", "measure": "rows", "by": ["value"]},
         **{"cells": [cell], "value": None, "sd": None, "interval": None, "law": "gaussian", "cost": []},
-        **{"describe_cost": "", "cached": False, "receipts": [], "remaining": {}},
+        **{"cost_words": "", "cached": False, "receipts": [], "remaining": {}},
     }
     columns = RemoteAnswer.model_validate(told).frame.columns
     assert columns["value"] == ["low"]
@@ -180,7 +180,7 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
 def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     told = {
         **{"kind": "answer", "question": "count", "measure": "rows", "by": [], "cells": [], "value": 1.0},
-        **{"sd": 1.0, "interval": None, "law": "gaussian", "cost": [], "describe_cost": "", "cached": False},
+        **{"sd": 1.0, "interval": None, "law": "gaussian", "cost": [], "cost_words": "", "cached": False},
         **{"receipts": [], "remaining": {}},
     }
 

@@ -106,7 +106,7 @@ def _paid(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
     """Return what something costs, and what is left."""
     return {
         "cost": [promise.to_dict() for promise in cost],
-        "describe_cost": describe_cost(cost, DELTA),
+        "cost_words": describe_cost(cost, DELTA),
         "remaining": dict(left),
     }
 

@@ -113,7 +113,7 @@ class RemoteAnswer(_Told):
         Of an answer without groups.
     law : str
         Of the noise.
-    cost, describe_cost, cached
+    cost, cost_words, cached
         What the answer promises and was charged, in words too; whether it had been paid for before.
     receipts, parts
         Ids of the charges, and of what was merged into a refined answer.
@@ -139,7 +139,7 @@ class RemoteAnswer(_Told):
     interval: Interval | None
     law: str | None
     cost: tuple[Promised, ...]
-    describe_cost: str
+    cost_words: str
     cached: bool
     receipts: tuple[str, ...]
     parts: tuple[tuple[str, ...], ...] = ()
@@ -173,7 +173,7 @@ class RemotePrice(_Told):
         The question as it was understood, in both of its forms; the unit of its answer.
     sd, margin : float or None
         Of the noise, and how far it may be off at 95 %; None if that depends on what is not public.
-    cost, describe_cost
+    cost, cost_words
         What would be charged.
     more : int or None
         How many like this what is left would pay for.
@@ -189,7 +189,7 @@ class RemotePrice(_Told):
     sd: Noise | None
     margin: Noise | None
     cost: tuple[Promised, ...]
-    describe_cost: str
+    cost_words: str
     remaining: dict[str, Any]
     more: Whole | None
     free: bool = False

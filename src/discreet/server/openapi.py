@@ -41,7 +41,7 @@ def _object(words: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-_PRICED: dict[str, Any] = {"cost": _PROMISES, "describe_cost": _TEXT, "remaining": _ref("Remaining")}
+_PRICED: dict[str, Any] = {"cost": _PROMISES, "cost_words": _TEXT, "remaining": _ref("Remaining")}
 _PAID: dict[str, Any] = {**_PRICED, "cached": _FLAG, "receipts": _TEXTS}
 _NOISY: dict[str, Any] = {
     "law": {"enum": ["gaussian", "laplace"]},

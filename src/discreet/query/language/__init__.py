@@ -10,7 +10,7 @@ engine and on arrays, with equal bits; ``language`` is the door; ``groups`` read
 from __future__ import annotations
 
 from discreet.query.language._expression import Expression, parse
-from discreet.query.language._group_by import Group, parse_groups
+from discreet.query.language._group_by import GroupKey, declared_cells, parse_groups
 from discreet.query.language._sql import Stepwise, hoist
 
-__all__ = ["Expression", "Group", "Stepwise", "hoist", "parse", "parse_groups"]
+__all__ = ["Expression", "GroupKey", "Stepwise", "declared_cells", "hoist", "parse", "parse_groups"]

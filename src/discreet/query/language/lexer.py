@@ -188,16 +188,23 @@ def is_plain(name: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _TAKEN
 
 
+# Text in quotes is one token: a value or a name may hold any word. A quote that is never closed is a token by
+# itself; a comment that is never closed takes all that follows. An exponent that runs into a word is none.
 _TOKEN = re.compile(
-    r"(?P<blank>[ \t\r\n]+)"
-    r"|(?P<comment>--|/\*)"
+    r"(?P<blank>\s+)"
+    r"|(?P<comment>--[^\n]*|/\*(?:.*?\*/|.*))"
+    r"|(?P<value>'(?:[^']|'')*')"
+    r'|(?P<name>"(?:[^"]|"")*")'
+    r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+(?!\w))?)"
+    r"|(?P<word>[A-Za-z_]\w*)"
     r"|(?P<doubled>//|\*\*|==|<=>|<<|>>|->|=>)"
-    r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?P<tail>[A-Za-z0-9_.]*)"
-    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P<call>[ \t\r\n]*\()?"
     r"|(?P<sign><=|>=|<>|!=|[-+*/(),=<>])"
-    r"|'(?P<value>(?:[^']|'')*)'"
-    r'|"(?P<name>(?:[^"]|"")*)"'
+    r"|(?P<other>.)",
+    re.DOTALL,
 )
+_BLANKS = " \t\r\n"  # of an expression; a query may be set with others between its clauses
+_LONGEST_SHOWN = 64
+_RUNS_ON = re.compile(r"[A-Za-z0-9_.]")
 _DOUBLED = {
     "//": "Write FLOOR(x / 10).",
     "**": "Write POWER(x, 2).",
@@ -207,6 +214,91 @@ _DOUBLED = {
     "=>": "Write a >= b for at least.",
 }
 _PREFIXES = frozenset(("NOT", "-", "+"))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word, number, sign, quoted text or comment of a query, with its place.
+
+    Attributes
+    ----------
+    text : str
+        The characters as typed, with their quotes.
+    start, end : int
+        Place of the first character, and of the one after the last.
+    depth : int
+        Number of parentheses around it; a parenthesis itself has that of what is around the pair.
+    kind : str
+        Group of the lexer: comment, value, name, number, word, doubled, sign or other.
+    """
+
+    text: str
+    start: int
+    end: int
+    depth: int
+    kind: str
+
+    @property
+    def word(self) -> str:
+        """The token in capitals; empty for a text in quotes, which is no word."""
+        return "" if self.text[0] in "'\"" else self.text.upper()
+
+    @property
+    def is_comment(self) -> bool:
+        """Whether it is a comment, which no engine reads."""
+        return self.kind == "comment"
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it may name a column or a table: a word, or anything in double quotes."""
+        return self.kind == "name" or self.text.isidentifier()
+
+    @property
+    def name(self) -> str:
+        """The name of the column or table, without its quotes."""
+        return self.text[1:-1].replace('""', '"') if self.text[0] == '"' else self.text
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return the tokens of any text; blanks are left out and seen in the places of the others."""
+    tokens, depth = [], 0
+    for match in _TOKEN.finditer(text):
+        kind, found = match.lastgroup, match[0]
+        if kind == "blank":
+            continue
+        assert kind is not None
+        depth -= found == ")"
+        tokens.append(Token(found, match.start(), match.end(), depth, kind))
+        depth += found == "("
+    return tokens
+
+
+def split_list(tokens: Sequence[Token], depth: int = 0) -> Iterator[list[Token]]:
+    """Yield the tokens between the commas of one depth."""
+    part: list[Token] = []
+    for token in tokens:
+        if token.text == "," and token.depth == depth:
+            yield part
+            part = []
+        else:
+            part.append(token)
+    yield part
+
+
+def source_text(tokens: Sequence[Token]) -> str:
+    """Return what was typed from the first token to the last, on one line."""
+    words: list[str] = []
+    end = tokens[0].start if tokens else 0
+    for token in tokens:
+        words.append(token.text if token.start == end else f" {token.text}")
+        end = token.end
+    return "".join(words)
+
+
+def shortened(text: str) -> str:
+    """Return a text short enough for an error message, with a mark for what a screen could not show."""
+    visible = "".join(sign if sign.isprintable() else "?" for sign in text)
+    return visible if len(visible) <= _LONGEST_SHOWN else f"{visible[: _LONGEST_SHOWN - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +332,17 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
         raise ExpressionRefused(
             f"more than {MOST_CHARACTERS} characters", "Ask in several questions, each of a part."
         )
-    reader = _Reader(schema)
-    place = 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None:
-            raise _unreadable(text[place])
-        reader.take(match)
-        place = match.end()
+    reader, end = _Reader(schema), 0
+    tokens = tokenize(text)
+    for i, token in enumerate(tokens):
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
+        _check_blanks(text[end : token.start])
+        blanks = "" if after is None else text[token.end : after.start]
+        reader.take(
+            token, after, called=after is not None and after.text == "(" and not blanks.strip(_BLANKS)
+        )
+        end = token.end
+    _check_blanks(text[end:])
     if not reader.tokens:
         raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
     return ScannedExpression(" ".join(reader.tokens), tuple(reader.columns), tuple(reader.values))
@@ -268,27 +363,45 @@ class _Reader:
         self._names = tuple(column.name for column in schema.released)
         self._nested = self._prefixes = self._operands = 0
 
-    def take(self, match: re.Match[str]) -> None:
-        kind = match.lastgroup
-        if kind == "blank":
-            return
-        if kind == "comment":
+    def take(self, token: Token, after: Token | None, *, called: bool) -> None:
+        """Put a token into the words of the language, or refuse it.
+
+        Parameters
+        ----------
+        token : Token
+            The token to read.
+        after : Token or None
+            The next one, which may run into a number; None at the end.
+        called : bool
+            Whether a parenthesis follows, as after the name of a function.
+        """
+        if token.kind == "comment":
             raise ExpressionRefused("a comment", "Leave it out.")
-        if kind == "doubled":
-            sign = match["doubled"]
-            raise ExpressionRefused(f"the sign {sign}", _DOUBLED.get(sign, "Leave it out."))
-        if match["number"] is not None:
-            if match["tail"]:
+        if token.kind == "doubled":
+            raise ExpressionRefused(f"the sign {token.text}", _DOUBLED.get(token.text, "Leave it out."))
+        if token.kind == "number":
+            if after is not None and after.start == token.end and _RUNS_ON.match(after.text):
                 raise ExpressionRefused("a number that runs into a word", "Write numbers as 12, 0.5 or 1e6.")
-            self._operand(match["number"])
-        elif match["word"] is not None:
-            self._word(match["word"], called=match["call"] is not None)
-        elif kind == "sign":
-            self._put(match["sign"])
-        elif kind == "value":
-            self._value(match["value"].replace("''", "'"))
+            self._operand(token.text)
+        elif token.kind == "word":
+            self._ascii_word(token.text, called=called)
+        elif token.kind == "sign":
+            self._put(token.text)
+        elif token.kind == "value":
+            self._value(token.text[1:-1].replace("''", "'"))
+        elif token.kind == "name":
+            self._quoted(token.name)
         else:
-            self._quoted(match["name"].replace('""', '"'))
+            raise _unreadable(token.text)
+
+    def _ascii_word(self, word: str, *, called: bool) -> None:
+        if word.isascii():
+            self._word(word, called=called)
+            return
+        plain = _PLAIN_NAME.match(word)
+        assert plain is not None
+        self._word(plain[0], called=False)
+        raise refused_sign(word[plain.end()])
 
     def _word(self, word: str, *, called: bool) -> None:
         upper = word.upper()
@@ -300,8 +413,6 @@ class _Reader:
             self._column(self._released[word.casefold()])
         else:
             raise refused_word(word, self._names)
-        if called:
-            self._put("(")
 
     def _value(self, value: str) -> None:
         hidden = next((sign for sign in value if not sign.isprintable()), None)
@@ -341,6 +452,13 @@ class _Reader:
         self.tokens.append(token)
 
 
+def _check_blanks(blanks: str) -> None:
+    """Refuse blanks that an expression does not have, such as one that does not break a line."""
+    other = blanks.strip(_BLANKS)
+    if other:
+        raise refused_sign(other[0])
+
+
 def too_deep() -> ExpressionRefused:
     """Return what is raised for a text with too many levels."""
     return ExpressionRefused(f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part.")
@@ -357,92 +475,3 @@ def _unreadable(sign: str) -> ExpressionRefused:
             "a quote that is not closed", "Close it; a quote inside quotes is written twice."
         )
     return refused_sign(sign)
-
-
-# Text in quotes is one piece: a value or a name may hold any word. A quote that is never closed is a
-# piece by itself; a comment that is never closed takes all that follows.
-_PIECES = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*(?:.*?\*/|.*)|[A-Za-z_]\w*|\s+|.""", re.DOTALL
-)
-_LONGEST_SHOWN = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A piece of a text.
-
-    Attributes
-    ----------
-    text : str
-        As typed.
-    start, end : int
-        Where it stands.
-    depth : int
-        How many parentheses it stands in; a parenthesis itself as deep as what is around it.
-    """
-
-    text: str
-    start: int
-    end: int
-    depth: int
-
-    @property
-    def word(self) -> str:
-        """It in capitals; a text in quotes is no word."""
-        return "" if self.text[0] in "'\"" else self.text.upper()
-
-    @property
-    def is_comment(self) -> bool:
-        """Whether it is for readers alone."""
-        return self.text.startswith(("--", "/*"))
-
-    @property
-    def is_name(self) -> bool:
-        """Whether it may name a column or a table: a word, or anything in double quotes."""
-        return self.text.isidentifier() or (self.text[0] == '"' and len(self.text) > 1)
-
-    @property
-    def name(self) -> str:
-        """What it names."""
-        return self.text[1:-1].replace('""', '"') if self.text[0] == '"' else self.text
-
-
-def tokenize(text: str) -> list[Token]:
-    """Cut a text into pieces, blanks left out."""
-    pieces, depth = [], 0
-    for match in _PIECES.finditer(text):
-        piece = match[0]
-        if piece.isspace():
-            continue
-        depth -= piece == ")"
-        pieces.append(Token(piece, match.start(), match.end(), depth))
-        depth += piece == "("
-    return pieces
-
-
-def split_list(pieces: Sequence[Token]) -> Iterator[list[Token]]:
-    """Cut pieces at the commas that stand outside of parentheses."""
-    part: list[Token] = []
-    for piece in pieces:
-        if piece.text == "," and piece.depth == 0:
-            yield part
-            part = []
-        else:
-            part.append(piece)
-    yield part
-
-
-def source_text(pieces: Sequence[Token]) -> str:
-    """Return what was typed from the first of some pieces to the last, on one line."""
-    words: list[str] = []
-    end = pieces[0].start if pieces else 0
-    for piece in pieces:
-        words.append(piece.text if piece.start == end else f" {piece.text}")
-        end = piece.end
-    return "".join(words)
-
-
-def shortened(text: str) -> str:
-    """Quote what was typed: short, and nothing that a screen could not show."""
-    visible = "".join(sign if sign.isprintable() else "?" for sign in text)
-    return visible if len(visible) <= _LONGEST_SHOWN else f"{visible[: _LONGEST_SHOWN - 3]}..."

@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.language import parse
 from discreet.query.language._group_by import (
-    GivenGroup,
     GroupKey,
-    given_group,
-    resolve_groups,
-    typed_groups,
+    parse_groups,
     write_edge,
     write_name,
 )
@@ -37,7 +34,6 @@ _VERBS: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "MEAN": "mean"}
 _SQL: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "AVG": "mean"}
 _OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COUNT"}
 _COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
-_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_]\w*|[0-9.eE+]+|<=|<>|\S""")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
@@ -202,7 +198,7 @@ def build_query(
         raise _not_rows()
     if verb != "count" and expression is None:
         raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
-    return _made(verb, expression, where, [given_group(item) for item in by], schema)
+    return _made(verb, expression, where, by, schema)
 
 
 def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
@@ -225,14 +221,13 @@ def _made(
     verb: Verb,
     expression: str | None,
     where: str | None,
-    groups: str | Sequence[GivenGroup] | None,
+    groups: str | Sequence[str | Mapping[str, Any]] | None,
     schema: Schema,
 ) -> Query:
     """Read the parts in the order in which they stand, so that the first mistake is named."""
     parsed = None if expression is None else parse(expression, schema)
     condition = _condition(where, schema)
-    axes = resolve_groups(typed_groups(groups) if isinstance(groups, str) else groups or (), schema)
-    return Query(verb, parsed, condition, axes, schema)
+    return Query(verb, parsed, condition, parse_groups(() if groups is None else groups, schema), schema)
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:
@@ -314,17 +309,17 @@ def _dated(text: str, schema: Schema) -> str:
     if not any(name in text for name in dates):
         return text
     inside = f"({text})"
-    found = list(_TOKENS.finditer(inside))
-    days: list[tuple[re.Match[str], str]] = []
-    for before, left, relation, right, after in zip(*(found[i:] for i in range(5)), strict=False):
+    days: list[tuple[Token, str]] = []
+    tokens = tokenize(inside)
+    for before, left, relation, right, after in zip(*(tokens[i:] for i in range(5)), strict=False):
         # A comparison stands in parentheses, so that what is beside it cannot be part of a sum.
-        if (before[0], after[0]) != ("(", ")") or relation[0] not in _RELATIONS:
+        if (before.text, after.text) != ("(", ")") or relation.text not in _RELATIONS:
             continue
         for day, name in ((left, right), (right, left)):
-            if day[0].isdigit() and name[0] in dates:
-                days.append((day, write_edge(float(day[0]), dates[name[0]])))
+            if day.text.isdigit() and name.text in dates:
+                days.append((day, write_edge(float(day.text), dates[name.text])))
     for day, written in reversed(days):
-        inside = inside[: day.start()] + written + inside[day.end() :]
+        inside = inside[: day.start] + written + inside[day.end :]
     return inside[1:-1]
 
 

@@ -83,7 +83,7 @@ class Pass(Record):
     share : float or None
         Which part of the promise it has: of rho, or of a pure epsilon. None where the learner saw the rows.
     question : mapping or None
-        What was asked, as :func:`discreet.query.aggregate_from_dict` reads it; None where the learner saw the
+        What was asked, as :func:`discreet.query.question_from_dict` reads it; None where the learner saw the
         rows themselves and put noise on its result, or if the pass was left out.
     receipt : mapping or None
         What was charged; None if it was left out, which the promise does not count on.

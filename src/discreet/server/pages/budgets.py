@@ -267,5 +267,5 @@ def _price_words(price: Mapping[str, Any], budget: Budget) -> dict[str, str]:
 
 def full_words(told: Mapping[str, Any], budget: Budget) -> str:
     """Write a price in the currency of the limit, and as the epsilon that it comes to."""
-    _, bracket, epsilon = str(told["describe_cost"]).partition(" (")
+    _, bracket, epsilon = str(told["cost_words"]).partition(" (")
     return budget.price_words(told["cost"]) + bracket + epsilon
