@@ -10,7 +10,7 @@ import pytest
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.promises import promise_from_dict
-from discreet.query import CostModel, Gram, Histogram, LocalSums, PosteriorOdds, Sums
+from discreet.query import CostModel, Database, Gram, Histogram, PosteriorOdds, Sums
 from tests.query.people import people, people_schema, under
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_what_is_priced_without_rows_is_charged_with_them(privacy: Any, neighbor
     schema, privacy = people_schema(neighbors), under(privacy, neighbors)
     pricing = CostModel(schema, 50)
     assert (pricing.n_rows, pricing.neighbors, pricing.schema) == (50, neighbors, schema)
-    with LocalSums(people(50), schema=schema) as sums:
+    with Database(people(50), schema=schema) as sums:
         for question in QUESTIONS:
             answer = sums.ask(question, privacy=privacy)
             assert pricing.cost(question, privacy=privacy) == answer.cost

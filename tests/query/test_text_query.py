@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
-from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError, PromiseError
 from discreet.privacy import ZCDP, Spending
 from discreet.query.language.query import parse_query
 from discreet.query.results import QueryResult, rounded
@@ -274,6 +274,44 @@ def test_a_private_number_of_rows_makes_every_mean_a_ratio() -> None:
                 run_query(db, parse_query(other, schema), privacy=MU)
     assert abs(value - sum(AGES) / N) < 5 * sd
     assert preview_query(schema, None, sentence, privacy=promise).cells == ()
+
+
+@pytest.mark.parametrize("text", ["count where age > 40", "mean(age) by sex", "SELECT SUM(age) FROM t"])
+def test_database_query_is_that_of_its_parsed_text(text: str) -> None:
+    results = []
+    for parsed in (False, True):
+        with Database(ROWS, schema=SCHEMA, random_state=3) as db:
+            privacy = GaussianDP(mu=1)
+            preview = db.preview(text, privacy=privacy)
+            assert (preview.is_free, preview.sql) == (False, parse_query(text, SCHEMA).sql)
+            if parsed:
+                results.append(run_query(db, parse_query(text, SCHEMA), privacy=privacy))
+            else:
+                results.append(db.query(text, privacy=privacy))
+            assert preview.cost == results[-1].cost
+            assert db.preview(text, privacy=privacy).is_free
+            assert not db.preview(text, privacy=privacy, owner="another").is_free
+            assert db.query(text, privacy=privacy).cached
+    assert results[0].cells == results[1].cells
+
+
+def test_database_query_refuses_before_it_charges() -> None:
+    with Database(ROWS, schema=SCHEMA) as db:
+        with pytest.raises(ParameterError, match="given neither"):
+            db.query("count")
+        with pytest.raises(ParameterError, match="given both"):
+            db.query("count", privacy=GaussianDP(mu=1), sd=3.0)
+        with pytest.raises(ExpressionRefused):
+            db.query("count where nothing", sd=3.0)
+        assert db.ledger.spent().charges == 0
+
+
+def test_database_query_refines_by_receipt() -> None:
+    with Database(ROWS, schema=SCHEMA, random_state=3) as db:
+        first = db.query("count where age > 40", sd=5.0)
+        refined = db.query("count where age > 40", sd=5.0, refines=first.receipts[0].id)
+        assert refined.refined
+        assert refined.cells[0].sd == pytest.approx(5.0 / 2**0.5, rel=1e-6)
 
 
 LIGHT = """

@@ -16,7 +16,6 @@ import discreet.learn
 from discreet import ApproxDP, Column, Database, GaussianDP, GaussianRelease, Ledger, PureDP, Schema
 from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
-from discreet.query import LocalSums
 from discreet.query.aggregates import Aggregate, ClusterSums, Gram, Histogram, Moments, Sums
 from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
@@ -198,15 +197,11 @@ def test_asking_again_after_another_registration_is_free(tmp_path: Path) -> None
     schema = visits_schema(2)
     rows = visits(rng, ids_of(rng, 500, "integers"))
     answers = []
-    for turn in range(3):
+    for _ in range(3):
         order = rng.permutation(500)
         shown = {name: values[order] for name, values in rows.items()}
         ledger = Ledger.open(tmp_path / "visits.ledger")
-        with (
-            Database(shown, schema=schema, ledger=ledger)
-            if turn < 2
-            else LocalSums(shown, schema=schema, ledger=ledger) as db
-        ):
+        with Database(shown, schema=schema, ledger=ledger) as db:
             answers.append(db.ask(Sums("cost"), privacy=PRIVACY))
     assert [answer.cached for answer in answers] == [False, True, True]
     assert len({tuple(np.asarray(answer.value)) for answer in answers}) == 1
@@ -392,8 +387,7 @@ def test_a_learner_refuses_a_matrix_where_the_schema_has_ids(learner: Callable[.
 
 def test_sums_refuse_rows_without_the_ids_that_the_schema_has() -> None:
     schema = Schema(columns=NUMBERS, id_column="id", max_rows_per_unit=2)
-    with pytest.raises(DataError, match="rows of LocalSums must be a table with the id column"):
-        LocalSums(MATRIX, schema=schema)
-    for kind in (LocalSums, Database):
-        with pytest.raises(DiscreetError, match="'id'"):
-            kind({"a": MATRIX[:, 0], "b": MATRIX[:, 1]}, schema=schema)
+    with pytest.raises(DataError, match="source of Database must be a table with the id column"):
+        Database(MATRIX, schema=schema)
+    with pytest.raises(DiscreetError, match="'id'"):
+        Database({"a": MATRIX[:, 0], "b": MATRIX[:, 1]}, schema=schema)

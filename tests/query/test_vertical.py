@@ -17,7 +17,6 @@ from discreet.learn import PrivatePCA, PrivateRidge
 from discreet.query import (
     Gram,
     Histogram,
-    LocalSums,
     Moments,
     SignSketches,
     Sums,
@@ -701,7 +700,7 @@ def test_the_loss_against_one_database_is_the_root_of_the_number_of_rows() -> No
     for n in (2000, 32000):
         rows = rows_of(n)
         across = float(np.asarray(two(rows).ask(Gram(("a", "c")), privacy=MU).sd)[1, 2])
-        inside = LocalSums(
+        inside = Database(
             {name: rows[name] for name in "ac"}, schema=Schema(columns=numbers("a", "c").columns[1:])
         )
         central = float(np.asarray(inside.expected_sd(Gram(("a", "c")), privacy=MU))[1, 2])

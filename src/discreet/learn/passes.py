@@ -11,7 +11,7 @@ import numpy as np
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.shares import Shares
-from discreet.query import Answer, LocalSums
+from discreet.query import Answer, Database
 from discreet.query.calibration import QueryNoise
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.query import Aggregate, NoisySums
 
 
-class ExactSums(LocalSums):
+class ExactSums(Database):
     """Sums over rows in memory without noise and without a promise: what tests compare with.
 
     Privacy
@@ -49,7 +49,7 @@ class ExactSums(LocalSums):
         if not isinstance(privacy, NoPromise) or variance is not None:
             raise PromiseError(
                 f"privacy of ExactSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
-                "no noise. Use LocalSums."
+                "no noise. Use Database."
             )
         receipt = self.ledger.charge(
             privacy, owner=owner, what=question.kind, schema=self.schema.digest, seeded=self._seeded
@@ -106,7 +106,7 @@ class Passes:
     >>> from discreet.query import Histogram
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("n", type="integer", lower=0, upper=3)])
-    >>> with LocalSums({"n": [1, 2, 2]}, schema=schema, random_state=1) as sums:
+    >>> with Database({"n": [1, 2, 2]}, schema=schema, random_state=1) as sums:
     ...     passes = Passes(sums, GaussianDP(mu=1), {"first": 1, "second": 3})
     ...     answer = passes.ask("second", Histogram("n"))
     >>> passes.split, round(answer.cost[0].mu, 6)

@@ -29,7 +29,7 @@ from discreet.query.aggregates import (
 )
 from discreet.query.answers import Answer, NoisySums, RefinableSums
 from discreet.query.calibration import CostModel
-from discreet.query.database import Database, LocalSums
+from discreet.query.database import Database
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products
 
@@ -43,7 +43,6 @@ __all__ = [
     "Gram",
     "HalfspaceSums",
     "Histogram",
-    "LocalSums",
     "Moments",
     "Node",
     "NodeTables",

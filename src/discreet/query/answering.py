@@ -47,7 +47,7 @@ class How(TypedDict, total=False):
 
 
 class EngineSums(CostModel):
-    """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
+    """Noisy sums over a curated table in an engine; made for :class:`Database`.
 
     Parameters
     ----------

@@ -261,6 +261,30 @@ class QueryResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preview(QueryResult):
+    """Cost and noise of a text query in advance: one cell without a value, no receipts.
+
+    Attributes
+    ----------
+    sql : str
+        The query as a SELECT, which is read as the same query.
+    is_free : bool
+        Whether nothing would be charged: the result follows from what is public, or was paid for before.
+
+    Privacy
+    -------
+    Follows from the schema, the public number of rows and what the asking owner has paid.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    sql: str
+    is_free: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTerm:
     """One number of a past answer, and how often it counts.
 

@@ -11,11 +11,10 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.privacy.shares import Shares
-from discreet.query import Database, Histogram, Sums
+from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel
 from discreet.query.language._group_by import write_edge
-from discreet.query.language.query import Query
-from discreet.query.results import QueryResult, ResultCell, interval_width
+from discreet.query.results import Preview, QueryResult, ResultCell, interval_width
 from discreet.query.together import alone
 
 if TYPE_CHECKING:
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
 
     from discreet._typing import Floats
     from discreet.privacy import Promise
-    from discreet.query import Aggregate, Answer
-    from discreet.query.answers import RefinableSums
+    from discreet.query.aggregates import Aggregate
+    from discreet.query.answers import Answer, RefinableSums
     from discreet.query.calibration import Law
+    from discreet.query.database import Database
     from discreet.query.language.query import Query
     from discreet.query.together import Flow
     from discreet.schema import Column, Schema
@@ -356,7 +356,7 @@ def preview_query(
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
-) -> QueryResult:
+) -> Preview:
     """Say what a question would cost, and how noisy its answer would be. Free.
 
     Parameters
@@ -372,7 +372,7 @@ def preview_query(
 
     Returns
     -------
-    QueryResult
+    Preview
         With the noise of one group, which is that of all; with no cell where it depends on how many rows a
         mean is over. A mean over chosen rows is at least as noisy as it says.
 
@@ -401,8 +401,10 @@ def preview_query(
     elif asked.verb == "mean":
         # With a condition fewer rows are averaged, and the answer is noisier.
         one = float(spread[0]) / n_rows if n_rows else None
-    return QueryResult(
+    return Preview(
         question=str(asked),
+        sql=asked.sql,
+        is_free=all(noise.promise is None for _, noise in fits),
         measure=asked.measure,
         axes=tuple(axis.column for axis in asked.by),
         cells=()

@@ -124,6 +124,16 @@ def test_hostile_texts_are_refused_at_once(text: str) -> None:
         assert len(str(refused)) < 1500
 
 
+@pytest.mark.parametrize("piece", ["'", "''\"", "/*", "//*", "(", "a'b", "1.", "1e5", "e+5by ", ",("])
+@pytest.mark.parametrize("before", ["count where ", "SELECT COUNT(*) FROM t WHERE ", "count by "])
+def test_reading_effort_grows_with_the_length_of_a_text(before: str, piece: str) -> None:
+    half, whole = (
+        function_calls(lambda size=size: refusal_of(before + piece * (size // len(piece))))  # type: ignore[misc]
+        for size in (3900, 7800)
+    )
+    assert whole < 2.2 * half + 1000
+
+
 def test_something_else_than_a_text_is_refused() -> None:
     with pytest.raises(ExpressionRefused, match="no text"):
         parse_query(b"count", SCHEMA)  # type: ignore[arg-type]

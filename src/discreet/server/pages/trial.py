@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.query.database import LocalSums
+from discreet.query import Database
 from discreet.query.text_query import run_query
 from discreet.server import wire
 from discreet.server.answers import answer_wire
@@ -39,7 +39,7 @@ def tried(office: Office, request: Any) -> dict[str, Any]:
     privacy = wire.promise_of(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
     asked = office.sentence(request)
     # Made for each trial anew: one that stays would keep the answers of all of them.
-    with LocalSums(_rows(office), schema=schema) as rows:
+    with Database(_rows(office), schema=schema) as rows:
         reply = run_query(rows, asked, privacy=privacy, sd=request.sd_or_none())
     return answer_wire(reply, _NOTHING_SPENT)
 
