@@ -117,7 +117,7 @@ def wrongly_free(service: Service) -> bool:
     """Whether a mean by groups is called free while one of its two questions is still to be paid."""
     sentence = parse_query("mean(income) by sex", service.office.schema)
     first, _ = plan_aggregates(sentence, service.office.database, ZCDP(rho=0.01), None)
-    service.office.database.ask(first.question, privacy=first.privacy, owner="ana")
+    service.office.database.ask(first.aggregate, privacy=first.privacy, owner="ana")
     return bool(preview(service, MEANS)["free"])
 
 

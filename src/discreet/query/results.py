@@ -423,7 +423,7 @@ def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
     Examples
     --------
     >>> women, men = (
-    ...     Term(times=times, question="count by sex", key=(key,), value=value, sd=3.0, law="gaussian",
+    ...     ResultTerm(times=times, question="count by sex", key=(key,), value=value, sd=3.0, law="gaussian",
     ...          parts=(("a-1",),), measure="rows")
     ...     for times, key, value in ((1, "f", 310.0), (-1, "m", 290.0))
     ... )

@@ -40,9 +40,9 @@ _LARGEST_SD = 1e100
 
 @dataclass(frozen=True, slots=True)
 class PlannedAggregate:
-    """One noisy question, and how it is paid: by a promise or by its noise."""
+    """One aggregate behind a text query, paid by a promise or by the variance of its noise."""
 
-    question: Aggregate
+    aggregate: Aggregate
     privacy: Promise | None
     variance: float | None
 
@@ -50,18 +50,18 @@ class PlannedAggregate:
 def plan_aggregates(
     asked: Query, sums: Any, privacy: Promise | None, sd: float | None
 ) -> list[PlannedAggregate]:
-    """Return the noisy questions behind a sentence: one, and two for a mean by groups.
+    """Return the aggregates that a query needs: one, and two for a mean by groups.
 
     Parameters
     ----------
     asked : Query
-        The question.
+        Parsed query that is planned.
     sums : CostModel or NoisySums
-        What is public about the table.
+        Object that knows schema, neighbors and the public number of rows.
     privacy : Promise or None
-        What all of them together shall promise.
+        Promise of all aggregates together; None where `sd` is given.
     sd : float or None
-        Instead of a promise: of the noise of a count or a sum.
+        Standard deviation of a count or a sum, in its unit; None where `privacy` is given.
 
     Privacy
     -------
@@ -265,7 +265,7 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
         # All of them before the first is charged; a client has to leave that to its server.
         check: Any = getattr(db, "check_refines", None)
         for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
-            check(one.question, receipt, owner=owner)
+            check(one.aggregate, receipt, owner=owner)
     answers: list[Answer] = []
     words, flow = str(asked), getattr(db, "asking", None)
     for i, one in enumerate(asks):
@@ -280,9 +280,9 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
             "said": words,
         }
         if flow is None:
-            answers.append(db.ask(one.question, **how))
+            answers.append(db.ask(one.aggregate, **how))
         else:
-            answers.append((yield from flow(one.question, **how)))
+            answers.append((yield from flow(one.aggregate, **how)))
     values, spreads, count_sd = combine_values(
         asked,
         [np.asarray(answer.value) for answer in answers],
@@ -332,7 +332,7 @@ def is_free(
     asks = _asks(db, asked, privacy, sd, refines)
     receipts: Sequence[str | None] = refines or [None] * len(asks)
     return all(
-        db.is_free(one.question, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
+        db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
         for one, receipt in zip(asks, receipts, strict=True)
     )
 
@@ -386,7 +386,7 @@ def preview_query(
     """
     pricing = CostModel(schema, n_rows)
     fits = [
-        pricing.calibrate(one.question, privacy=one.privacy, variance=one.variance)
+        pricing.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
         for one in plan_aggregates(asked, pricing, privacy, sd)
     ]
     bound, noise = fits[0]

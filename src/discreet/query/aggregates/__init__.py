@@ -1,12 +1,12 @@
 """What can be asked: sums over rows, each with the exact integer sensitivity of its whole vector.
 
 An aggregate is a small frozen value that travels as JSON. :meth:`Aggregate.bind` lays it out on a curated
-table: which integers are summed, how far one row can move them together, which noise each entry gets relative
-to the others, and what one integer is worth. Nothing here sees a row or draws a number.
+table: which integers are summed, how far one row can move them together, which noise each entry gets
+relative to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
-``base`` has what questions share; ``scalar`` sums of expressions; ``cells`` histograms and the tables of
-decision trees; ``moments`` means and spreads; ``vectors`` Gram matrices, clusters, halfspaces and gradients;
-``sketches`` sums under signs.
+``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
+decision trees; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
+gradients; ``_sketches`` sums under signs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who adds up: one adapter for each engine, all of them with the same exact integers.
 
-``base`` says what an engine does; ``duckdb`` is the default; ``postgres`` and ``spark`` need their extras and
-are imported when they are asked for.
+``base`` says what an engine does; ``_duckdb`` is the default; ``_postgres`` and ``_spark`` need their extras
+and are imported when they are asked for; ``_sql_text`` writes their SQL.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What an untrusted analyst may ask of one row: scalar SQL with known bounds.
+"""What an untrusted analyst may ask: queries of one aggregate, and scalar SQL with known bounds inside them.
 
-Reading order, which is the way of a text: ``words`` and ``scan`` let the words of the language through
-and nothing else; ``parser`` finds nodes, which ``normal`` brings into one form (``nodes``);
-``lowering`` turns them into a ``program`` of primitive operations with ``interval`` bounds, with
-``elementary`` for powers, exponential and logarithm; ``sql`` and ``evaluate`` carry a program out in an
-engine and on arrays, with equal bits; ``language`` is the door; ``groups`` reads GROUP BY.
+Reading order, which is the way of a text: ``lexer`` lets the words of the language through and nothing
+else; ``query`` cuts a text into aggregate, WHERE and GROUP BY, with ``_select`` for SQL and ``_group_by``
+for keys; ``_parser`` finds the nodes of an expression, which ``_normal_form`` brings into one form
+(``nodes``); ``_lowering`` turns them into a ``_program`` of primitive operations with bounds, carried out
+on arrays there and in an engine by ``_sql``, with equal bits; ``_expression`` puts these together.
 """
 
 from __future__ import annotations

@@ -50,17 +50,17 @@ _CLOSE = "Close it; a quote inside quotes is written twice."
 
 @dataclass(frozen=True, slots=True)
 class SelectRefusal:
-    """What of a text is not read.
+    """The first construct of a statement that is not read, and what could be asked instead.
 
     Attributes
     ----------
     construct : str
-        The first such thing, as typed.
+        Name of the construct, with what was typed of it.
     nearest : tuple of str
         Statements that ask for nearly the same, the nearest first; whether a schema lets them be read is not
         known here.
     otherwise : str
-        What to say if it does not.
+        Hint for the case that none of them can be read.
     """
 
     construct: str
@@ -75,11 +75,11 @@ class SelectParts:
     Attributes
     ----------
     verb : {"COUNT", "SUM", "AVG", ""}
-        What is computed.
+        Aggregate as it is called in SQL; empty if there is none.
     expression, where : str or None
         What stands in the parentheses of a SUM or AVG, and after WHERE.
     groups : str or None
-        What stands after GROUP BY.
+        Text that stands after GROUP BY.
     refused : SelectRefusal or None
         The first thing that is not read.
     """
@@ -97,9 +97,9 @@ def is_select(text: str, columns: Collection[str]) -> bool:
     Parameters
     ----------
     text : str
-        What was typed.
+        Text as it was typed.
     columns : collection of str
-        Names of columns, casefolded: a sentence may begin with one of them.
+        Casefolded names of columns, with which a sentence may begin.
     """
     first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
     if first is None:
@@ -114,9 +114,9 @@ def split_select(text: str, columns: Collection[str]) -> SelectParts:
     Parameters
     ----------
     text : str
-        What was typed.
+        Statement as it was typed.
     columns : collection of str
-        Names of columns, casefolded.
+        Casefolded names of the columns that may be keys.
     """
     return _Reader(text, columns).cut()
 

@@ -1,7 +1,7 @@
-"""The questions that people type: ``mean(age) where sex = 'Female' by education``, or the same as SQL.
+"""Queries that people type: ``mean(age) where sex = 'Female' by education``, or the same as SQL.
 
-A question is one sentence: what to compute, of which rows, for which groups. What stands inside is the
-expression language of :mod:`discreet.query.language`; here it is only cut into its parts.
+A query says what to compute, of which rows, for which groups. It is only cut into these clauses here; what
+stands inside them is read by the expression language.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question, read.
+    """A parsed query: one aggregate, a condition on rows, and the keys of its groups.
 
     Attributes
     ----------
     verb : {"count", "sum", "mean"}
-        What is computed.
+        Aggregate that is computed of the rows.
     expression : Expression or None
-        Of what; None for a count.
+        Expression that is summed or averaged; None for a count.
     where : Expression or None
-        A condition on rows; None for all of them.
+        Condition that chooses rows; None for all of them.
     by : tuple of GroupKey
-        Groups.
+        Keys of the groups; empty for one result over all rows.
     schema : Schema
-        What was declared.
+        Declaration that the query was read under.
     """
 
     verb: Verb
@@ -75,7 +75,7 @@ class Query:
 
     @property
     def sql(self) -> str:
-        """The same question as a SELECT, which is read as this sentence again."""
+        """The query as a SELECT, which is parsed as the same query."""
         aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
         inside = "*" if self.expression is None else _written(self.expression)
         named = self.schema.dataset or ""
@@ -91,7 +91,7 @@ class Query:
 
     @property
     def measure(self) -> str | None:
-        """The unit of the answer: of a column by itself its own, of dates days, of a count rows."""
+        """The unit of the result: of a column by itself its own, of dates days, of a count rows."""
         if self.expression is None or (self.expression.is_condition and self.verb == "sum"):
             return "rows"
         bare = self.expression.bare
@@ -102,7 +102,7 @@ class Query:
 
 
 def parse_query(text: str, schema: Schema) -> Query:
-    """Read a question.
+    """Return the query that a text stands for.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def parse_query(text: str, schema: Schema) -> Query:
         summed, so that a condition counts. Or the same as SQL: ``SELECT COUNT(*) | SUM(expression) |
         AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
     schema : Schema
-        What was declared.
+        Declaration of the table, whose released columns may be named.
 
     Raises
     ------
@@ -160,21 +160,21 @@ def build_query(
     by: Sequence[str | Mapping[str, Any]],
     schema: Schema,
 ) -> Query:
-    """Make a question of its parts.
+    """Return the query that consists of given parts.
 
     Parameters
     ----------
     verb : {"count", "sum", "mean"}
-        What to compute.
+        Aggregate to compute of the rows.
     expression : str or None
-        Of what; None for a count.
+        Expression to sum or average; None for a count.
     where : str or None
-        A condition; None for all rows.
+        Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
         Columns to group by: names, or ``{"column": "age", "edges": [30, 45, 60]}`` with where the cells of a
         number begin; of a date in days since its first, or as ``"2024-01-31"``.
     schema : Schema
-        What was declared.
+        Declaration of the table, whose released columns may be named.
 
     Raises
     ------
@@ -202,6 +202,7 @@ def build_query(
 
 
 def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
+    """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
     if cut.refused is None:
         return _made(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
