@@ -17,7 +17,7 @@ from measure import interleaved, save
 from discreet.learn import PrivatePCA
 from discreet.privacy import GaussianDP, Ledger
 from discreet.query import Database, Gram, Node, NodeTables
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
 from discreet.tables import write_table
 
@@ -33,7 +33,7 @@ FIRST = """
 import resource
 from discreet.privacy import ApproxDP
 from discreet.query import Database
-from discreet.query.expression import parse
+from discreet.query.language import parse
 from discreet.schema import Schema
 schema = Schema.from_dict({schema!r})
 def used():

@@ -39,7 +39,7 @@ from discreet.learn import (
     PrivatePerceptron,
     private_quantiles,
 )
-from discreet.query import LocalSums
+from discreet.query import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +158,7 @@ def quantile_errors() -> dict[str, list[float]]:
         privacy = ApproxDP(epsilon=epsilon, delta=DELTA)
         errors = []
         for seed in range(SEEDS):
-            with LocalSums({"x": values}, schema=schema, random_state=seed) as sums:
+            with Database({"x": values}, schema=schema, random_state=seed) as sums:
                 answer = private_quantiles(sums, "x", [0.25, 0.5, 0.75], privacy=privacy)
             errors.append(np.abs(np.array(answer.value) / exact - 1).max())
         found[f"epsilon {epsilon:g}"] = [round(float(np.median(errors)), 6), round(float(max(errors)), 6)]

@@ -23,7 +23,7 @@ from discreet.learn.layout import Layout
 from discreet.noise import Stream
 from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -25,7 +25,7 @@ from matplotlib.ticker import FuncFormatter
 from discreet.privacy import GaussianDP
 from discreet.privacy.calibrate import gaussian_mu
 from discreet.privacy.posterior_odds import dp_variance, odds_variance, theorem_1_variance, theorem_4_variance
-from discreet.query import LocalSums, Sums
+from discreet.query import Database, Sums
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _measured_error(n: int, mu: float, seeds: int) -> float:
     schema = Schema(columns=[Column("x", type="integer", lower=0, upper=1)])
     errors = []
     for seed in range(seeds):
-        with LocalSums({"x": np.arange(n) % 2}, schema=schema, random_state=seed) as sums:
+        with Database({"x": np.arange(n) % 2}, schema=schema, random_state=seed) as sums:
             answer = sums.ask(Sums("x"), privacy=GaussianDP(mu=mu))
         errors.append(float(np.ravel(answer.value)[0]) / n - 0.5)
     return math.sqrt(float(np.mean(np.square(errors))))

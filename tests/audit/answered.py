@@ -13,7 +13,7 @@ from discreet.schema import Column, Schema
 if TYPE_CHECKING:
     from discreet._typing import Ints
     from discreet.privacy import Ledger, Promise
-    from discreet.query import Question
+    from discreet.query import Aggregate
 
 PEOPLE = 200
 GROUPINGS = 6
@@ -45,7 +45,7 @@ def bits_schema() -> Schema:
     )
 
 
-def crossings(expression: str | None = None) -> list[Question]:
+def crossings(expression: str | None = None) -> list[Aggregate]:
     """Ask about every crossing of two groupings: of each person some crossings say much."""
     pairs = itertools.combinations([f"g{i}" for i in range(GROUPINGS)], 2)
     if expression is None:
@@ -66,7 +66,7 @@ def counts(start: int, each: int) -> Sums:
 
 def asked(
     privacy: Promise,
-    questions: list[Question],
+    questions: list[Aggregate],
     *,
     seed: int | None = 1,
     ledger: Ledger | None = None,

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from discreet.audit.contributions import row_by_row, with_parsed
-from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.questions import (
-    QUESTIONS,
+from discreet.query.aggregates import (
+    AGGREGATES,
+    Aggregate,
     ClusterSums,
     GradientSums,
     Gram,
@@ -20,10 +19,11 @@ from discreet.query.questions import (
     Moments,
     Node,
     NodeTables,
-    Question,
     SignSketches,
     Sums,
 )
+from discreet.query.curation import Curation
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema.table import Neighbors
 from tests.query.people import people, people_schema
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WEIGHTS = (0.5, -1.0, 2.0, 0.25, 0.1)
-ASKED: list[Question] = [
+ASKED: list[Aggregate] = [
     Sums(("income", "age * height", "age > 40 AND owner = 1", "income IS NULL", "3", "-2 - age")),
     Histogram(("age", "job")),
     Histogram(("income", "owner"), {"income": (0.2, 0.5)}, "age - 50"),
@@ -67,7 +67,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[DuckDBEngine]:
 
 @pytest.mark.parametrize("question", ASKED, ids=lambda question: question.kind)
 def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
-    engine: DuckDBEngine, question: Question
+    engine: DuckDBEngine, question: Aggregate
 ) -> None:
     curation = engine.curation
     assert curation is not None
@@ -96,7 +96,7 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
 
 
 def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
-    assert {type(question) for question in ASKED} | {SignSketches} == set(QUESTIONS.values())
+    assert {type(question) for question in ASKED} | {SignSketches} == set(AGGREGATES.values())
 
 
 def test_signs_of_ids_need_more_than_cells() -> None:

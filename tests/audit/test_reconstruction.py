@@ -23,9 +23,8 @@ from discreet.errors import ParameterError, SelfAttackFailed
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
 from discreet.query import Database, Histogram, Sums
-from discreet.query.noising import Noise, SeededDraws
-from discreet.query.pricing import Pricing
-from discreet.query.questions import ClusterSums, Gram, Moments, SignSketches, question_from_dict
+from discreet.query.aggregates import ClusterSums, Gram, Moments, SignSketches, aggregate_from_dict
+from discreet.query.calibration import CostModel, QueryNoise, SeededNoise
 from discreet.schema import Column, Schema
 from tests.audit.answered import PEOPLE, asked, bits_schema, bits_table, counts, crossings
 from tests.query.people import people, people_schema
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import Ints
-    from discreet.query.questions import Bound
+    from discreet.query.aggregates import BoundAggregate
 
 WEAK = GaussianDP(mu=10.0)
 SANE = GaussianDP(mu=0.1)
@@ -128,8 +127,8 @@ def test_all_kinds_of_questions_and_cells_are_attacked() -> None:
 
 
 def twin_with_noise(change: Callable[[Ints], Ints], monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = SeededDraws.gaussian
-    monkeypatch.setattr(SeededDraws, "gaussian", lambda self, s, n=1: change(draw(self, s, n)))
+    draw = SeededNoise.gaussian
+    monkeypatch.setattr(SeededNoise, "gaussian", lambda self, s, n=1: change(draw(self, s, n)))
 
 
 @pytest.mark.parametrize("asks", [1, 75])
@@ -165,9 +164,9 @@ def test_twice_the_noise_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_ledger_that_charges_too_little_raises_an_alarm(
     monkeypatch: pytest.MonkeyPatch, privacy: Any
 ) -> None:
-    fit = Pricing.fit
+    fit = CostModel.calibrate
 
-    def cheap(self: Pricing, *asked: Any, **more: Any) -> tuple[Bound, Noise]:
+    def cheap(self: CostModel, *asked: Any, **more: Any) -> tuple[BoundAggregate, QueryNoise]:
         bound, noise = fit(self, *asked, **more)
         assert noise.promise is not None
         name = "mu" if isinstance(privacy, GaussianDP) else "epsilon"
@@ -177,7 +176,7 @@ def test_a_ledger_that_charges_too_little_raises_an_alarm(
     for wrong in (False, True):
         with monkeypatch.context() as broken:
             if wrong:
-                broken.setattr(Pricing, "fit", cheap)
+                broken.setattr(CostModel, "calibrate", cheap)
             db = asked(privacy, [counts(0, 1)])
         found = attacked(db)
         assert [alarm for alarm in found.alarms if "was charged" in alarm] == list(found.alarms)
@@ -187,7 +186,7 @@ def test_a_ledger_that_charges_too_little_raises_an_alarm(
 def test_a_sensitivity_that_is_too_small_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     bind = Sums.bind
 
-    def careless(self: Sums, *where: Any) -> Bound:
+    def careless(self: Sums, *where: Any) -> BoundAggregate:
         bound = bind(self, *where)
         return dataclasses.replace(bound, squared=bound.squared // 4)
 
@@ -266,9 +265,9 @@ def test_signs_of_ids_and_answers_of_other_versions_are_counted(monkeypatch: pyt
     def newer(values: Any) -> Any:
         if values["kind"] == "sums":
             raise ParameterError("kind of a question must be one that is known, and is not.")
-        return question_from_dict(values)
+        return aggregate_from_dict(values)
 
-    monkeypatch.setattr("discreet.audit.answers.question_from_dict", newer)
+    monkeypatch.setattr("discreet.audit.answers.aggregate_from_dict", newer)
     found = attacked(db)
     assert (found.used, found.unused) == (0, {NOT_BY_ROWS: 1, UNREADABLE: 1})
     assert "nothing to rebuild from" in found.sentences[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.tables.engine import literal
 from tests.cli.killing import killer
 from tests.leftovers import Traces
@@ -35,7 +35,7 @@ def test_rows_in_a_file_with_a_name_are_found_after_a_kill(tmp_path: Path) -> No
         ended = place.run(
             *("query", table, "count", "--epsilon", "1"),
             twin=f"{__name__}:plain_database",
-            after="discreet.query.engines.duckdb:DuckDBEngine._fill",
+            after="discreet.query.engines._duckdb:DuckDBEngine._fill",
         )
     assert ended.killed
     assert Traces(people, SCHEMA).found_in(tmp_path / "tmp")

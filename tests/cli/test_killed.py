@@ -105,12 +105,12 @@ STAGES = [
     ("release", "discreet.tables.write:_to_disk"),
     ("release", "discreet.job.main:write_report"),
     ("query", "tempfile:mkdtemp"),
-    ("query", "discreet.query.engines.duckdb:DuckDBEngine._to_file"),
-    ("query", "discreet.query.engines.duckdb:DuckDBEngine._fill"),
-    ("query", "discreet.query.engines.duckdb:DuckDBEngine._fetch"),
-    ("learn", "discreet.query.engines.duckdb:DuckDBEngine._fetch"),
+    ("query", "discreet.query.engines._duckdb:DuckDBEngine._to_file"),
+    ("query", "discreet.query.engines._duckdb:DuckDBEngine._fill"),
+    ("query", "discreet.query.engines._duckdb:DuckDBEngine._fetch"),
+    ("learn", "discreet.query.engines._duckdb:DuckDBEngine._fetch"),
     ("learn", "discreet.job.model:write_model_folder"),
-    ("serve", "discreet.query.engines.duckdb:DuckDBEngine._fill"),
+    ("serve", "discreet.query.engines._duckdb:DuckDBEngine._fill"),
 ]
 
 
@@ -184,7 +184,7 @@ def test_a_crash_leaves_no_core_file(place: Place) -> None:
         pytest.skip("the system allows no core files")
     done = place.run(
         *command(place, "query"),
-        after="discreet.query.engines.duckdb:DuckDBEngine._fill",
+        after="discreet.query.engines._duckdb:DuckDBEngine._fill",
         limits={"RLIMIT_CORE": resource.RLIM_INFINITY},
         number=signal.SIGABRT,
     )

@@ -12,9 +12,9 @@ import pytest
 
 from discreet import ApproxDP, Database, Ledger, Schema, verify
 from discreet.errors import ExpressionRefused
-from discreet.job.asking import ask, price
-from discreet.job.sentence import read_sentence
+from discreet.job.query import ask, price
 from discreet.privacy import gaussian_mu
+from discreet.query.language.query import parse_query
 from discreet.tables import Table
 from tests.cli.run import discreet
 
@@ -308,32 +308,32 @@ def test_the_reference_page_shows_how_questions_are_understood_and_refused() -> 
     rows = re.findall(r"^\| `([^|]+?)` \| `([^|]+?)` \|$", whole, re.M)
     assert len(rows) >= 12
     for question, understood in rows:
-        assert str(read_sentence(question, names["schema"])) == understood
+        assert str(parse_query(question, names["schema"])) == understood
     refused = re.findall(r"^\| `([^|]+?)` \| ([^`|]+?) \| `([^|]+?)` \|$", whole, re.M)
     assert len(refused) >= 14
     for statement, construct, nearest in refused:
         with pytest.raises(ExpressionRefused) as problem:
-            read_sentence(statement, names["schema"])
+            parse_query(statement, names["schema"])
         assert (problem.value.construct, problem.value.hint) == (construct, f"Write: {nearest}")
 
 
 def test_words_in_quotes_are_no_keywords(schema: Schema) -> None:
     odd = Schema.from_yaml(DECLARED.replace("[f, m, x]", "[f, 'where by', x]").replace("hours", "group by"))
-    found = read_sentence("sum(\"group by\") where sex = 'where by' group by sex", odd)
+    found = parse_query("sum(\"group by\") where sex = 'where by' group by sex", odd)
     assert str(found) == "sum(\"group by\") where sex IN ('where by') by sex"
     with pytest.raises(ExpressionRefused):
-        read_sentence("sum(group by) where sex = 'f'", odd)
+        parse_query("sum(group by) where sex = 'f'", odd)
 
 
 @pytest.mark.parametrize("text", ["count by sex", "count GROUP BY sex", "Count  by\n sex"])
 def test_by_and_group_by_are_one(schema: Schema, text: str) -> None:
-    assert str(read_sentence(text, schema)) == "count by sex"
+    assert str(parse_query(text, schema)) == "count by sex"
 
 
 @pytest.mark.parametrize("question", [*TRUE, "mean(hours) where age > 30 by sex, age (40)"])
 def test_a_question_as_it_was_understood_is_understood_as_itself(schema: Schema, question: str) -> None:
-    once = str(read_sentence(question, schema))
-    assert str(read_sentence(once, schema)) == once
+    once = str(parse_query(question, schema))
+    assert str(parse_query(once, schema)) == once
 
 
 def test_more_groups_than_anybody_could_read_are_refused(survey: Path) -> None:

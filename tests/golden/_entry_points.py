@@ -142,11 +142,12 @@ def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, 
     -----
     ``failing(part)`` makes the ``engine``, the ``ledger`` or the ``program`` itself fail inside a block.
     """
+    from discreet.server.office import Office
+
     from discreet.errors import EngineFailed, LedgerUnavailable
     from discreet.server import telling
     from discreet.server.app import make_app
     from discreet.server.config import Config
-    from discreet.server.office import Office
 
     with mock.patch.object(telling, "write_line"):
         office = Office(Config.of(settings, folder))

@@ -12,10 +12,10 @@ import pytest
 
 from discreet import Column, Database, GaussianDP, Schema
 from discreet.errors import ParameterError
-from discreet.job.asking import answered
 from discreet.job.dummy import MOST_ROWS, dummy_rows
-from discreet.job.sentence import read_sentence
-from tests.job.asked import FIRST_DAY, SCHEMA
+from discreet.query.language.query import parse_query
+from discreet.query.text_query import run_query
+from tests.query.survey import FIRST_DAY, SCHEMA
 
 DUMMY = dummy_rows(SCHEMA, 500, 3)
 
@@ -56,9 +56,9 @@ def test_rows_survive_json_and_csv_and_are_answered_like_true_ones() -> None:
     text = io.StringIO()
     csv.writer(text).writerows([list(DUMMY), *zip(*DUMMY.values(), strict=True)])
     assert len(list(csv.reader(io.StringIO(text.getvalue())))) == 501
-    asked = read_sentence("count where age > 40 AND admitted < '2020-07-01'", SCHEMA)
+    asked = parse_query("count where age > 40 AND admitted < '2020-07-01'", SCHEMA)
     with Database(DUMMY, schema=SCHEMA, random_state=1) as db:
-        (cell,) = answered(db, asked, privacy=GaussianDP(mu=1)).cells
+        (cell,) = run_query(db, asked, privacy=GaussianDP(mu=1)).cells
     both = zip(DUMMY["age"], DUMMY["admitted"], strict=True)
     assert cell.value is not None
     assert abs(cell.value - sum(age > 40 and day < "2020-07-01" for age, day in both)) < 5

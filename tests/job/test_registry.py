@@ -14,9 +14,9 @@ import pytest
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
 from discreet.errors import DiscreetWarning, OtherLedger
 from discreet.job import registry
-from discreet.job.asking import ask
 from discreet.job.fingerprint import fingerprint
 from discreet.job.planning import plan_for
+from discreet.job.query import ask
 from discreet.job.registry import Registry, charged_ledger
 from tests.job.test_fingerprint import people, taken, write
 

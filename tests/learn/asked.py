@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from discreet.privacy import GaussianDP, Promise
-from discreet.query import Database, LocalSums
+from discreet.query import Database
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
     from discreet._typing import Floats
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
     from discreet.schema.table import Neighbors
 
 
@@ -59,27 +59,27 @@ def townsfolk(n: int) -> pd.DataFrame:
 class Replay:
     """Gives the answers that another table got, and looks at its own rows no more than a fraud would."""
 
-    def __init__(self, sums: LocalSums, answers: list[Answer], asked: list[dict[str, Any]]) -> None:
+    def __init__(self, sums: Database, answers: list[Answer], asked: list[dict[str, Any]]) -> None:
         self._sums = sums
         self._answers = list(answers)
         self._asked = list(asked)
         self.schema, self.n_rows, self.neighbors = sums.schema, sums.n_rows, sums.neighbors
 
-    def ask(self, question: Question, **_: Any) -> Answer:
+    def ask(self, question: Aggregate, **_: Any) -> Answer:
         assert question.to_dict() == self._asked.pop(0)
         return self._answers.pop(0)
 
-    def cost(self, question: Question, **rest: Any) -> tuple[Promise, ...]:
+    def cost(self, question: Aggregate, **rest: Any) -> tuple[Promise, ...]:
         return self._sums.cost(question, **rest)
 
-    def expected_sd(self, question: Question, **rest: Any) -> float | Floats:
+    def expected_sd(self, question: Aggregate, **rest: Any) -> float | Floats:
         return self._sums.expected_sd(question, **rest)
 
 
-class Listening(LocalSums):
+class Listening(Database):
     """Remembers what it was asked and answered."""
 
-    def ask(self, question: Question, **rest: Any) -> Answer:
+    def ask(self, question: Aggregate, **rest: Any) -> Answer:
         answer = super().ask(question, **rest)
         self.__dict__.setdefault("heard", []).append((question.to_dict(), answer))
         return answer
@@ -95,7 +95,7 @@ def fitted_on_answers_alone(model: Any, again: Any, schema: Schema) -> tuple[Any
     with Listening(townsfolk(3000), schema=schema, random_state=5) as first:
         about_the_table(model, schema).fit_database(first)
         heard = first.__dict__["heard"]
-    with LocalSums(townsfolk(6000).iloc[3000:], schema=schema) as other:
+    with Database(townsfolk(6000).iloc[3000:], schema=schema) as other:
         replay = Replay(other, [answer for _, answer in heard], [question for question, _ in heard])
         about_the_table(again, schema).fit_database(replay)
     return model, again
@@ -104,7 +104,7 @@ def fitted_on_answers_alone(model: Any, again: Any, schema: Schema) -> tuple[Any
 def fitted_in_memory_and_in_an_engine(make: Any, schema: Schema) -> tuple[Any, Any]:
     """Fit a model to rows in memory and to the same rows in a database, with the same keystream."""
     rows = townsfolk(3000)
-    with LocalSums(rows, schema=schema, random_state=9) as local:
+    with Database(rows, schema=schema, random_state=9) as local:
         first = about_the_table(make(), schema).fit_database(local)
     with Database(rows, schema=schema, random_state=9) as database:
         second = about_the_table(make(), schema).fit_database(database)

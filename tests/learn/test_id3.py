@@ -17,7 +17,7 @@ from discreet.learn.id3 import Tree, count_error, information, information_error
 from discreet.learn.layout import Layout
 from discreet.learn.passes import ExactSums
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
-from discreet.query import Histogram, LocalSums
+from discreet.query import Database, Histogram
 from discreet.schema import Column, Schema
 from tests.learn.asked import (
     fitted_in_memory_and_in_an_engine,
@@ -155,7 +155,7 @@ def test_growing_stops_when_labels_agree_not_when_the_first_column_does() -> Non
 
 def test_cells_that_no_row_is_in_are_counted_and_have_a_branch() -> None:
     model = PrivateID3Classifier(privacy=GaussianDP(mu=3.0), max_depth=2, random_state=1)
-    with LocalSums(townsfolk(2000), schema=townsfolk_schema(), random_state=1) as sums:
+    with Database(townsfolk(2000), schema=townsfolk_schema(), random_state=1) as sums:
         model.fit_database(sums)
     (root, *_), jobs = model.tree_.nodes, model.cells_.sizes["job"]
     assert root.attribute is not None
@@ -236,7 +236,7 @@ def test_the_depth_follows_from_public_facts() -> None:
     census = datasets.load("census").schema
     rows = pd.DataFrame({column.name: [] for column in census.columns}, dtype=object)
 
-    class Many(LocalSums):
+    class Many(Database):
         """A table that is said to have as many rows as the census has for training."""
 
         n_rows = 32_561

@@ -15,7 +15,7 @@ from discreet.learn.kmeans import mean_error, merged
 from discreet.learn.region import shrunk
 from discreet.noise import Stream, standard_normal, uniform_integers
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise
-from discreet.query import ClusterSums, LocalSums
+from discreet.query import ClusterSums, Database
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 
@@ -64,7 +64,7 @@ def test_quartiles_over_seeds_are_near_the_best(epsilon: float, most: float) -> 
     best = inertia(X, centers)
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(4)])
     found = []
-    with LocalSums(X, schema=schema, random_state=1) as sums:
+    with Database(X, schema=schema, random_state=1) as sums:
         for i in range(5):
             privacy = ApproxDP(epsilon=epsilon + i * 1e-9, delta=1e-6)
             model = PrivateKMeans(n_clusters=5, privacy=privacy).fit_database(sums)
@@ -91,7 +91,7 @@ def test_errors_say_how_far_noise_moved_the_centers() -> None:
     X, _ = table(4000, d=4, k=1)
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(4)])
     ratio = []
-    with LocalSums(X, schema=schema, random_state=1) as sums:
+    with Database(X, schema=schema, random_state=1) as sums:
         for i in range(40):
             model = PrivateKMeans(
                 n_clusters=1, privacy=GaussianDP(mu=0.2 + i * 1e-9), max_iter=1, radius=0.5, init=[[0.4] * 4]

@@ -14,7 +14,7 @@ from discreet.learn.centered import Centered
 from discreet.learn.layout import Layout
 from discreet.learn.logistic_sums import FEWEST_BINS, MOST_BINS, affordable_bins, noise_penalty
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
-from discreet.query import LocalSums
+from discreet.query import Database
 from discreet.schema import Column, Schema
 from tests.learn.asked import (
     fitted_in_memory_and_in_an_engine,
@@ -163,9 +163,9 @@ def test_numbers_in_cells_are_learned_like_the_categories_of_their_cells() -> No
         ]
     ).with_target("owner")
     privacy = GaussianDP(mu=1.0)
-    with LocalSums(rows, schema=schema, random_state=3) as sums:
+    with Database(rows, schema=schema, random_state=3) as sums:
         cut = PrivateGradientLogistic(privacy=privacy, edges=cells).fit_database(sums)
-    with LocalSums(coded, schema=plain, random_state=3) as sums:
+    with Database(coded, schema=plain, random_state=3) as sums:
         listed = PrivateGradientLogistic(privacy=privacy).fit_database(sums)
     assert np.array_equal(cut.weights_, listed.weights_)
     assert np.array_equal(cut.decision_function(rows), listed.decision_function(coded))
@@ -195,7 +195,7 @@ def test_how_many_cells_follows_from_rows_and_noise_alone() -> None:
     assert affordable_bins(10, 0.0) == MOST_BINS
     rows = townsfolk(1000)
     schema = townsfolk_schema("add-remove")
-    with LocalSums(rows, schema=schema, random_state=1) as sums:
+    with Database(rows, schema=schema, random_state=1) as sums:
         assert sums.n_rows is None
         promise = GaussianDP(mu=50.0, neighbors="add-remove")
         model = PrivateGradientLogistic(privacy=promise, n_bins="auto").fit_database(sums)

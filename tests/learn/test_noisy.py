@@ -12,7 +12,7 @@ from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.learn import PrivateKMeans, PrivatePCA, PrivatePerceptron
 from discreet.learn.layout import Layout
 from discreet.privacy import GaussianDP, Ledger, NoPromise
-from discreet.query import LocalSums
+from discreet.query import Database
 from discreet.schema import Column, Schema
 from tests.learn.asked import (
     about_the_table,
@@ -101,7 +101,7 @@ def test_fitting_a_frame_is_fitting_a_database_of_it(name: str) -> None:
     labels = rows["owner"].to_numpy() if name == "perceptron" else None
     features = rows.drop(columns=["owner"])
     local = MAKES[name](schema=schema, random_state=9).fit(features, labels)
-    with LocalSums(rows, schema=schema, random_state=9) as sums:
+    with Database(rows, schema=schema, random_state=9) as sums:
         other = MAKES[name]().fit_database(sums)
     assert same(name, local, other)
     assert local.feature_names_in_.tolist() == ["age", "income", "share", "job", "town"]
@@ -113,7 +113,7 @@ def test_fitting_a_frame_is_fitting_a_database_of_it(name: str) -> None:
 @learners
 def test_passes_are_charged_to_the_letter_and_no_more_than_promised(name: str) -> None:
     ledger = Ledger.open(":memory:", limit=MU)
-    with LocalSums(townsfolk(3000), schema=townsfolk_schema(), ledger=ledger, random_state=3) as sums:
+    with Database(townsfolk(3000), schema=townsfolk_schema(), ledger=ledger, random_state=3) as sums:
         model = MAKES[name]().fit_database(sums, owner="ann")
         whole = spent(model.answers_)
         charges = ledger.history()
@@ -134,7 +134,7 @@ def test_passes_are_charged_to_the_letter_and_no_more_than_promised(name: str) -
 
 @learners
 def test_fitting_again_asks_the_same_and_is_free(name: str) -> None:
-    with LocalSums(townsfolk(500), schema=townsfolk_schema(), random_state=3) as sums:
+    with Database(townsfolk(500), schema=townsfolk_schema(), random_state=3) as sums:
         first = MAKES[name]().fit_database(sums)
         before = sums.ledger.spent().charges
         second = MAKES[name]().fit_database(sums)
@@ -145,7 +145,7 @@ def test_fitting_again_asks_the_same_and_is_free(name: str) -> None:
 @learners
 def test_what_a_database_would_not_heed_is_refused(name: str, tmp_path: Path) -> None:
     schema = townsfolk_schema()
-    with LocalSums(townsfolk(100), schema=schema) as db:
+    with Database(townsfolk(100), schema=schema) as db:
         for wrong, words in (
             ({"bounds": (0, 2)}, "bounds of .* must be those of the database"),
             ({"schema": townsfolk_schema("add-remove")}, "schema of .* must be that of the database"),
@@ -196,11 +196,11 @@ def test_labels_are_declared() -> None:
     with pytest.raises(ParameterError, match="Only binary classification"):
         PrivatePerceptron(privacy=MU, bounds=(0, 1), classes=[0, 1, 2]).fit(X, y)
     with (
-        LocalSums(townsfolk(100), schema=townsfolk_schema(target="age")) as db,
+        Database(townsfolk(100), schema=townsfolk_schema(target="age")) as db,
         pytest.raises(ParameterError, match="target that is a category"),
     ):
         PrivatePerceptron(privacy=MU).fit_database(db)
-    with LocalSums(townsfolk(100), schema=townsfolk_schema()) as db:
+    with Database(townsfolk(100), schema=townsfolk_schema()) as db:
         with pytest.raises(ParameterError, match="levels of the target or left out"):
             PrivatePerceptron(privacy=MU, classes=["nope", "yes"]).fit_database(db)
         with pytest.raises(ParameterError, match="must not hold the target"):
@@ -231,7 +231,7 @@ def test_a_layout_counts_like_the_questions_do() -> None:
 
 def test_a_table_without_rows_is_answered_with_noise_alone() -> None:
     for name, make in MAKES.items():
-        with LocalSums(townsfolk(0), schema=townsfolk_schema("add-remove"), random_state=1) as db:
+        with Database(townsfolk(0), schema=townsfolk_schema("add-remove"), random_state=1) as db:
             model = about_the_table(make(), db.schema).fit_database(db)
         for key in WHAT[name]:
             assert np.isfinite(np.asarray(getattr(model, key), float)).all() or key == "radii_"

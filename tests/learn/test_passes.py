@@ -14,7 +14,7 @@ from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.learn.passes import ExactSums, Passes
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, NoPromise, PureDP, gaussian_mu
 from discreet.privacy.amounts import exact
-from discreet.query import Histogram, LocalSums
+from discreet.query import Database, Histogram
 from discreet.schema import Column, Schema
 
 SCHEMA = Schema(columns=[Column(f"n{i}", type="integer", lower=0, upper=3) for i in range(6)])
@@ -33,7 +33,7 @@ def test_all_passes_together_fill_a_ledger_of_the_same_limit_and_do_not_overdraw
 ) -> None:
     ledger = Ledger.open(":memory:", limit=privacy, gaussian_share=1.0)
     shares = {f"pass {i}": weight for i, weight in enumerate(weights)}
-    with LocalSums(ROWS, schema=SCHEMA, ledger=ledger) as sums:
+    with Database(ROWS, schema=SCHEMA, ledger=ledger) as sums:
         passes = Passes(sums, privacy, shares)
         for i, name in enumerate(shares):
             passes.ask(name, Histogram(f"n{i}"))
@@ -49,7 +49,7 @@ def test_all_passes_together_fill_a_ledger_of_the_same_limit_and_do_not_overdraw
 
 
 def test_each_pass_is_charged_its_share() -> None:
-    with LocalSums(ROWS, schema=SCHEMA) as sums:
+    with Database(ROWS, schema=SCHEMA) as sums:
         passes = Passes(sums, GaussianDP(mu=0.5), {"a": 1, "b": 3})
         costs = [passes.ask(name, Histogram("n0")).cost[0] for name in ("a", "b")]
     assert [cost.mu for cost in costs if isinstance(cost, GaussianDP)] == pytest.approx(
@@ -59,7 +59,7 @@ def test_each_pass_is_charged_its_share() -> None:
 
 def test_shares_of_mu_instead_of_rho_would_overspend() -> None:
     # The wrong twin: two halves of mu are sqrt(1/2) of it together, two shares of sqrt(1/2) are all of it.
-    with LocalSums(ROWS, schema=SCHEMA) as sums:
+    with Database(ROWS, schema=SCHEMA) as sums:
         passes = Passes(sums, GaussianDP(mu=1.0), {"a": 1, "b": 1})
         parts = [passes.privacy(name) for name in ("a", "b")]
     squares = sum(Fraction(part.mu) ** 2 for part in parts if isinstance(part, GaussianDP))
@@ -68,7 +68,7 @@ def test_shares_of_mu_instead_of_rho_would_overspend() -> None:
 
 def test_a_plan_that_wants_more_than_is_left_is_refused_by_the_ledger_before_its_first_pass() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=0.5))
-    with LocalSums(ROWS, schema=SCHEMA, ledger=ledger) as sums:
+    with Database(ROWS, schema=SCHEMA, ledger=ledger) as sums:
         passes = Passes(sums, GaussianDP(mu=0.6), {"a": 1, "b": 1})
         with pytest.raises(BudgetExceeded, match=r"2 passes ask for rho 0\.18, and 0\.125 is left"):
             passes.ask("a", Histogram("n0"))
@@ -76,7 +76,7 @@ def test_a_plan_that_wants_more_than_is_left_is_refused_by_the_ledger_before_its
 
 
 def test_a_point_promise_keeps_a_millionth_of_delta_for_samplers() -> None:
-    with LocalSums(ROWS, schema=SCHEMA) as sums:
+    with Database(ROWS, schema=SCHEMA) as sums:
         privacy = ApproxDP(epsilon=1.0, delta=1e-6)
         (whole,) = Passes(sums, privacy, {"a": 1}).promises
         assert isinstance(whole, GaussianDP)
@@ -87,7 +87,7 @@ def test_a_point_promise_keeps_a_millionth_of_delta_for_samplers() -> None:
 
 
 def test_the_promise_is_that_of_all_passes_though_some_are_not_asked() -> None:
-    with LocalSums(ROWS, schema=SCHEMA) as sums:
+    with Database(ROWS, schema=SCHEMA) as sums:
         passes = Passes(sums, GaussianDP(mu=0.5), {"a": 1, "b": 3})
         passes.ask("a", Histogram("n0"))
         (whole,) = passes.promises
@@ -98,14 +98,14 @@ def test_the_promise_is_that_of_all_passes_though_some_are_not_asked() -> None:
 
 @pytest.mark.parametrize("privacy", [GaussianDP(mu=1e300), ZCDP(rho=1.7e308)], ids=str)
 def test_amounts_past_the_range_of_numbers_are_refused_and_break_nothing(privacy: Any) -> None:
-    with LocalSums(ROWS, schema=SCHEMA) as sums:
+    with Database(ROWS, schema=SCHEMA) as sums:
         with pytest.raises(PromiseError):
             Passes(sums, privacy, {"a": 1, "b": 2}).ask("a", Histogram("n0"))
         assert sums.ledger.spent().charges == 0
 
 
 def test_shares_must_be_above_zero() -> None:
-    with LocalSums(ROWS, schema=SCHEMA) as sums:
+    with Database(ROWS, schema=SCHEMA) as sums:
         for shares in ({}, {"a": 0.0}, {"a": 1.0, "b": -1.0}):
             with pytest.raises(ParameterError, match="weights of Shares must be above 0"):
                 Passes(sums, GaussianDP(mu=1.0), shares)
@@ -127,5 +127,5 @@ def test_exact_sums_promise_nothing_and_a_limit_refuses_them() -> None:
         pytest.raises((BudgetExceeded, PromiseError)),
     ):
         limited.ask(Histogram("n0"), privacy=nothing)
-    with LocalSums(ROWS, schema=SCHEMA) as noisy, pytest.raises(PromiseError, match="was NoPromise"):
+    with Database(ROWS, schema=SCHEMA) as noisy, pytest.raises(PromiseError, match="was NoPromise"):
         Passes(noisy, nothing, {"a": 1})

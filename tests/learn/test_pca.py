@@ -15,7 +15,7 @@ from discreet.learn import PrivatePCA
 from discreet.learn.pca import noise_floor
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
-from discreet.query import Gram, LocalSums
+from discreet.query import Database, Gram
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 
@@ -36,10 +36,10 @@ def table(n: int = 4000, d: int = 6, seed: int = 1) -> Floats:
     return np.asarray(np.clip(rows, 0, 1))
 
 
-def unit_cube(X: Floats, low: float = 0, high: float = 1) -> LocalSums:
+def unit_cube(X: Floats, low: float = 0, high: float = 1) -> Database:
     """Register rows once; fits of slightly different promises then get noise of their own."""
     schema = Schema(columns=[Column(f"x{i}", lower=low, upper=high) for i in range(X.shape[1])])
-    return LocalSums(X, schema=schema, random_state=1)
+    return Database(X, schema=schema, random_state=1)
 
 
 def captured(X: Floats, components: Floats) -> float:
@@ -165,7 +165,7 @@ def test_the_number_of_rows_may_be_private() -> None:
     names = [f"x{i}" for i in range(6)]
     schema = Schema(columns=[Column(name, lower=0, upper=1) for name in names], neighbors="add-remove")
     X = table(20000)
-    with LocalSums(X, schema=schema, random_state=1) as sums:
+    with Database(X, schema=schema, random_state=1) as sums:
         assert sums.n_rows is None
         privacy = dataclasses.replace(CLASSIC, neighbors="add-remove")
         centered = PrivatePCA(n_components=2, privacy=privacy).fit_database(sums)

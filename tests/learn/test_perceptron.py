@@ -13,7 +13,7 @@ from discreet.learn import PrivatePerceptron
 from discreet.learn.perceptron import most_rounds
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise
-from discreet.query import HalfspaceSums, LocalSums
+from discreet.query import Database, HalfspaceSums
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 
@@ -70,7 +70,7 @@ def test_quartiles_over_seeds_are_near_the_best(epsilon: float, least: float) ->
     X, y = table()  # 95 % of labels follow the plane
     columns = [Column(f"x{i}", lower=0, upper=1) for i in range(4)]
     schema = Schema(columns=[*columns, Column("y", values=(0, 1), role="target")])
-    with LocalSums(np.column_stack([X, y]), schema=schema, random_state=1) as sums:
+    with Database(np.column_stack([X, y]), schema=schema, random_state=1) as sums:
         found = [
             PrivatePerceptron(privacy=ApproxDP(epsilon=epsilon + i * 1e-9, delta=1e-6))
             .fit_database(sums)

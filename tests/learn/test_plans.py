@@ -10,11 +10,11 @@ import pytest
 from discreet.errors import BudgetExceeded
 from discreet.learn import PrivateKMeans
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, Promise, PureDP
-from discreet.query import LocalSums
+from discreet.query import Database
 from tests.learn.asked import townsfolk, townsfolk_schema
 
 if TYPE_CHECKING:
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
 
 SCHEMA = townsfolk_schema()
 
@@ -23,10 +23,10 @@ def clusters(privacy: Any) -> PrivateKMeans:
     return PrivateKMeans(n_clusters=3, privacy=privacy)
 
 
-class PassByPass(LocalSums):
+class PassByPass(Database):
     """The wrong twin: says nothing to the ledger about the passes that are still to come."""
 
-    def ask(self, question: Question, **rest: Any) -> Answer:
+    def ask(self, question: Aggregate, **rest: Any) -> Answer:
         rest.pop("plan")
         return super().ask(question, **rest)
 
@@ -45,7 +45,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass_and_told_what_
 ) -> None:
     ledger = Ledger.open(":memory:", limit=limit)
     ledger.charge(GaussianDP(mu=0.3) if isinstance(limit, GaussianDP) else PureDP(epsilon=0.25))
-    with LocalSums(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
+    with Database(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
         with pytest.raises(
             BudgetExceeded, match=r"passes ask for .* Nothing was charged\. .* would fit"
         ) as told:
@@ -79,16 +79,16 @@ def test_where_nothing_is_left_nothing_is_said_to_fit() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=0.5))
     ledger.charge(GaussianDP(mu=0.5))
     with (
-        LocalSums(townsfolk(100), schema=SCHEMA, ledger=ledger) as sums,
+        Database(townsfolk(100), schema=SCHEMA, ledger=ledger) as sums,
         pytest.raises(BudgetExceeded, match="begin a new ledger"),
     ):
         clusters(GaussianDP(mu=0.1)).fit_database(sums)
 
 
-class Crowded(LocalSums):
+class Crowded(Database):
     """Somebody else spends all that is left after the second pass."""
 
-    def ask(self, question: Question, **rest: Any) -> Answer:
+    def ask(self, question: Aggregate, **rest: Any) -> Answer:
         answer = super().ask(question, **rest)
         asked: list[Answer] = self.__dict__.setdefault("asked", [])
         asked.append(answer)
@@ -116,7 +116,7 @@ def test_a_fit_that_others_starve_says_which_passes_are_paid_and_gets_them_free_
 
 def test_a_fit_that_was_paid_for_is_free_though_nothing_is_left() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1.0))
-    with LocalSums(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
+    with Database(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
         model = clusters(GaussianDP(mu=1.0)).fit_database(sums)
         before = ledger.spent()
         again = clusters(GaussianDP(mu=1.0)).fit_database(sums)

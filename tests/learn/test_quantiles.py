@@ -12,7 +12,7 @@ from discreet.learn import private_quantiles
 from discreet.learn.passes import ExactSums
 from discreet.learn.quantiles import _tail_in_sds, chosen_method
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
-from discreet.query import Database, LocalSums
+from discreet.query import Database
 from discreet.schema import Column, Schema
 from tests.learn.asked import spent
 
@@ -69,7 +69,7 @@ def test_the_way_with_the_smaller_variance_is_taken(cells: int, n_quantiles: int
 @pytest.mark.parametrize("qs", [[0.25, 0.5, 0.75], [i / 40 for i in range(1, 40)]])
 def test_the_promise_is_spent_whole_and_never_passed(qs: list[float]) -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=0.5))
-    with LocalSums({"age": ages(5000)}, schema=AGES, ledger=ledger, random_state=1) as sums:
+    with Database({"age": ages(5000)}, schema=AGES, ledger=ledger, random_state=1) as sums:
         found = private_quantiles(sums, "age", qs, privacy=GaussianDP(mu=0.5))
     assert 0.5 * (1 - 1e-9) < spent(found.answers) <= 0.5
     assert len(found.answers) == (1 if found.method == "histogram" else 7)
@@ -85,7 +85,7 @@ def test_intervals_hold_the_exact_quantiles(privacy: Any, qs: list[float]) -> No
     wanted = [exact_quantile(values, q) for q in qs]
     widths = []
     for seed in range(5):
-        with LocalSums({"age": values}, schema=AGES, random_state=seed) as sums:
+        with Database({"age": values}, schema=AGES, random_state=seed) as sums:
             found = private_quantiles(sums, "age", qs, privacy=privacy, level=0.9999)
         inside = zip(found.lower, wanted, found.upper, strict=True)
         assert all(low <= value <= high for low, value, high in inside)
@@ -106,7 +106,7 @@ def test_the_tail_of_laplace_noise_is_longer_than_the_gaussian() -> None:
 def test_relative_errors_are_those_of_the_specification() -> None:
     values = np.sort(np.sin(np.arange(100_000.0)) + 3)
     schema = Schema(columns=[Column("x", lower=0, upper=8)])
-    with LocalSums({"x": values}, schema=schema, random_state=1) as sums:
+    with Database({"x": values}, schema=schema, random_state=1) as sums:
         rough = private_quantiles(sums, "x", [0.25, 0.5, 0.75], privacy=ApproxDP(epsilon=0.1, delta=1e-6))
         fine = private_quantiles(sums, "x", [0.25, 0.5, 0.75], privacy=ApproxDP(epsilon=1.0, delta=1e-6))
     wanted = np.quantile(values, [0.25, 0.5, 0.75])
@@ -115,7 +115,7 @@ def test_relative_errors_are_those_of_the_specification() -> None:
 
 
 def test_quantiles_rise_with_what_was_asked() -> None:
-    with LocalSums({"age": ages(100)}, schema=AGES, random_state=2) as sums:
+    with Database({"age": ages(100)}, schema=AGES, random_state=2) as sums:
         found = private_quantiles(sums, "age", [0.9, 0.1, 0.5, 0.5], privacy=GaussianDP(mu=0.1))
     order = np.argsort(found.qs, kind="stable")
     assert np.all(np.diff(np.array(found.value)[order]) >= 0)
@@ -134,7 +134,7 @@ def test_rows_without_a_value_do_not_count() -> None:
 def test_where_the_number_of_rows_is_private_it_is_noisy_too() -> None:
     schema = Schema(columns=AGES.columns, neighbors="add-remove")
     values = ages(20_000)
-    with LocalSums({"age": values}, schema=schema, random_state=1) as sums:
+    with Database({"age": values}, schema=schema, random_state=1) as sums:
         found = private_quantiles(
             sums, "age", [0.25, 0.5], privacy=GaussianDP(mu=0.5, neighbors="add-remove")
         )
@@ -145,8 +145,8 @@ def test_where_the_number_of_rows_is_private_it_is_noisy_too() -> None:
 
 def test_the_same_keystream_gives_the_same_quantiles_on_rows_and_in_an_engine() -> None:
     found = []
-    for make in (LocalSums, Database):
-        with make({"age": ages(2000)}, schema=AGES, random_state=4) as sums:
+    for source in ({"age": ages(2000)}, ages(2000)[:, None]):
+        with Database(source, schema=AGES, random_state=4) as sums:
             found.append(private_quantiles(sums, "age", DECILES, privacy=GaussianDP(mu=0.1)).value)
     assert found[0] == found[1]
 
@@ -167,7 +167,7 @@ def test_the_same_keystream_gives_the_same_quantiles_on_rows_and_in_an_engine() 
 def test_what_does_not_fit_is_refused_before_anything_is_charged(rest: dict[str, Any], words: str) -> None:
     schema = Schema(columns=[*AGES.columns, Column("job", values=("p", "q"))])
     given = {"column": "age", "qs": [0.5], "privacy": GaussianDP(mu=1.0), **rest}
-    with LocalSums({"age": ages(5), "job": ["p"] * 5}, schema=schema) as sums:
+    with Database({"age": ages(5), "job": ["p"] * 5}, schema=schema) as sums:
         with pytest.raises(ParameterError, match=words):
             private_quantiles(sums, given.pop("column"), given.pop("qs"), **given)
         assert sums.ledger.spent().charges == 0

@@ -14,7 +14,7 @@ from discreet.learn.passes import ExactSums
 from discreet.learn.ridge_sums import moments
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
-from discreet.query import Gram, LocalSums
+from discreet.query import Database, Gram
 from discreet.schema import Column, Schema
 from tests.learn.asked import (
     fitted_in_memory_and_in_an_engine,
@@ -175,7 +175,7 @@ def test_a_range_of_the_target_must_be_declared_and_agree() -> None:
         PrivateRidge(privacy=GaussianDP(mu=1.0), bounds=(0, 1)).fit(X, y)
     rows = townsfolk(50)
     words = pytest.raises(ParameterError, match="a target that is a number")
-    with LocalSums(rows, schema=townsfolk_schema()) as sums, words:
+    with Database(rows, schema=townsfolk_schema()) as sums, words:
         PrivateRidge(privacy=GaussianDP(mu=1.0)).fit_database(sums)
     schema = townsfolk_schema(target="share")
     with pytest.raises(ParameterError, match="target_bounds of PrivateRidge must be those"):

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special, stats
 
@@ -16,7 +17,7 @@ from discreet.learn.statistical import (
     sufficient_budget,
 )
 from discreet.privacy import GaussianDP, Ledger
-from discreet.query import Database, LocalSums
+from discreet.query import Database
 from discreet.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -92,7 +93,7 @@ def test_answers_keep_their_tolerance_and_say_what_they_cost() -> None:
     n = 5000
     exact = {"age >= 50": 0.5, "owner = 'yes'": math.ceil(n / 3) / n, "age / 100": 0.495}
     for seed in range(4):
-        with LocalSums(rows(n), schema=SCHEMA, random_state=seed) as sums:
+        with Database(rows(n), schema=SCHEMA, random_state=seed) as sums:
             oracle = StatisticalQueries(sums, queries=3, failure=1e-6)
             for text, mean in exact.items():
                 found = oracle.stat(text, tolerance=0.02)
@@ -107,7 +108,7 @@ def test_answers_keep_their_tolerance_and_say_what_they_cost() -> None:
 
 def test_the_cost_is_known_beforehand_and_is_what_is_charged() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1.0))
-    with LocalSums(rows(2000), schema=SCHEMA, ledger=ledger, random_state=1) as sums:
+    with Database(rows(2000), schema=SCHEMA, ledger=ledger, random_state=1) as sums:
         oracle = StatisticalQueries(sums, queries=4, failure=0.01, owner="ann")
         tolerances = [0.05, 0.1, 0.02]
         told = oracle.cost(tolerances)
@@ -119,7 +120,7 @@ def test_the_cost_is_known_beforehand_and_is_what_is_charged() -> None:
 
 
 def test_a_promise_shared_evenly_gives_the_tolerance_that_costs_it() -> None:
-    with LocalSums(rows(2000), schema=SCHEMA) as sums:
+    with Database(rows(2000), schema=SCHEMA) as sums:
         oracle = StatisticalQueries(sums, queries=7, failure=0.01)
         tau = oracle.tolerance(GaussianDP(mu=0.3))
         assert oracle.cost([tau] * 7).mu == pytest.approx(0.3, rel=1e-9)
@@ -128,13 +129,13 @@ def test_a_promise_shared_evenly_gives_the_tolerance_that_costs_it() -> None:
 def test_several_rows_of_one_person_cost_more() -> None:
     with_ids = Schema(columns=[*SCHEMA.columns, Column("id", role="id")], id_column="id", max_rows_per_unit=3)
     table = {**rows(2000), "id": [str(i) for i in range(2000)]}
-    with LocalSums(table, schema=with_ids) as sums, LocalSums(rows(2000), schema=SCHEMA) as plain:
+    with Database(table, schema=with_ids) as sums, Database(rows(2000), schema=SCHEMA) as plain:
         one, three = (StatisticalQueries(s, queries=1).cost([0.05]).mu for s in (plain, sums))
     assert three == pytest.approx(3 * one, rel=1e-9)
 
 
 def test_more_queries_than_were_announced_are_refused() -> None:
-    with LocalSums(rows(200), schema=SCHEMA) as sums:
+    with Database(rows(200), schema=SCHEMA) as sums:
         oracle = StatisticalQueries(sums, queries=1)
         oracle.stat("age < 10", tolerance=0.5)
         with pytest.raises(ParameterError, match="all are used up"):
@@ -144,7 +145,7 @@ def test_more_queries_than_were_announced_are_refused() -> None:
 
 def test_a_private_number_of_rows_is_refused() -> None:
     hidden = Schema(columns=SCHEMA.columns, neighbors="add-remove")
-    with LocalSums(rows(200), schema=hidden) as sums, pytest.raises(ParameterError, match="public number"):
+    with Database(rows(200), schema=hidden) as sums, pytest.raises(ParameterError, match="public number"):
         StatisticalQueries(sums, queries=1)
 
 
@@ -158,13 +159,13 @@ def test_a_private_number_of_rows_is_refused() -> None:
     ],
 )
 def test_parameters_outside_their_domain_are_refused(rest: dict[str, Any], words: str) -> None:
-    with LocalSums(rows(20), schema=SCHEMA) as sums, pytest.raises(ParameterError, match=words):
+    with Database(rows(20), schema=SCHEMA) as sums, pytest.raises(ParameterError, match=words):
         StatisticalQueries(sums, **rest)
 
 
 @pytest.mark.parametrize("tolerance", [0, -0.1, math.nan, "0.1"])
 def test_a_tolerance_is_a_number_above_0(tolerance: Any) -> None:
-    with LocalSums(rows(20), schema=SCHEMA) as sums:
+    with Database(rows(20), schema=SCHEMA) as sums:
         with pytest.raises(ParameterError, match="tolerance of StatisticalQueries must be"):
             StatisticalQueries(sums, queries=1).stat("age < 10", tolerance=tolerance)
         assert sums.ledger.spent().charges == 0
@@ -172,7 +173,7 @@ def test_a_tolerance_is_a_number_above_0(tolerance: Any) -> None:
 
 def test_the_same_keystream_gives_the_same_statistics_on_rows_and_in_an_engine() -> None:
     values = []
-    for make in (LocalSums, Database):
-        with make(rows(500), schema=SCHEMA, random_state=3) as sums:
+    for source in (rows(500), pd.DataFrame(rows(500))):
+        with Database(source, schema=SCHEMA, random_state=3) as sums:
             values.append(StatisticalQueries(sums, queries=1).stat("age * age", tolerance=300.0).value)
     assert values[0] == values[1]

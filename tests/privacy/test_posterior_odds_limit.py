@@ -30,7 +30,7 @@ from discreet.privacy.promises import (
     PureDP,
     promise_from_dict,
 )
-from discreet.query import Pricing, Sums
+from discreet.query import CostModel, Sums
 from tests.privacy.ledger_workers import crowd
 
 SCHEMA = Schema(columns=[Column("age", lower=0, upper=100), Column("sex", values=("f", "m"))])
@@ -70,7 +70,7 @@ def test_every_budget_pays_for_exactly_its_questions(
 ) -> None:
     limit = PosteriorOdds(epsilon=epsilon, delta=delta, queries=queries, theorem=theorem)  # type: ignore[arg-type]
     schema = Schema(columns=[Column("x", lower=0, upper=upper), Column("y", lower=0, upper=1)])
-    costs = [Pricing(schema, 3).cost(Sums(column), privacy=limit)[0] for column in ("x", "y")]
+    costs = [CostModel(schema, 3).cost(Sums(column), privacy=limit)[0] for column in ("x", "y")]
     caps, books = Caps.fix(limit), Spending()
     for k in range(queries):
         books = caps.admit(books, Spending.of(costs[k % 2]), scope="total")

@@ -19,15 +19,15 @@ from discreet.errors import (
 from discreet.learn import PrivateKMeans, PrivatePCA
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
 from discreet.query import ClusterSums, Database, Gram, Histogram, NodeTables, Sums
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.questions import Node
+from discreet.query.aggregates import Node
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import AnyArray
-    from discreet.query import Question
+    from discreet.query import Aggregate
 
 PRIVACY = ApproxDP(epsilon=1.0, delta=1e-6)
 SCHEMA = Schema(
@@ -38,7 +38,7 @@ SCHEMA = Schema(
         Column("owner", values=(0, 1), role="target"),
     ]
 )
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums(("age * 2", "income")),
     Histogram("job"),
     NodeTables("owner", [Node([("job", 0)], ["age"])], {"age": [40.0]}),
@@ -147,7 +147,7 @@ def test_bounds_beyond_all_reason_are_refused_at_registration_and_named() -> Non
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.kind)
-def test_a_table_without_rows_answers_every_kind_of_question_with_noise_alone(question: Question) -> None:
+def test_a_table_without_rows_answers_every_kind_of_question_with_noise_alone(question: Aggregate) -> None:
     empty = {name: values[:0] for name, values in rows().items()}
     with Database(empty, schema=SCHEMA) as db:
         assert db.n_rows == 0
@@ -183,7 +183,7 @@ class DyingEngine(DuckDBEngine):
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.kind)
 def test_an_engine_that_dies_in_the_middle_keeps_the_charge_and_the_answer_comes_after_a_restart(
-    question: Question, tmp_path: Any
+    question: Aggregate, tmp_path: Any
 ) -> None:
     ledger = Ledger.open(tmp_path / "people.ledger", limit=GaussianDP(mu=1.0))
     dying = DyingEngine()
@@ -227,7 +227,7 @@ class Meddled(DuckDBEngine):
     ],
 )
 def test_a_table_that_changes_between_passes_is_refused_and_earlier_answers_stay(
-    question: Question, change: str
+    question: Aggregate, change: str
 ) -> None:
     engine = Meddled()
     with Database(rows(), schema=SCHEMA, engine=engine) as db:

@@ -14,7 +14,7 @@ import pytest
 from discreet.errors import EngineFailed
 from discreet.privacy import GaussianDP, Ledger
 from discreet.query import Database, Gram, Histogram, Sums, slots
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
 from discreet.query.turns import Turns
 from tests.query.people import people, people_schema
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet.query import Answer
-    from discreet.query.engines import Cells, Kernel
+    from discreet.query.engines import EngineCells, Kernel
 
 SCHEMA = people_schema()
 ROWS = people(500)
@@ -52,7 +52,7 @@ class Gate(DuckDBEngine):
         self._pass("aggregate", len(expressions))
         return super().aggregate(expressions)
 
-    def grouped(self, tables: Sequence[Cells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+    def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
         self._pass("grouped", len(tables))
         return super().grouped(tables, expressions)
 
@@ -270,7 +270,7 @@ def test_whoever_is_interrupted_while_waiting_is_not_waited_for(leads: bool) -> 
     turns, release, began = Turns(), threading.Event(), threading.Event()
     engine = Gate()
     with Database(ROWS, schema=SCHEMA, engine=engine) as db:
-        bound, _ = db.fit(Sums("age > 40"), privacy=MU)
+        bound, _ = db.calibrate(Sums("age > 40"), privacy=MU)
         worker = threading.Thread(target=turns.exact, args=(engine, [bound]))
         worker.start()
         assert engine.entered.wait(LONG)

@@ -20,9 +20,9 @@ from discreet.errors import (
     TableChanged,
 )
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
-from discreet.query import Database, Gram, Histogram, LocalSums, Sums
+from discreet.query import Database, Gram, Histogram, Sums
 from discreet.query.curation import Curation
-from discreet.query.engines.postgres import PostgresEngine
+from discreet.query.engines._postgres import PostgresEngine
 from discreet.schema import Column, Schema
 from discreet.tables import write_table
 from tests.query.people import people, people_schema
@@ -173,7 +173,7 @@ def test_a_public_name_of_the_version_takes_the_place_of_the_secret_one(tmp_path
 
 
 def test_the_whole_language_agrees_with_arrays_and_with_postgres(postgres_url: str) -> None:
-    from discreet.query.expression import parse
+    from discreet.query.language import parse
 
     schema = people_schema()
     texts = [
@@ -190,7 +190,7 @@ def test_the_whole_language_agrees_with_arrays_and_with_postgres(postgres_url: s
             assert "ü" in text or "日" in text
     assert len(expressions) >= 10
     question = Sums(tuple(expressions))
-    with LocalSums(people(400), schema=schema) as local:
+    with Database(people(400), schema=schema) as local:
         duck = question.bind(Curation.of(schema), "replace-one").exact(local._engine)
         (arrays,) = local._engine.batches(local.curation.identifiers())
     named = local.curation.named(dict(zip(local.curation.identifiers(), arrays, strict=True)))
@@ -209,7 +209,7 @@ def test_a_table_in_postgres_is_curated_in_place(postgres_url: str) -> None:
     url = f"{postgres_url}?table=people"
     write_table(url, SCHEMA, [encoded()])
     question = Gram(("x", "age", "job"))
-    with LocalSums(rows(), schema=SCHEMA, random_state=5) as local:
+    with Database(rows(), schema=SCHEMA, random_state=5) as local:
         wanted = local.ask(question, privacy=CLASSIC).value
     with Database(url, schema=SCHEMA, random_state=5) as db:
         assert np.array_equal(db.ask(question, privacy=CLASSIC).value, wanted)
@@ -289,7 +289,7 @@ def test_a_table_in_spark_gives_the_same_answers(spark: Any, tmp_path: Path) -> 
     write_table(tmp_path / "people.parquet", SCHEMA, [encoded()])
     frame = spark.read.parquet(str(tmp_path / "people.parquet"))
     question = Histogram(("job", "age"), {"age": [30, 60]}, "x")
-    with LocalSums(rows(), schema=SCHEMA, random_state=5) as local:
+    with Database(rows(), schema=SCHEMA, random_state=5) as local:
         wanted = local.ask(question, privacy=CLASSIC).value
     for source in (frame, f"spark://local?table={tmp_path / 'people.parquet'}"):
         with Database(source, schema=SCHEMA, random_state=5) as db:
@@ -314,7 +314,7 @@ def test_the_first_answer_on_a_small_file_comes_at_once(tmp_path: Path) -> None:
 import resource
 from discreet.privacy import ApproxDP
 from discreet.query import Database
-from discreet.query.expression import parse
+from discreet.query.language import parse
 from discreet.schema import Column, Schema
 schema = Schema(columns=[Column("x", lower=0, upper=1), Column("age", type="integer", lower=17, upper=90),
                          Column("job", values=("clerk", "nurse"), required=False)])

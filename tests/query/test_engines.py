@@ -20,12 +20,12 @@ from sqlglot import exp
 
 from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
 from discreet.noise import Stream
+from discreet.query.aggregates import Histogram, Moments, Node, NodeTables, Sums
 from discreet.query.curation import Curation
-from discreet.query.engines.base import ROWS, Cells, Engine, Tally, curated_batches
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.expression import parse
+from discreet.query.engines._duckdb import DuckDBEngine
+from discreet.query.engines.base import ROWS, Engine, EngineCells, Tally, curated_batches
+from discreet.query.language import parse
 from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, GramPass, HalfspacePass
-from discreet.query.questions import Histogram, Moments, Node, NodeTables, Sums
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
 from tests.leftovers import Traces
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from discreet._typing import AnyArray
-    from discreet.query.expression import Expression
-    from discreet.query.questions import Question
+    from discreet.query.aggregates import Aggregate
+    from discreet.query.language import Expression
     from tests.postgres import PostgresServer
 
 TYPES = {"income": "float64", "height": "float64", "age": "int64", "job": "string", "owner": "int64"}
@@ -63,7 +63,7 @@ def _url(request: pytest.FixtureRequest) -> str:
 
 
 def _postgres(request: pytest.FixtureRequest) -> Engine:
-    from discreet.query.engines.postgres import PostgresEngine
+    from discreet.query.engines._postgres import PostgresEngine
 
     return PostgresEngine(_url(request))
 
@@ -71,7 +71,7 @@ def _postgres(request: pytest.FixtureRequest) -> Engine:
 def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
     import psycopg
 
-    from discreet.query.engines.postgres import PostgresEngine
+    from discreet.query.engines._postgres import PostgresEngine
 
     url = _url(request)
     with psycopg.connect(url, autocommit=True) as server:
@@ -80,7 +80,7 @@ def _postgres_schema(request: pytest.FixtureRequest) -> Engine:
 
 
 def _spark(request: pytest.FixtureRequest) -> Engine:
-    from discreet.query.engines.spark import SparkEngine
+    from discreet.query.engines._spark import SparkEngine
 
     request.getfixturevalue("spark")
     return SparkEngine()
@@ -166,7 +166,12 @@ def test_cells_are_counted_and_summed_and_absent_ones_are_zero(thousand: Engine)
     wanted = curated(people(1000))
     job, owner = (exp.column("c3"), 5), (exp.column("c4"), 2)
     decade = (exp.column("c2"), 74)
-    tables = [Cells((job, owner)), Cells((decade,)), Cells((owner, job)), Cells((job, (exp.column("m0"), 9)))]
+    tables = [
+        EngineCells((job, owner)),
+        EngineCells((decade,)),
+        EngineCells((owner, job)),
+        EngineCells((job, (exp.column("m0"), 9))),
+    ]
     found = thousand.grouped(tables, [None, exp.column("c1"), None, None])
     counts, sums, turned, flags = (np.array(cells) for cells in found)
     reference = np.zeros((5, 2), np.int64)
@@ -205,7 +210,7 @@ def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(thousand: Engine) -> N
 
 
 def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(thousand: Engine) -> None:
-    questions: list[list[Question]] = [
+    questions: list[list[Aggregate]] = [
         [
             Sums(("age", "height * income", "7")),
             Sums("EXP(LEAST(height, 1)) > 2"),  # with steps
@@ -384,7 +389,7 @@ def test_a_table_without_rows_sums_to_zero(open_engine: Any) -> None:
     engine = open_engine({name: values[:0] for name, values in people(5).items()})
     assert engine.version.n_rows == 0
     assert engine.aggregate([exp.column("c0")]) == [0]
-    assert engine.grouped([Cells(((exp.column("c4"), 2),))], [None]) == [[0, 0]]
+    assert engine.grouped([EngineCells(((exp.column("c4"), 2),))], [None]) == [[0, 0]]
     assert engine.reduce(PASSES[0]) == [0] * PASSES[0].size
 
 
@@ -402,7 +407,7 @@ def test_an_engine_that_fails_says_one_constant_sentence(open_engine: Any) -> No
             assert "nor_this" not in str(link)
             link = link.__context__
     with pytest.raises(EngineFailed) as caught:
-        engine.grouped([Cells(((exp.column("no_such"), 2),))], [None])
+        engine.grouped([EngineCells(((exp.column("no_such"), 2),))], [None])
     assert said == {str(caught.value)}
 
 
@@ -468,7 +473,7 @@ def test_duckdb_cannot_leave_its_own_table_once_it_is_filled(tmp_path: Any) -> N
 def test_a_large_table_goes_to_a_file_that_has_no_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from discreet.query.engines import duckdb as module
+    from discreet.query.engines import _duckdb as module
 
     monkeypatch.setattr(module, "_IN_MEMORY", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -497,7 +502,7 @@ def files_without_a_name(folder: Path) -> int:
 def test_no_room_for_a_large_table_is_a_sentence_and_leaves_nothing(
     room: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from discreet.query.engines import duckdb as module
+    from discreet.query.engines import _duckdb as module
 
     monkeypatch.setattr(module, "_IN_MEMORY", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path if room else tmp_path / "nowhere"))
@@ -533,7 +538,7 @@ def test_a_table_that_changed_is_refused_with_a_constant_sentence() -> None:
     engine.exposed = True  # as a table that others can write to
     engine._connection.execute("INSERT INTO curated SELECT * FROM curated LIMIT 25")
     with pytest.raises(TableChanged):
-        engine.grouped([Cells(((exp.column("c4"), 2),))], [None])
+        engine.grouped([EngineCells(((exp.column("c4"), 2),))], [None])
     engine.close()
 
 
@@ -614,7 +619,7 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
 SPARK = """
 import sys
 from discreet.query.curation import Curation
-from discreet.query.engines.spark import SparkEngine
+from discreet.query.engines._spark import SparkEngine
 from tests.marked import SCHEMA
 engine = SparkEngine()
 engine.register(f"spark://local?table={sys.argv[1]}", Curation.of(SCHEMA))
@@ -633,7 +638,9 @@ def test_a_spark_session_of_ours_leaves_nothing_readable(tmp_path: Path, encrypt
     table = write_people(tmp_path, rows)
     (tmp_path / "local").mkdir()
     code = (
-        SPARK if encrypted else f"from discreet.query.engines import spark; spark._ENCRYPTED = {{}}\n{SPARK}"
+        SPARK
+        if encrypted
+        else f"from discreet.query.engines import _spark; _spark._ENCRYPTED = {{}}\n{SPARK}"
     )
     # Compression would hide cells from the scanner, not from a reader.
     submit = "--conf spark.shuffle.compress=false --conf spark.driver.host=127.0.0.1 pyspark-shell"

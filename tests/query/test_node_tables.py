@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from discreet.query import LocalSums, Node, NodeTables
+from discreet.query import Database, Node, NodeTables
 from discreet.schema import Column, Schema
 from tests.effort import function_calls
 
@@ -83,7 +83,7 @@ def test_a_row_is_counted_in_the_first_node_whose_path_it_fits(name: str) -> Non
     nodes = CASES[name]
     named = {n for node in nodes for n in (*node.attributes, *(step for step, _ in node.path))}
     edges = EDGES if "x" in named else {}
-    with LocalSums(rows(), schema=SCHEMA) as sums:
+    with Database(rows(), schema=SCHEMA) as sums:
         bound = NodeTables("y", nodes, edges).bind(sums.curation, "replace-one")
         found = bound.exact(sums._engine)
     assert found == reference(nodes)
@@ -97,7 +97,7 @@ def test_the_work_of_six_hundred_nodes_is_linear_in_their_number() -> None:
     i = np.arange(5000)
     table = {name: i // 5**k % 5 for k, name in enumerate(names)} | {"y": i % 2}
     nodes = [Node([(names[k], j // 5**k % 5) for k in range(4)], ["a4"]) for j in range(625)]
-    with LocalSums(table, schema=schema) as sums:
+    with Database(table, schema=schema) as sums:
         found: list[int] = []
 
         def ask(nodes: list[Node]) -> None:

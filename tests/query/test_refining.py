@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from discreet.errors import BudgetExceeded, EngineFailed, ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PureDP
-from discreet.query import Answer, Database, Gram, Histogram, LocalSums, Moments, PosteriorOdds, Sums
+from discreet.query import Answer, Database, Gram, Histogram, Moments, PosteriorOdds, Sums
 from discreet.schema import Column, Schema
 from tests.query.people import people, people_schema, under
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from discreet.query import Question
+    from discreet.query import Aggregate
 
 SCHEMA = people_schema()
 MU = GaussianDP(mu=0.5)
@@ -105,7 +105,7 @@ def test_a_chain_of_both_laws_is_read_from_the_ledger_by_another_process(tmp_pat
 
 def test_merged_draws_are_distributed_as_they_say() -> None:
     schema = Schema(columns=[Column("x", type="integer", lower=0, upper=4000)])
-    with LocalSums({"x": np.zeros(0)}, schema=schema, random_state=11) as sums:
+    with Database({"x": np.zeros(0)}, schema=schema, random_state=11) as sums:
         first = sums.ask(Histogram("x"), privacy=GaussianDP(mu=1))
         second = sums.ask(Histogram("x"), privacy=GaussianDP(mu=0.4), refines=first.receipt.id)
         assert stats.kstest(np.asarray(second.value) / second.sd, stats.norm.cdf).pvalue > 1e-9
@@ -287,7 +287,7 @@ def test_intervals_of_merged_laplace_noises_hold_at_least_as_often_as_they_say(l
         assert coverage(shares, 0.0, float(special.ndtri(0.975))) < 0.95
 
 
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums(("height", "age")),
     Histogram(("job", "owner")),
     Histogram("age", {"age": [30.5, 60.0]}),
@@ -299,8 +299,8 @@ QUESTIONS: list[Question] = [
 
 @pytest.mark.parametrize("row_count", ["public", "private"])
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.kind)
-def test_an_answer_comes_back_from_json_bit_for_bit(question: Question, row_count: Any) -> None:
-    with LocalSums(people(20), schema=people_schema(row_count=row_count)) as sums:
+def test_an_answer_comes_back_from_json_bit_for_bit(question: Aggregate, row_count: Any) -> None:
+    with Database(people(20), schema=people_schema(row_count=row_count)) as sums:
         first = sums.ask(question, privacy=PosteriorOdds(epsilon=1, delta=1e-6, queries=10))
         answer = sums.ask(question, privacy=MU, refines=first.receipt.id)
     for made in (first, answer):
@@ -363,7 +363,7 @@ def test_merging_wants_different_draws_of_one_question() -> None:
 def test_what_is_exact_stays_exact_in_a_merge() -> None:
     for row_count, corner in (("public", 100.0), ("private", math.nan)):
         schema = people_schema(row_count=row_count)
-        with LocalSums(people(100), schema=schema) as sums:
+        with Database(people(100), schema=schema) as sums:
             first = sums.ask(Gram(("age",)), privacy=MU)
             second = sums.ask(Gram(("age",)), privacy=MU, refines=first.receipt.id)
         assert np.array_equal(np.asarray(second.value)[0, 0], corner, equal_nan=True)

@@ -14,7 +14,7 @@ from discreet.errors import EngineFailed, ParameterError
 from discreet.privacy import GaussianDP, Ledger
 from discreet.query import Database, Gram, Histogram
 from discreet.query import slots as module
-from discreet.query.engines.duckdb import DuckDBEngine
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
 from discreet.schema import Column, Schema
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet.query.engines import Cells, Kernel
+    from discreet.query.engines import EngineCells, Kernel
 
 MU = GaussianDP(mu=1.0)
 SCHEMA = Schema(columns=[Column("ill", values=(0, 1), closed=True), Column("x", lower=0, upper=1)])
@@ -60,7 +60,7 @@ class TelltaleEngine(DuckDBEngine):
         self._work()
         return super().aggregate(expressions)
 
-    def grouped(self, tables: Sequence[Cells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+    def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
         self._work()
         return super().grouped(tables, expressions)
 

@@ -27,16 +27,16 @@ from discreet.privacy import (
 )
 from discreet.query import (
     ClusterSums,
+    Database,
     Gram,
     HalfspaceSums,
     Histogram,
-    LocalSums,
     NoisySums,
     PosteriorOdds,
     Sums,
 )
+from discreet.query.calibration import QueryNoise, SeededNoise
 from discreet.query.curation import Curation
-from discreet.query.noising import Noise, SeededDraws
 from discreet.schema import Column, Schema
 from tests.query.people import people, people_schema, under
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import Ints
-    from discreet.query.questions import Question
+    from discreet.query.aggregates import Aggregate
 
 SCHEMA = people_schema()
 CURATION = Curation.of(SCHEMA)
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums("height"),
     Sums(("height", "age", "owner = 1")),
     Histogram(("job", "owner")),
@@ -88,10 +88,10 @@ class Recorder:
     ids=str,
 )
 def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
-    question: Question, privacy: Any
+    question: Aggregate, privacy: Any
 ) -> None:
     bound = question.bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=privacy)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
     assert isinstance(noise.promise, GaussianDP)
     draws = Recorder()
     noisy = noise.added([1] * bound.size, draws)
@@ -114,9 +114,9 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
     [PureDP(epsilon=0.3), PosteriorOdds(epsilon=1, delta=0.5, queries=4, theorem="theorem 5")],
     ids=str,
 )
-def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Question, privacy: Any) -> None:
+def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate, privacy: Any) -> None:
     bound = question.bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=privacy)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
     assert isinstance(noise.promise, PureDP)
     scales = [noise.groups[group] for group in noise.group]
     least = min(Fraction(s) / 2**bits * w for (s, bits), w in zip(scales, bound.weight, strict=True))
@@ -134,7 +134,7 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Question,
 @given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
 def test_the_charge_of_a_point_promise_keeps_it_and_wastes_nothing(epsilon: float, delta: float) -> None:
     bound = Sums("age").bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=ApproxDP(epsilon=epsilon, delta=delta))
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=ApproxDP(epsilon=epsilon, delta=delta))
     assert noise.promise is not None
     assert noise.promise.delta_at(epsilon) <= delta
     assert isinstance(noise.promise, GaussianDP)
@@ -143,7 +143,7 @@ def test_the_charge_of_a_point_promise_keeps_it_and_wastes_nothing(epsilon: floa
 
 def test_a_matrix_gets_exactly_half_the_variance_off_the_diagonal() -> None:
     bound = Gram(("height", "age", "income"), with_sums=False).bind(CURATION, "replace-one")
-    noise = Noise.fit(bound, SCHEMA, privacy=CLASSIC)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=CLASSIC)
     sd = bound.arrange(noise.sd(bound), 0.0)
     assert sd[0, 1] == pytest.approx(sd[0, 0] / math.sqrt(2), rel=1e-15)
     draws = Recorder()
@@ -155,7 +155,7 @@ def test_a_matrix_gets_exactly_half_the_variance_off_the_diagonal() -> None:
 
 def test_answers_are_distributed_as_they_say() -> None:
     schema = Schema(columns=[Column("x", type="integer", lower=0, upper=4000)])
-    with LocalSums({"x": np.zeros(0)}, schema=schema, random_state=7) as sums:
+    with Database({"x": np.zeros(0)}, schema=schema, random_state=7) as sums:
         for privacy, law in ((GaussianDP(mu=1), stats.norm), (PureDP(epsilon=1), stats.laplace)):
             answer = sums.ask(Histogram("x"), privacy=privacy)
             assert isinstance(answer.value, np.ndarray)
@@ -164,7 +164,7 @@ def test_answers_are_distributed_as_they_say() -> None:
             # The same test sees noise that is too small.
             assert stats.kstest(0.75 * answer.value / spread, law.cdf).pvalue < 1e-6
             low, high = answer.interval(0.9)
-            inside = int(((low <= 0) & (high >= 0)).sum())
+            inside = int(np.sum((low <= 0) & (high >= 0)))
             assert abs(inside - 0.9 * 4001) < 6 * math.sqrt(0.09 * 4001)
 
 
@@ -176,7 +176,7 @@ def test_values_are_in_the_units_of_the_columns() -> None:
             neighbors=neighbors,
         )
         privacy = GaussianDP(mu=1e6, neighbors=schema.neighbors)
-        with LocalSums(rows, schema=schema) as sums:
+        with Database(rows, schema=schema) as sums:
             answer = sums.ask(Sums(("x", "n", "n > 0")), privacy=privacy)
             assert np.asarray(answer.value) == pytest.approx([42.5, 5.0, 2.0], abs=1e-3)
             counts = sums.ask(Histogram("n", expression="x"), privacy=privacy)
@@ -188,7 +188,7 @@ def test_values_are_in_the_units_of_the_columns() -> None:
 
 
 def test_previews_are_free_and_say_what_the_answer_then_says() -> None:
-    with LocalSums(people(100), schema=SCHEMA) as sums:
+    with Database(people(100), schema=SCHEMA) as sums:
         for question in QUESTIONS:
             cost = sums.cost(question, privacy=CLASSIC)
             sd = np.asarray(sums.expected_sd(question, privacy=CLASSIC))
@@ -201,7 +201,7 @@ def test_previews_are_free_and_say_what_the_answer_then_says() -> None:
 
 def test_a_repeat_is_free_and_the_same_and_another_promise_is_not() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1))
-    with LocalSums(people(100), schema=SCHEMA, ledger=ledger) as sums:
+    with Database(people(100), schema=SCHEMA, ledger=ledger) as sums:
         first = sums.ask(Histogram("job"), privacy=GaussianDP(mu=0.5))
         again = sums.ask(Histogram("job"), privacy=GaussianDP(mu=0.5))
         assert (first.cached, again.cached) == (False, True)
@@ -221,7 +221,7 @@ def test_a_ledger_on_file_recognizes_the_rows_and_not_others(tmp_path: Path) -> 
     values = []
     for rows in (people(100), people(100), people(101)):
         ledger = Ledger.open(path)
-        with LocalSums(rows, schema=SCHEMA, ledger=ledger) as sums:
+        with Database(rows, schema=SCHEMA, ledger=ledger) as sums:
             values.append(np.asarray(sums.ask(question, privacy=privacy).value).tolist())
         ledger.close()
     assert values[0] == values[1] != values[2]
@@ -230,7 +230,7 @@ def test_a_ledger_on_file_recognizes_the_rows_and_not_others(tmp_path: Path) -> 
     assert key.stat().st_mode & 0o777 == 0o600
     # Without the key nobody can say which rows a digest is about, and the record holds nothing else of them.
     key.unlink()
-    with LocalSums(people(100), schema=SCHEMA, ledger=Ledger.open(path)) as sums:
+    with Database(people(100), schema=SCHEMA, ledger=Ledger.open(path)) as sums:
         sums.ask(question, privacy=privacy)
         assert sums.ledger.spent().charges == 3
 
@@ -241,7 +241,7 @@ def test_a_ledger_in_a_server_recognizes_the_rows_from_any_machine(postgres_url:
     values = []
     for rows in (people(100), people(100), people(101)):
         # Opened anew each time, as another machine would.
-        with Ledger.open(url) as ledger, LocalSums(rows, schema=SCHEMA, ledger=ledger) as sums:
+        with Ledger.open(url) as ledger, Database(rows, schema=SCHEMA, ledger=ledger) as sums:
             values.append(np.asarray(sums.ask(question, privacy=privacy).value).tolist())
     assert values[0] == values[1] != values[2]
     with Ledger.open(url) as ledger:
@@ -269,8 +269,8 @@ class Broken:
 
 
 def test_the_charge_of_an_engine_that_dies_stands_and_the_repeat_is_free() -> None:
-    with LocalSums(people(100), schema=SCHEMA) as sums:
-        sums._engine = Broken(sums._engine, 2)
+    with Database(people(100), schema=SCHEMA) as sums:
+        sums._engine = Broken(sums._engine, 2)  # type: ignore[assignment]
         for _ in range(2):
             with pytest.raises(EngineFailed, match="the charge stands"):
                 sums.ask(Sums("age"), privacy=CLASSIC)
@@ -282,7 +282,7 @@ def test_the_charge_of_an_engine_that_dies_stands_and_the_repeat_is_free() -> No
 
 
 def test_the_charge_is_on_the_books_before_a_row_is_read() -> None:
-    with LocalSums(people(100), schema=SCHEMA) as sums:
+    with Database(people(100), schema=SCHEMA) as sums:
         seen = []
         engine = sums._engine
 
@@ -291,14 +291,14 @@ def test_the_charge_is_on_the_books_before_a_row_is_read() -> None:
                 seen.append(sums.ledger.spent().charges)
                 return engine.aggregate(expressions)
 
-        sums._engine = Watching(engine, 0)
+        sums._engine = Watching(engine, 0)  # type: ignore[assignment]
         sums.ask(Sums("age"), privacy=CLASSIC)
         assert seen == [1]
 
 
 def test_a_table_without_rows_answers_with_noise_alone() -> None:
     rows = {name: values[:0] for name, values in people(3).items()}
-    with LocalSums(rows, schema=SCHEMA) as sums:
+    with Database(rows, schema=SCHEMA) as sums:
         assert sums.n_rows == 0
         for question in QUESTIONS:
             answer = sums.ask(question, privacy=CLASSIC)
@@ -315,7 +315,7 @@ def test_the_number_of_rows_is_told_only_where_it_is_public() -> None:
         ("add-remove", "private", None),
     ):
         schema = people_schema(neighbors=neighbors, row_count=row_count)  # type: ignore[arg-type]
-        with LocalSums(people(10), schema=schema) as sums:
+        with Database(people(10), schema=schema) as sums:
             assert sums.n_rows == told
             value = np.asarray(sums.ask(Gram(("age",)), privacy=under(CLASSIC, sums.neighbors)).value)
             if told is not None:
@@ -327,14 +327,14 @@ def test_the_number_of_rows_is_told_only_where_it_is_public() -> None:
 
 
 def test_what_no_neighbor_can_change_costs_nothing_where_the_row_count_is_public() -> None:
-    with LocalSums(people(10), schema=SCHEMA) as sums:
+    with Database(people(10), schema=SCHEMA) as sums:
         answer = sums.ask(Sums("7"), privacy=CLASSIC)
         assert (np.asarray(answer.value).tolist(), answer.cost) == ([70.0], ())
         assert sums.ledger.spent().charges == 0
     hidden = people_schema(row_count="private")
-    with LocalSums(people(10), schema=hidden) as sums, pytest.raises(ParameterError, match="not public"):
+    with Database(people(10), schema=hidden) as sums, pytest.raises(ParameterError, match="not public"):
         sums.ask(Sums("7"), privacy=CLASSIC)
-    with LocalSums(people(10), schema=people_schema("add-remove")) as sums:
+    with Database(people(10), schema=people_schema("add-remove")) as sums:
         answer = sums.ask(Sums("7"), privacy=GaussianDP(mu=1.0, neighbors="add-remove"))
         assert np.asarray(answer.sd).tolist() == [7.0]
 
@@ -347,14 +347,14 @@ def test_several_rows_of_one_person_are_paid_for_together() -> None:
     )
     bound = Sums("x").bind(Curation.of(schema), "replace-one")
     for privacy in (GaussianDP(mu=1.0), PureDP(epsilon=1.0)):
-        noise = Noise.fit(bound, schema, privacy=privacy)
+        noise = QueryNoise.calibrate(bound, schema, privacy=privacy)
         assert noise.scale == 5 * 2**20
         assert noise.promise is not None
         assert noise.promise.unit == "person"
 
 
 def test_variance_is_in_the_unit_of_the_answer_and_costs_what_it_costs() -> None:
-    with LocalSums(people(10), schema=SCHEMA) as sums:
+    with Database(people(10), schema=SCHEMA) as sums:
         answer = sums.ask(Sums("age"), variance=400.0)
         assert np.asarray(answer.sd) == pytest.approx([20.0], rel=1e-12)
         assert isinstance(answer.cost[0], GaussianDP)
@@ -382,7 +382,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_promises_that_do_not_fit_are_refused_and_nothing_is_charged(
     arguments: dict[str, Any], kind: type[Exception], said: str
 ) -> None:
-    with LocalSums(people(10), schema=SCHEMA) as sums:
+    with Database(people(10), schema=SCHEMA) as sums:
         with pytest.raises(kind, match=said):
             sums.ask(Gram(("height", "age")), **arguments)
         assert sums.ledger.spent().charges == 0
@@ -391,19 +391,19 @@ def test_promises_that_do_not_fit_are_refused_and_nothing_is_charged(
 def test_a_seed_is_marked_and_repeats_itself() -> None:
     values = []
     for _ in range(2):
-        with LocalSums(people(10), schema=SCHEMA, random_state=3) as sums:
+        with Database(people(10), schema=SCHEMA, random_state=3) as sums:
             answer = sums.ask(Gram(("height", "age")), privacy=CLASSIC)
             assert answer.receipt.seeded
             values.append(answer.value)
-    assert np.array_equal(*values)
-    with LocalSums(people(10), schema=SCHEMA) as sums:
+    assert np.array_equal(values[0], values[1])
+    with Database(people(10), schema=SCHEMA) as sums:
         answer = sums.ask(Gram(("height", "age")), privacy=CLASSIC)
         assert not answer.receipt.seeded
         assert not np.array_equal(answer.value, values[0])
 
 
 def test_an_answer_travels_as_json() -> None:
-    with LocalSums(people(10), schema=SCHEMA) as sums:
+    with Database(people(10), schema=SCHEMA) as sums:
         budget = PosteriorOdds(epsilon=1, delta=1e-6, queries=100)
         answer = sums.ask(Histogram("age", {"age": [30.0]}), privacy=budget)
     values = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
@@ -417,15 +417,15 @@ def test_an_answer_travels_as_json() -> None:
 
 def test_a_matrix_must_have_the_declared_columns() -> None:
     schema = Schema(columns=[Column("x", lower=0, upper=1), Column("y", lower=0, upper=1)])
-    with LocalSums(np.array([[0.5, 0.25], [1.0, 9.0]]), schema=schema) as sums:
+    with Database(np.array([[0.5, 0.25], [1.0, 9.0]]), schema=schema) as sums:
         answer = sums.ask(Sums(("x", "y")), privacy=GaussianDP(mu=1e6))
         assert np.asarray(answer.value) == pytest.approx([1.5, 1.25], abs=1e-3)
     with pytest.raises(DataError, match="2 columns"):
-        LocalSums(np.zeros((3, 5)), schema=schema)
+        Database(np.zeros((3, 5)), schema=schema)
 
 
-def test_local_sums_are_noisy_sums() -> None:
-    with LocalSums(people(10), schema=SCHEMA) as sums:
+def test_database_is_noisy_sums() -> None:
+    with Database(people(10), schema=SCHEMA) as sums:
         asked: NoisySums = sums
         assert asked.neighbors == "replace-one"
 
@@ -433,6 +433,6 @@ def test_local_sums_are_noisy_sums() -> None:
 def test_seeded_draws_follow_both_laws() -> None:
     from discreet.noise import Stream
 
-    draws = SeededDraws(Stream.from_seed(1))
+    draws = SeededNoise(Stream.from_seed(1))
     assert abs(float(np.std(draws.gaussian(2.0**20, 4000))) / 2**20 - 1) < 0.08
     assert abs(float(np.abs(draws.laplace(2.0**20, 4000)).mean()) / 2**20 - 1) < 0.1

@@ -16,11 +16,10 @@ import discreet.learn
 from discreet import ApproxDP, Column, Database, GaussianDP, GaussianRelease, Ledger, PureDP, Schema
 from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
-from discreet.query import LocalSums
+from discreet.query.aggregates import Aggregate, ClusterSums, Gram, Histogram, Moments, Sums
+from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.noising import Noise
-from discreet.query.questions import ClusterSums, Gram, Histogram, Moments, Question, Sums
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.unit_rows import kept_rows, ledger_salt
 from discreet.release import METHODS
 from discreet.schema.table import Neighbors
@@ -147,7 +146,7 @@ def test_the_rule_is_what_sql_makes_of_it() -> None:
 def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
     import psycopg
 
-    from discreet.query.engines.postgres import PostgresEngine
+    from discreet.query.engines._postgres import PostgresEngine
 
     rng = Stream.from_seed(9).generator()
     schema = visits_schema(2)
@@ -174,7 +173,7 @@ def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", ["integers", "text"])
 def test_spark_holds_the_same_rows(spark: Any, kind: str) -> None:
-    from discreet.query.engines.spark import SparkEngine
+    from discreet.query.engines._spark import SparkEngine
 
     rng = Stream.from_seed(10).generator()
     schema = visits_schema(2)
@@ -199,15 +198,11 @@ def test_asking_again_after_another_registration_is_free(tmp_path: Path) -> None
     schema = visits_schema(2)
     rows = visits(rng, ids_of(rng, 500, "integers"))
     answers = []
-    for turn in range(3):
+    for _ in range(3):
         order = rng.permutation(500)
         shown = {name: values[order] for name, values in rows.items()}
         ledger = Ledger.open(tmp_path / "visits.ledger")
-        with (
-            Database(shown, schema=schema, ledger=ledger)
-            if turn < 2
-            else LocalSums(shown, schema=schema, ledger=ledger) as db
-        ):
+        with Database(shown, schema=schema, ledger=ledger) as db:
             answers.append(db.ask(Sums("cost"), privacy=PRIVACY))
     assert [answer.cached for answer in answers] == [False, True, True]
     assert len({tuple(np.asarray(answer.value)) for answer in answers}) == 1
@@ -238,7 +233,7 @@ def test_releases_use_the_rows_that_questions_use(tmp_path: Path) -> None:
     assert salts != {salt}
 
 
-QUESTIONS: list[Question] = [
+QUESTIONS: list[Aggregate] = [
     Sums(("cost", "days * cost", "ward = 'b'", "cost IS NULL")),
     Histogram(("days", "ward")),
     Moments(("cost", "days", "ward")),
@@ -311,7 +306,7 @@ def test_noise_grows_with_the_rows_of_a_person() -> None:
     for most in (1, 3):
         schema = visits_schema(most)
         bound = Sums("cost").bind(Curation.of(schema), "replace-one")
-        sds.append(Noise.fit(bound, schema, privacy=PRIVACY).sd(bound)[0])
+        sds.append(QueryNoise.calibrate(bound, schema, privacy=PRIVACY).sd(bound)[0])
     assert sds[1] == pytest.approx(3 * sds[0], rel=1e-9)
 
 
@@ -393,8 +388,7 @@ def test_a_learner_refuses_a_matrix_where_the_schema_has_ids(learner: Callable[.
 
 def test_sums_refuse_rows_without_the_ids_that_the_schema_has() -> None:
     schema = Schema(columns=NUMBERS, id_column="id", max_rows_per_unit=2)
-    with pytest.raises(DataError, match="rows of LocalSums must be a table with the id column"):
-        LocalSums(MATRIX, schema=schema)
-    for kind in (LocalSums, Database):
-        with pytest.raises(DiscreetError, match="'id'"):
-            kind({"a": MATRIX[:, 0], "b": MATRIX[:, 1]}, schema=schema)
+    with pytest.raises(DataError, match="source of Database must be a table with the id column"):
+        Database(MATRIX, schema=schema)
+    with pytest.raises(DiscreetError, match="'id'"):
+        Database({"a": MATRIX[:, 0], "b": MATRIX[:, 1]}, schema=schema)

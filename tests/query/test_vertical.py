@@ -17,19 +17,14 @@ from discreet.learn import PrivatePCA, PrivateRidge
 from discreet.query import (
     Gram,
     Histogram,
-    LocalSums,
     Moments,
     SignSketches,
     Sums,
     VerticalDatabases,
+    aggregate_from_dict,
     cross_products,
-    question_from_dict,
 )
-from discreet.query.cross import best_sketches, estimated, sketch_variance
-from discreet.query.curation import Curation
-from discreet.query.engines.duckdb import DuckDBEngine
-from discreet.query.passes import ONE
-from discreet.query.signs import (
+from discreet.query._signs import (
     PRIME,
     SIGNS,
     SketchPass,
@@ -39,6 +34,10 @@ from discreet.query.signs import (
     polynomial,
     signs,
 )
+from discreet.query.curation import Curation
+from discreet.query.engines._duckdb import DuckDBEngine
+from discreet.query.passes import ONE
+from discreet.query.vertical._gram import best_sketches, estimated, sketch_variance
 from tests.query.people import corners
 
 if TYPE_CHECKING:
@@ -170,10 +169,10 @@ def test_sketches_are_the_sums_that_they_are_said_to_be() -> None:
 
 def _engine(name: str, request: pytest.FixtureRequest) -> Engine:
     if name == "postgres":
-        from discreet.query.engines.postgres import PostgresEngine
+        from discreet.query.engines._postgres import PostgresEngine
 
         return PostgresEngine(request.getfixturevalue("postgres_url"))
-    from discreet.query.engines.spark import SparkEngine
+    from discreet.query.engines._spark import SparkEngine
 
     request.getfixturevalue("spark")
     return SparkEngine()
@@ -701,7 +700,7 @@ def test_the_loss_against_one_database_is_the_root_of_the_number_of_rows() -> No
     for n in (2000, 32000):
         rows = rows_of(n)
         across = float(np.asarray(two(rows).ask(Gram(("a", "c")), privacy=MU).sd)[1, 2])
-        inside = LocalSums(
+        inside = Database(
             {name: rows[name] for name in "ac"}, schema=Schema(columns=numbers("a", "c").columns[1:])
         )
         central = float(np.asarray(inside.expected_sd(Gram(("a", "c")), privacy=MU))[1, 2])
@@ -748,7 +747,7 @@ def test_ridge_across_databases() -> None:
 
 def test_a_question_goes_over_the_wire_and_back() -> None:
     question = SignSketches(("a", "b"), 5, "k", center=(0.5, 0.25), radius=0.5)
-    assert question_from_dict(question.to_dict()) == question
+    assert aggregate_from_dict(question.to_dict()) == question
     assert SignSketches("a", 5, "k").columns == ("a",)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet import Database, GaussianDP, Ledger, RemoteDatabase
 from discreet.privacy import promise_from_dict
-from discreet.query import question_from_dict
+from discreet.query import aggregate_from_dict
 from discreet.schema import Column, Schema
 from tests.server.scripted import Heard, Say, served
 
@@ -69,7 +69,7 @@ class StandIn:
                 return told
             values = heard.values
             answer = self.database.ask(
-                question_from_dict(values["question"]),
+                aggregate_from_dict(values["question"]),
                 privacy=promise_from_dict(values["privacy"]) if "privacy" in values else None,
                 variance=values.get("variance"),
             )

@@ -12,7 +12,7 @@ from docs.generate_reference import http_page
 
 from discreet.privacy import GaussianDP, PureDP, promise_from_dict
 from discreet.query import Answer
-from discreet.query.questions import Gram, Sums
+from discreet.query.aggregates import Gram, Sums
 from tests.server.conftest import ROWS, SCHEMA, table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from discreet.errors import (
     ExpressionRefused,
     LedgerUnavailable,
 )
-from discreet.job.sentence import read_sentence
+from discreet.query.language.query import parse_query
 from discreet.schema import Column, Schema
 from discreet.server.api import requests
 from discreet.server.errors import FAILED, STATUS, InvalidRequest
@@ -535,6 +535,6 @@ def test_names_with_other_signs_are_hinted_at_as_they_must_be_written(text: str,
         ]
     )
     with pytest.raises(ExpressionRefused) as refused:
-        read_sentence(f"count where {text}", schema)
+        parse_query(f"count where {text}", schema)
     assert hint in str(refused.value)
-    read_sentence("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)
+    parse_query("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)

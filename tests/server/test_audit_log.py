@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import LedgerTampered, ParameterError
-from discreet.query.questions import Sums
+from discreet.query.aggregates import Sums
 from discreet.server.config import Config
 from discreet.server.service import Service
 from tests.server.conftest import Disk, lines_of, running, settings, signed_in

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from discreet.query import slots
-from discreet.query.questions import Histogram, Node, NodeTables
+from discreet.query.aggregates import Histogram, Node, NodeTables
 from discreet.query.together import Wish
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter

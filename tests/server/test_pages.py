@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.job.sentence import read_sentence
+from discreet.query.language.query import parse_query
 from discreet.schema import Column, Schema
 from discreet.server.api.openapi import openapi_document, reference_page
 from discreet.server.pages.ask import column_views
@@ -501,8 +501,8 @@ def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
 
 
 def test_an_average_of_dates_is_in_days() -> None:
-    assert read_sentence("mean(admitted)", ADMITTED).measure == "days"
-    assert read_sentence("mean(stays)", ADMITTED).measure is None
+    assert parse_query("mean(admitted)", ADMITTED).measure == "days"
+    assert parse_query("mean(stays)", ADMITTED).measure is None
 
 
 def test_amounts_of_the_picture_of_spending_are_above_what_would_hide_them() -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.job import asking
-from discreet.job.behind import asks_of
-from discreet.job.sentence import read_sentence
 from discreet.privacy import ZCDP, Ledger
 from discreet.query import Histogram
+from discreet.query.language.query import parse_query
+from discreet.query.text_query import plan_aggregates
 from tests.server.markup import Visitor, read
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def test_a_preview_that_counted_everybodys_charges_would_tell(
 
 def wrongly_free(service: RunningService) -> bool:
     """Whether a mean by groups is called free while one of its two questions is still to be paid."""
-    sentence = read_sentence("mean(income) by sex", service.backend.dataset.schema)
-    first, _ = asks_of(sentence, service.backend.dataset.database, ZCDP(rho=0.01), None)
-    service.backend.dataset.database.ask(first.question, privacy=first.privacy, owner="ana")
+    sentence = parse_query("mean(income) by sex", service.backend.dataset.schema)
+    first, _ = plan_aggregates(sentence, service.backend.dataset.database, ZCDP(rho=0.01), None)
+    service.backend.dataset.database.ask(first.aggregate, privacy=first.privacy, owner="ana")
     return bool(preview(service, MEANS)["free"])
 
 

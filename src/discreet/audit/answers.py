@@ -14,7 +14,7 @@ from scipy import special
 from discreet.audit.contributions import RowByRow, row_by_row, with_parsed
 from discreet.errors import DiscreetError, EngineFailed
 from discreet.privacy import promise_from_dict
-from discreet.query.questions import question_from_dict
+from discreet.query.aggregates import aggregate_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from discreet._typing import Floats
     from discreet.privacy import Ledger, Promise
     from discreet.privacy.ledger.entries import Entry
+    from discreet.query.aggregates import BoundAggregate
     from discreet.query.answering import EngineSums
-    from discreet.query.noising import Law, Noise
-    from discreet.query.questions import Bound
+    from discreet.query.calibration import Law, QueryNoise
 
 FALSE_ALARM = 1e-9
 """Chance that noise which is as declared is said not to be."""
@@ -98,8 +98,8 @@ class _Read:
     """What a charge was for."""
 
     entry: Entry
-    bound: Bound
-    noise: Noise
+    bound: BoundAggregate
+    noise: QueryNoise
     by_rows: RowByRow
     noisy: list[int]
     certain: bool
@@ -157,9 +157,9 @@ def _read(database: EngineSums, entry: Entry, digests: Mapping[str, str | None])
     if receipt.schema != database.schema.digest:
         return OTHER_SCHEMA
     try:
-        question = with_parsed(question_from_dict(asked["question"]), database.curation)
+        question = with_parsed(aggregate_from_dict(asked["question"]), database.curation)
         privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-        bound, noise = database.fit(question, privacy=privacy, variance=asked["variance"])
+        bound, noise = database.calibrate(question, privacy=privacy, variance=asked["variance"])
         noisy = json.loads(entry.answer)["noisy"]
     except (DiscreetError, KeyError, TypeError, ValueError):
         return UNREADABLE
@@ -197,7 +197,7 @@ def _told(read: _Read, exact: Sequence[int]) -> Told:
     )
 
 
-def exact_sums(database: EngineSums, bound: Bound) -> list[int]:
+def exact_sums(database: EngineSums, bound: BoundAggregate) -> list[int]:
     """Ask the engine of a database for exact integers, in turn with whoever else asks it."""
     (found,) = database._exact([bound])
     if isinstance(found, EngineFailed):

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from discreet.query.curation import BITS
-from discreet.query.passes import SIGMOID_BITS, Features, clip
-from discreet.query.questions import (
+from discreet.query.aggregates import (
     ClusterSums,
     GradientSums,
     Gram,
@@ -24,15 +22,17 @@ from discreet.query.questions import (
     NodeTables,
     Sums,
 )
-from discreet.query.questions.cells import starts_of
-from discreet.query.questions.scalar import parsed
+from discreet.query.aggregates.base import parsed
+from discreet.query.aggregates.histogram import starts_of
+from discreet.query.curation import BITS
+from discreet.query.passes import SIGMOID_BITS, Features, clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._typing import AnyArray, Floats, Ints
+    from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.curation import Curated, Curation
-    from discreet.query.questions import Bound, Question
 
     Arrays = Mapping[str, AnyArray]
 
@@ -156,7 +156,7 @@ class RowByRow:
         return summed
 
 
-def with_parsed(question: Question, curation: Curation) -> Question:
+def with_parsed(question: Aggregate, curation: Curation) -> Aggregate:
     """Return the same question with its texts parsed, which is then done once."""
     if isinstance(question, Sums):
         return Sums(tuple(parsed(text, curation) for text in question.expressions))
@@ -165,14 +165,14 @@ def with_parsed(question: Question, curation: Curation) -> Question:
     return question
 
 
-def row_by_row(question: Question, bound: Bound, curation: Curation) -> RowByRow | None:
+def row_by_row(question: Aggregate, bound: BoundAggregate, curation: Curation) -> RowByRow | None:
     """Return what rows add to the integers of a question; None for kinds that need more than a row's cells.
 
     Parameters
     ----------
-    question : Question
+    question : Aggregate
         As :func:`with_parsed` gives it.
-    bound : Bound
+    bound : BoundAggregate
         The same, laid out.
     curation : Curation
         Of the table.
@@ -208,7 +208,7 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
     return reads, integers
 
 
-def _sums(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _sums(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     terms = [
         _term(expression, anchor, curation)
         for expression, (_, anchor, *_) in zip(question.expressions, bound.canonical["terms"], strict=True)
@@ -244,7 +244,7 @@ def _one(arrays: Arrays) -> Floats:
     return np.ones(_length(arrays))
 
 
-def _histogram(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _histogram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     axes = [_axis(curation, name, question.edges) for name in question.columns]
     reads = set().union(*(_own(curation.column(name)) for name in question.columns))
     integers: Callable[[Arrays], Floats] = _one
@@ -261,7 +261,7 @@ def _histogram(question: Any, bound: Bound, curation: Curation) -> _Made:
     return reads, of
 
 
-def _node_tables(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     nodes, target = question.nodes, question.target
     names = {target, *(name for node in nodes for name in (*node.attributes, *(n for n, _ in node.path)))}
     axes = {name: _axis(curation, name, question.edges) for name in names}
@@ -294,7 +294,7 @@ def _node_tables(question: Any, bound: Bound, curation: Curation) -> _Made:
     return set().union(*(_own(curation.column(name)) for name in names)), of
 
 
-def _moments(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     columns = [curation.column(name) for name in question.columns]
     dropped = dict(zip(question.columns, bound.canonical["dropped"], strict=True))
 
@@ -331,7 +331,7 @@ def _rows(features: Features, arrays: Arrays) -> Floats:
     return features.rows([arrays[name] for name in features.columns])
 
 
-def _gram(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _gram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     features = _features(question, curation)
     d = features.size
     products = d * (d + 1) // 2
@@ -348,7 +348,7 @@ def _gram(question: Any, bound: Bound, curation: Curation) -> _Made:
     return set(features.columns), of
 
 
-def _clusters(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _clusters(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     features = Features.of(curation, question.columns, center=None, radius=None)
     centers = np.array(bound.canonical["centers"], np.float64)
     square = bound.canonical["square"]
@@ -365,7 +365,7 @@ def _clusters(question: Any, bound: Bound, curation: Curation) -> _Made:
     return set(features.columns), of
 
 
-def _labeled(question: Any, bound: Bound, curation: Curation) -> _Made:
+def _labeled(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     features = _features(question, curation, intercept=question.intercept)
     target = curation.column(question.target).sql
     positive, shift = bound.canonical["positive"], bound.canonical.get("shift", 0)
@@ -389,7 +389,7 @@ def _labeled(question: Any, bound: Bound, curation: Curation) -> _Made:
     return {*features.columns, target}, of
 
 
-_KINDS: dict[type[Question], Callable[[Any, Bound, Curation], _Made]] = {
+_KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Made]] = {
     Sums: _sums,
     Histogram: _histogram,
     NodeTables: _node_tables,

@@ -13,8 +13,8 @@ from discreet.audit.answers import exact_sums
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import subsample
 from discreet.privacy import GaussianDP, NoPromise, PureDP
-from discreet.query.engines.base import Wanted
-from discreet.query.questions import Bound
+from discreet.query.aggregates import BoundAggregate
+from discreet.query.engines.base import EngineTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ def sql_names(column: Curated) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Look(Wanted):
+class _Look(EngineTask):
     """A look at the rows themselves, which waits for its turn as a question does."""
 
     columns: tuple[str, ...]
@@ -76,10 +76,10 @@ class _Look(Wanted):
         return engine.run(act)
 
 
-def _looking(look: _Look) -> Bound:
+def _looking(look: _Look) -> BoundAggregate:
     """Put a look where a question stands."""
     nothing = np.empty(0)
-    return Bound(
+    return BoundAggregate(
         canonical={}, squared=0, absolute=0, precision=(), weight=(), unit=nothing, shift=nothing,
         places=nothing, plain_unit=None, wanted=look,
     )  # fmt: skip

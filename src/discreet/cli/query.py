@@ -8,7 +8,7 @@ from discreet.cli import words
 from discreet.cli.console import Console
 
 if TYPE_CHECKING:
-    from discreet.job.reply import Cell, Reply
+    from discreet.query.results import QueryResult, ResultCell
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
@@ -59,7 +59,7 @@ def query(
     The same question about the same rows is free, and gets the same answer. All declared groups are
     answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
     """
-    from discreet.job.asking import ask, price
+    from discreet.job.query import ask, price
 
     declared = words.declared(table, schema, None)
     privacy = words.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
@@ -83,7 +83,7 @@ def query(
         _show(console, reply, delta or _DELTA)
 
 
-def _show(console: Console, reply: "Reply", delta: float) -> None:
+def _show(console: Console, reply: "QueryResult", delta: float) -> None:
     from discreet.report.wording import visible
 
     unit = f" {visible(reply.measure)}" if reply.measure else ""
@@ -101,7 +101,7 @@ def _show(console: Console, reply: "Reply", delta: float) -> None:
     console.json(reply.to_dict())
 
 
-def _reading_words(reply: "Reply") -> list[str]:
+def _reading_words(reply: "QueryResult") -> list[str]:
     """Say what the numbers are made of, and which of them to leave alone."""
     said = []
     if reply.refined:
@@ -112,7 +112,7 @@ def _reading_words(reply: "Reply") -> list[str]:
     return said
 
 
-def _show_groups(console: Console, reply: "Reply") -> None:
+def _show_groups(console: Console, reply: "QueryResult") -> None:
     from discreet.report.wording import name
 
     shown = reply.cells[:_MOST_GROUPS]
@@ -128,9 +128,8 @@ def _show_groups(console: Console, reply: "Reply") -> None:
         console.line(f"{len(reply.cells) - len(shown)} more groups are in --json.")
 
 
-def _show_price(console: Console, reply: "Reply", delta: float) -> None:
-    from discreet.job.costs import cost_words
-    from discreet.job.reply import rounded
+def _show_price(console: Console, reply: "QueryResult", delta: float) -> None:
+    from discreet.query.results import describe_cost, rounded
     from discreet.report.wording import visible
 
     unit = f" {visible(reply.measure)}" if reply.measure else ""
@@ -144,21 +143,21 @@ def _show_price(console: Console, reply: "Reply", delta: float) -> None:
         console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:
         console.line("  how noisy it would be depends on how many rows it is over, which is not public")
-    console.paragraph(f"Would cost: {cost_words(reply.cost, delta)}.{_assumed_words(reply)}")
+    console.paragraph(f"Would cost: {describe_cost(reply.cost, delta)}.{_assumed_words(reply)}")
     console.line("A dry run: no cell was read, nothing was charged or drawn.")
     console.json({"dry_run": True, **reply.to_dict()})
 
 
-def _price_words(reply: "Reply", delta: float) -> list[str]:
+def _price_words(reply: "QueryResult", delta: float) -> list[str]:
     """Say what it cost, where it was charged and what is left."""
     from discreet.errors import PromiseError
-    from discreet.job.costs import cost_words
+    from discreet.query.results import describe_cost
     from discreet.report.wording import counted, number
 
     if not reply.cost:
         return ["Cost: nothing. It follows from what is public."]
     rows = f"row{'s' * (len(reply.rows) > 1)} {', '.join(map(str, reply.rows))}"
-    cost = cost_words(reply.cost, delta)
+    cost = describe_cost(reply.cost, delta)
     if reply.cached:
         told = f"Cost: nothing. It was asked before ({rows} of the ledger): the same answer again."
     elif reply.ledger is None:
@@ -186,21 +185,21 @@ def _price_words(reply: "Reply", delta: float) -> list[str]:
     ]
 
 
-def _assumed_words(reply: "Reply") -> str:
+def _assumed_words(reply: "QueryResult") -> str:
     """Say what the promise stands on, such as how many rows of each person are used."""
     assumed = dict.fromkeys(text for promise in reply.cost for text in promise.assumes)
     return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
 
 
-def _margin_of(cell: "Cell") -> str:
-    from discreet.job.reply import rounded
+def _margin_of(cell: "ResultCell") -> str:
+    from discreet.query.results import rounded
 
     if cell.value is None or cell.margin is None:
         return "too few rows for its noise"
     return f"{rounded(cell.value, cell.margin)} ± {rounded(cell.margin, cell.margin)}"
 
 
-def _whisker(cell: "Cell", low: float, high: float) -> str:
+def _whisker(cell: "ResultCell", low: float, high: float) -> str:
     """Draw an interval on one line; all groups have the same scale."""
     if cell.value is None or cell.margin is None:
         return ""

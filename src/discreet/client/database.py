@@ -23,10 +23,10 @@ from discreet.client.transport import (
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.reading import check_neighbors
+from discreet.query.answers import Answer
+from discreet.query.calibration import CostModel
 from discreet.query.curation import Curation
-from discreet.query.pricing import Pricing
-from discreet.query.sums import Answer
-from discreet.query.verbs import Verbs
+from discreet.query.interface import PrivateTable
 from discreet.report.wording import promised
 from discreet.schema import Schema
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._typing import Floats
-    from discreet.query.noising import Asked, Noise
-    from discreet.query.questions import Bound, Question
+    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.calibration import Asked, QueryNoise
     from discreet.schema.table import Neighbors
 
 _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
@@ -54,7 +54,7 @@ _ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class RemoteDatabase(Verbs):
+class RemoteDatabase(PrivateTable):
     """A private table behind a service: the questions and learners of a database, without its rows.
 
     Parameters
@@ -146,20 +146,20 @@ class RemoteDatabase(Verbs):
     # What learners and programs ask.
 
     def cost(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Say what a question would be charged. Free, without a request."""
         return self._cost_model.cost(question, privacy=privacy, variance=variance)
 
     def expected_sd(
-        self, question: Question, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
         """Say how noisy the answer would be, in its own unit. Free, without a request."""
         return self._cost_model.expected_sd(question, privacy=privacy, variance=variance)
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -171,7 +171,7 @@ class RemoteDatabase(Verbs):
 
         Parameters
         ----------
-        question : Question
+        question : Aggregate
             What to sum.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
             What the answer shall promise. Unit and neighbors are the schema's.
@@ -198,7 +198,7 @@ class RemoteDatabase(Verbs):
                 "owner of RemoteDatabase.ask must be None, was given: the service charges whoever holds the "
                 "token. Use the token of that person."
             )
-        bound, noise = self._cost_model.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self._cost_model.calibrate(question, privacy=privacy, variance=variance)
         body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
         body |= {"variance": float(variance)} if variance is not None else {"privacy": _promise_body(privacy)}
         if plan:
@@ -357,9 +357,9 @@ class RemoteDatabase(Verbs):
         self.dataset = dataset
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
-        self._cost_model = Pricing(schema, n_rows, curation=Curation.of(schema, ids=ids))
+        self._cost_model = CostModel(schema, n_rows, curation=Curation.of(schema, ids=ids))
 
-    def _read_answer(self, told: Any, bound: Bound, noise: Noise, *, refined: bool) -> Answer:
+    def _read_answer(self, told: Any, bound: BoundAggregate, noise: QueryNoise, *, refined: bool) -> Answer:
         """Read an answer, and refuse one that was not computed for this question at this price."""
         try:
             value, sd = (_to_floats(told[name]) for name in ("value", "sd"))

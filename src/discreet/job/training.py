@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats
     from discreet.learn import Learner
     from discreet.privacy import Ledger, Receipt
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
     from discreet.schema import Schema
 
 # What follows from the schema, from the request, or must not be chosen at all.
@@ -155,7 +155,7 @@ class _Recording:
         self._db = db
         self.questions: list[dict[str, Any]] = []
 
-    def ask(self, question: Question, **how: Any) -> Answer:
+    def ask(self, question: Aggregate, **how: Any) -> Answer:
         answer = self._db.ask(question, **how)
         self.questions.append(question.to_dict())
         return answer

@@ -2,7 +2,7 @@
 
 A learner declares what it may ask and how its one promise is split (:mod:`discreet.learn.passes`), asks, and
 computes the rest from the answers. :class:`SumsLearner` has what they share: rows become a
-:class:`~discreet.query.LocalSums`, labels a declared category, and what was paid is kept with the model.
+:class:`~discreet.query.Database`, labels a declared category, and what was paid is kept with the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from discreet.learn.labels import declared_classes, label_codes
 from discreet.learn.layout import Layout, schema_of_bounds
 from discreet.learn.passes import ExactSums, Passes
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
-from discreet.query import LocalSums
+from discreet.query import Database
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.schema import Column, Schema
 
@@ -102,7 +102,7 @@ class SumsLearner(Learner):
         """
         self.check_parameters()
         rows, schema, labels = self._declared(X, y)
-        make = ExactSums if isinstance(self.privacy, NoPromise) else LocalSums
+        make = ExactSums if isinstance(self.privacy, NoPromise) else Database
         seed = None if self.random_state is None else int(self.random_state)
         layout = Layout.of(schema)
         named = layout.named(rows)

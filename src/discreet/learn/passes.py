@@ -11,18 +11,18 @@ import numpy as np
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.shares import Shares
-from discreet.query import Answer, LocalSums
-from discreet.query.noising import Noise
+from discreet.query import Answer, Database
+from discreet.query.calibration import QueryNoise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._typing import Floats
     from discreet.privacy.shares import Privacy
-    from discreet.query import NoisySums, Question
+    from discreet.query import Aggregate, NoisySums
 
 
-class ExactSums(LocalSums):
+class ExactSums(Database):
     """Sums over rows in memory without noise and without a promise: what tests compare with.
 
     Privacy
@@ -37,7 +37,7 @@ class ExactSums(LocalSums):
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Any = None,
         variance: float | None = None,
@@ -49,19 +49,19 @@ class ExactSums(LocalSums):
         if not isinstance(privacy, NoPromise) or variance is not None:
             raise PromiseError(
                 f"privacy of ExactSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
-                "no noise. Use LocalSums."
+                "no noise. Use Database."
             )
         receipt = self.ledger.charge(
             privacy, owner=owner, what=question.kind, schema=self.schema.digest, seeded=self._seeded
         )
         bound = question.bind(self._curation, self.neighbors)
-        silent = Noise(
+        silent = QueryNoise(
             law="gaussian", promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64)
         )
         return self._answer(bound, silent, bound.exact(self._engine), self.n_rows, receipt, False, None)
 
     def expected_sd(
-        self, question: Question, *, privacy: Any = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Any = None, variance: float | None = None
     ) -> float | Floats:
         """Return zeros."""
         return np.zeros(question.bind(self._curation, self.neighbors).shape)
@@ -106,7 +106,7 @@ class Passes:
     >>> from discreet.query import Histogram
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("n", type="integer", lower=0, upper=3)])
-    >>> with LocalSums({"n": [1, 2, 2]}, schema=schema, random_state=1) as sums:
+    >>> with Database({"n": [1, 2, 2]}, schema=schema, random_state=1) as sums:
     ...     passes = Passes(sums, GaussianDP(mu=1), {"first": 1, "second": 3})
     ...     answer = passes.ask("second", Histogram("n"))
     >>> passes.split, round(answer.cost[0].mu, 6)
@@ -132,7 +132,7 @@ class Passes:
         """Return what one pass is asked to promise."""
         return self._shares[name]
 
-    def ask(self, name: str, question: Question) -> Answer:
+    def ask(self, name: str, question: Aggregate) -> Answer:
         """Ask the question of one pass, once.
 
         Raises
@@ -188,7 +188,7 @@ class Passes:
                 return f"PureDP(epsilon={epsilon!r}) would fit."
         return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
 
-    def expected_sd(self, name: str, question: Question) -> Floats:
+    def expected_sd(self, name: str, question: Aggregate) -> Floats:
         """Say how noisy the answer of a pass would be. Free."""
         return np.asarray(self.sums.expected_sd(question, privacy=self.privacy(name)), np.float64)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
+    from discreet.query.calibration import Law
     from discreet.query.curation import Curated
-    from discreet.query.noising import Law
 
 Method: TypeAlias = Literal["histogram", "bisection"]
 
@@ -128,9 +128,9 @@ def private_quantiles(
     Examples
     --------
     >>> from discreet import ApproxDP, Column, Schema
-    >>> from discreet.query import LocalSums
+    >>> from discreet.query import Database
     >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120)])
-    >>> with LocalSums({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as sums:
+    >>> with Database({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as sums:
     ...     found = private_quantiles(sums, "age", [0.255, 0.505], privacy=ApproxDP(epsilon=1.0, delta=1e-6))
     >>> found.method, found.value
     ('bisection', (25.0, 50.0))

@@ -15,7 +15,7 @@ from discreet.learn.base import is_number
 from discreet.privacy import GaussianDP
 from discreet.privacy._numbers import sqrt_up
 from discreet.query import Sums
-from discreet.query.expression import parse
+from discreet.query.language import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,9 +160,9 @@ class StatisticalQueries:
     Examples
     --------
     >>> from discreet import Column, Schema
-    >>> from discreet.query import LocalSums
+    >>> from discreet.query import Database
     >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
-    >>> with LocalSums({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as sums:
+    >>> with Database({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as sums:
     ...     oracle = StatisticalQueries(sums, queries=4, failure=1e-3)
     ...     found = oracle.stat("age >= 50", tolerance=0.01)
     >>> abs(found.value - 0.5) <= 0.01, round(found.cost[0].mu, 4)

@@ -1,23 +1,20 @@
-"""A question in, a noisy number out.
+"""A query in, a noisy number out.
 
 Reading order: ``curation`` says what private rows look like to an engine; ``engines`` add integers up;
-``expression`` is what analysts may write; ``questions`` know how far one row can move their sums,
-``passes`` how batches of rows become sums; ``noising`` turns a promise into noise on integers; ``sums`` is
-the protocol that learners ask and the answer they get; ``pricing`` says what that costs; ``answering``
-charges, adds up, draws and keeps, with ``together``, ``turns`` and ``slots`` for many who ask at once;
-``local`` and ``database`` are who answers, with ``verbs`` for people; ``paper`` has the theorems.
-``vertical`` asks several databases that have columns of the same people, which ``owners`` are behind, with
-``signs`` for everybody, ``cross`` products from sketches, and the ``blocks`` of a matrix.
+``language`` is what analysts may write; ``aggregates`` know how far one row can move their sums, ``passes``
+how batches of rows become sums; ``calibration`` turns a promise into noise on integers and says what it
+costs; ``answers`` has the protocol that learners use and the answer they get; ``answering`` charges, adds
+up, draws and stores, with ``together``, ``turns`` and ``slots`` for many callers at once; ``interface`` is
+what all databases have in common, ``database`` the one at hand; ``text_query`` plans and runs a typed
+query, ``results`` is what it returns. ``vertical`` asks several databases that hold columns of the same
+people.
 """
 
 from __future__ import annotations
 
 from discreet.privacy import PosteriorOdds
-from discreet.query.cross import cross_products
-from discreet.query.database import Database
-from discreet.query.local import LocalSums
-from discreet.query.pricing import Pricing
-from discreet.query.questions import (
+from discreet.query.aggregates import (
+    Aggregate,
     ClusterSums,
     GradientSums,
     Gram,
@@ -26,34 +23,35 @@ from discreet.query.questions import (
     Moments,
     Node,
     NodeTables,
-    Question,
     SignSketches,
     Sums,
-    question_from_dict,
+    aggregate_from_dict,
 )
-from discreet.query.sums import Answer, NoisySums, RefinableSums
+from discreet.query.answers import Answer, NoisySums, RefinableSums
+from discreet.query.calibration import CostModel
+from discreet.query.database import Database
 from discreet.query.vertical import VerticalDatabases
+from discreet.query.vertical._gram import cross_products
 
 __all__ = [
+    "Aggregate",
     "Answer",
     "ClusterSums",
+    "CostModel",
     "Database",
     "GradientSums",
     "Gram",
     "HalfspaceSums",
     "Histogram",
-    "LocalSums",
     "Moments",
     "Node",
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
-    "Pricing",
-    "Question",
     "RefinableSums",
     "SignSketches",
     "Sums",
     "VerticalDatabases",
+    "aggregate_from_dict",
     "cross_products",
-    "question_from_dict",
 ]

@@ -13,11 +13,10 @@ from discreet.errors import EngineFailed, LedgerError, ParameterError
 from discreet.noise import Pool, Stream
 from discreet.privacy import Ledger, PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
-from discreet.query.noising import SeededDraws
-from discreet.query.pricing import Pricing
-from discreet.query.questions import question_from_dict
+from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.answers import Answer, shaped
+from discreet.query.calibration import CostModel, SeededNoise
 from discreet.query.slots import Slots
-from discreet.query.sums import Answer, shaped
 from discreet.query.together import Wish, alone
 from discreet.query.turns import Turns
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Promise
     from discreet.privacy.ledger.entries import Entry
+    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.calibration import Asked, NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
-    from discreet.query.noising import Asked, Draws, Noise
-    from discreet.query.questions import Bound, Question
     from discreet.query.together import Flow
 
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
@@ -47,8 +46,8 @@ class How(TypedDict, total=False):
     said: str | None
 
 
-class EngineSums(Pricing):
-    """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
+class EngineSums(CostModel):
+    """Noisy sums over a curated table in an engine; made for :class:`Database`.
 
     Parameters
     ----------
@@ -96,7 +95,9 @@ class EngineSums(Pricing):
         self.ledger = ledger
         self._engine = engine
         self._seeded = random_state is not None
-        self._draws: Draws = Pool() if random_state is None else SeededDraws(Stream.from_seed(random_state))
+        self._draws: NoiseSource = (
+            Pool() if random_state is None else SeededNoise(Stream.from_seed(random_state))
+        )
         # A fingerprint of private rows must not be written down as it is: see Version.
         self._version = version or engine.version.digest(self.ledger.secret())
         self._schema_digest = schema.digest
@@ -104,7 +105,7 @@ class EngineSums(Pricing):
 
     def ask(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -118,7 +119,7 @@ class EngineSums(Pricing):
 
         Parameters
         ----------
-        question : Question
+        question : Aggregate
             What to sum.
         privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
             What the answer shall promise. Pure promises get Laplace noise, all others Gaussian. Unit and
@@ -159,7 +160,7 @@ class EngineSums(Pricing):
             )
         )
 
-    def asking(self, question: Question, **how: Unpack[How]) -> Flow[Answer]:
+    def asking(self, question: Aggregate, **how: Unpack[How]) -> Flow[Answer]:
         """Return the flow of a question, which is carried out together with those of others.
 
         Parameters
@@ -173,7 +174,7 @@ class EngineSums(Pricing):
         """
         privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
         refines, request = how.get("refines"), how.get("request")
-        bound, noise = self.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if noise.promise is None:
             if refines is not None:
@@ -215,7 +216,9 @@ class EngineSums(Pricing):
         answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison, about)
         return Answer.merged(*earlier, answer) if earlier else answer
 
-    def _measured(self, wanted: Sequence[tuple[str, Bound, Noise | None]]) -> list[list[int] | EngineFailed]:
+    def _measured(
+        self, wanted: Sequence[tuple[str, BoundAggregate, QueryNoise | None]]
+    ) -> list[list[int] | EngineFailed]:
         """Ask the engine, and add noise where there is some, within one slot."""
         # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
         with self._slots.slot(*(kind for kind, _, _ in wanted)):
@@ -225,11 +228,11 @@ class EngineSums(Pricing):
                 for (_, _, noise), exact in zip(wanted, found, strict=True)
             ]
 
-    def _exact(self, bounds: Sequence[Bound]) -> list[list[int] | EngineFailed]:
+    def _exact(self, bounds: Sequence[BoundAggregate]) -> list[list[int] | EngineFailed]:
         """Ask the engine for exact integers, in turn with whoever else asks it. Private."""
         return self._turns.exact(self._engine, bounds)
 
-    def check_refines(self, question: Question, receipt: str, *, owner: str | None = None) -> None:
+    def check_refines(self, question: Aggregate, receipt: str, *, owner: str | None = None) -> None:
         """Refuse a receipt that another draw of a question's answer could not be merged with. Free."""
         self._refined(receipt, question.bind(self._curation, self.neighbors), owner)
 
@@ -246,7 +249,11 @@ class EngineSums(Pricing):
         return Answer.merged(*(answer for *_, answer in self._chain(receipt, owner)))
 
     def _free(
-        self, question: Question, bound: Bound, noise: Noise, comparison: Mapping[str, float] | None
+        self,
+        question: Aggregate,
+        bound: BoundAggregate,
+        noise: QueryNoise,
+        comparison: Mapping[str, float] | None,
     ) -> Flow[Answer]:
         """Answer what is the same for every neighbor: only the public number of rows is in it."""
         if self.n_rows is None:
@@ -259,27 +266,27 @@ class EngineSums(Pricing):
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
 
     def _named(
-        self, bound: Bound, noise: Noise, refines: str | None, owner: str | None
+        self, bound: BoundAggregate, noise: QueryNoise, refines: str | None, owner: str | None
     ) -> tuple[str, list[Answer]]:
         """Return the digest under which a question is charged, and the answers that it refines."""
         earlier = [] if refines is None else self._refined(refines, bound, owner)
         return self._digest(bound, noise, earlier[-1].receipt.question if earlier else None), earlier
 
-    def _digest(self, bound: Bound, noise: Noise, refined: str | None) -> str:
+    def _digest(self, bound: BoundAggregate, noise: QueryNoise, refined: str | None) -> str:
         assert noise.promise is not None
         noised = [noise.canonical(), noise.promise.to_dict()]
         # By the question and not by the receipt: two owners who refine the same answer share the draw.
         fixed = [self._version, self._schema_digest, bound.canonical, noised, refined]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
-    def _about(self, bound: Bound) -> str:
+    def _about(self, bound: BoundAggregate) -> str:
         """Name what a question sums: see :attr:`Answer.about`."""
         fixed = ["about", self._version, self._schema_digest, self.neighbors, bound.canonical]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
-    def _chain(self, receipt: str, owner: str | None) -> list[tuple[Bound, Noise, Answer]]:
+    def _chain(self, receipt: str, owner: str | None) -> list[tuple[BoundAggregate, QueryNoise, Answer]]:
         """Return an answer and all that it refined, oldest first, as the ledger kept them."""
-        found: list[tuple[Bound, Noise, Answer]] = []
+        found: list[tuple[BoundAggregate, QueryNoise, Answer]] = []
         following: str | None = receipt
         while following is not None:
             entry = self._entry(following, owner)
@@ -289,8 +296,8 @@ class EngineSums(Pricing):
             if entry.receipt.schema != self._schema_digest:
                 raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
             privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-            bound, noise = self.fit(
-                question_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
+            bound, noise = self.calibrate(
+                aggregate_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
             )
             if (noise.promise,) != entry.receipt.promises:
                 raise _cannot_refine("be of an answer by this version of the product, and is of another")
@@ -304,7 +311,7 @@ class EngineSums(Pricing):
             found = [(b, n, dataclasses.replace(answer, about=about)) for b, n, answer in found]
         return found[::-1]
 
-    def _refined(self, receipt: str, bound: Bound, owner: str | None) -> list[Answer]:
+    def _refined(self, receipt: str, bound: BoundAggregate, owner: str | None) -> list[Answer]:
         """Return the answers that a new draw is merged with, if they are about the same sums."""
         chain = self._chain(receipt, owner)
         before = None
@@ -331,8 +338,8 @@ class EngineSums(Pricing):
     def _kept(
         self,
         stored: bytes,
-        bound: Bound,
-        noise: Noise,
+        bound: BoundAggregate,
+        noise: QueryNoise,
         receipt: Receipt,
         cached: bool,
         comparison: Mapping[str, float] | None,
@@ -344,8 +351,8 @@ class EngineSums(Pricing):
 
     def _answer(
         self,
-        bound: Bound,
-        noise: Noise,
+        bound: BoundAggregate,
+        noise: QueryNoise,
         noisy: list[int],
         n_rows: int | None,
         receipt: Receipt,

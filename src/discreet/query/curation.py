@@ -24,7 +24,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.query.signs import ID_BITS, LANE_BITS, id_lanes
+from discreet.query._signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.column_rules import LARGEST_NUMBER
 from discreet.schema.dialect import nearest
 
@@ -184,7 +184,7 @@ class Curation:
                 f"columns of a private database must be 1 to {_MOST_COLUMNS} that leave, and the schema has "
                 f"{len(released)}. Give a column another role."
             )
-        return cls(schema, _layouts(Same(schema)), ids)
+        return cls(schema, _layouts(SchemaKey(schema)), ids)
 
     @cached_property
     def _index(self) -> dict[str, Curated]:
@@ -299,7 +299,7 @@ class Curation:
         return iter(self.columns)
 
 
-class Same:
+class SchemaKey:
     """A schema by identity: equal ones may list levels of other types, such as 1 and True."""
 
     __slots__ = ("schema",)
@@ -311,11 +311,11 @@ class Same:
         return id(self.schema)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.schema is self.schema
+        return isinstance(other, SchemaKey) and other.schema is self.schema
 
 
 @lru_cache(maxsize=16)
-def _layouts(same: Same) -> tuple[Curated, ...]:
+def _layouts(same: SchemaKey) -> tuple[Curated, ...]:
     # Kept, because every text of a question is parsed against a layout of all columns.
     return tuple(_layout(i, column) for i, column in enumerate(same.schema.released))
 

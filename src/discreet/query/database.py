@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from discreet.errors import DataError
 from discreet.privacy import Ledger
 from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
-from discreet.query.unit_rows import ledger_salt
-from discreet.query.verbs import Verbs
+from discreet.query.interface import PrivateTable
+from discreet.query.language.query import parse_query
+from discreet.query.text_query import is_free, preview_query, run_query
+from discreet.query.unit_rows import check_matrix_allowed, ledger_salt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Self
 
+    from discreet._typing import AnyArray
+    from discreet.privacy import Promise
+    from discreet.query.aggregates import Aggregate
+    from discreet.query.calibration import Asked
     from discreet.query.engines import Engine
-    from discreet.query.noising import Asked
-    from discreet.query.questions import Question
+    from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
 
 
-class Database(EngineSums, Verbs):
+class Database(EngineSums, PrivateTable):
     """A table about people that answers sums, counts and histograms with noise.
 
     Parameters
     ----------
-    source : frame, path, URL or Spark session
-        A frame of pandas, polars or pyarrow, or a mapping of arrays; a ``.csv``, ``.parquet`` or
+    source : frame, array, path, URL or Spark session
+        A frame of pandas, polars or pyarrow, or a mapping of arrays; an array of shape (n_rows, n_columns)
+        with the released columns of the schema in their order; a ``.csv``, ``.parquet`` or
         ``.duckdb`` file; ``duckdb://file?table=name``; ``postgresql://host/database?table=schema.name``; a
         Spark data frame or ``spark://path-or-table``.
     schema : Schema
@@ -90,6 +101,8 @@ class Database(EngineSums, Verbs):
         slots: float | Mapping[str, float] | None = None,
     ) -> None:
         curation = Curation.of(schema, ids=keep_ids)
+        if isinstance(source, np.ndarray):
+            source = _named_columns(source, curation)
         chosen = engine_for(source) if engine is None else engine
         try:
             charged = Ledger.open(":memory:") if ledger is None else ledger
@@ -101,9 +114,87 @@ class Database(EngineSums, Verbs):
             chosen.close()
             raise
 
+    def query(
+        self,
+        text: str,
+        *,
+        privacy: Promise | None = None,
+        sd: float | None = None,
+        refines: str | Sequence[str] = (),
+        owner: str | None = None,
+    ) -> QueryResult:
+        """Charge and answer a query in words or as a SELECT.
+
+        Parameters
+        ----------
+        text : str
+            Query such as ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
+        privacy : PureDP, ApproxDP, ZCDP or GaussianDP
+            Promise that the whole result keeps; None where `sd` is given instead.
+        sd : float
+            Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
+        refines : str or sequence of str
+            Receipt ids of an earlier result of the same query, which the new one is merged with.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone.
+
+        Raises
+        ------
+        ExpressionRefused
+            The text is not in the language; nothing was charged.
+        ParameterError
+            Neither or both of `privacy` and `sd` are given; nothing was charged.
+        BudgetExceeded
+            The ledger's limit does not allow it; nothing was charged.
+
+        Privacy
+        -------
+        Charged before the engine is asked; the same query about the same rows is free and gets the same
+        result. A mean by groups is two charges of half of the promise each.
+
+        Reference
+        ---------
+        docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+
+        Examples
+        --------
+        >>> from discreet import Column, GaussianDP, Schema
+        >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120)])
+        >>> with Database({"age": [34, 51, 27] * 1000}, schema=schema, random_state=1) as db:
+        ...     result = db.query("count where age > 30", privacy=GaussianDP(mu=1))
+        >>> abs(result.cells[0].value - 2000) < 5
+        True
+        """
+        merged = (refines,) if isinstance(refines, str) else tuple(refines)
+        asked = parse_query(text, self.schema)
+        return run_query(self, asked, privacy=privacy, sd=sd, refines=merged, owner=owner)
+
+    def preview(
+        self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
+    ) -> Preview:
+        """Return what :meth:`query` would charge, and how noisy its result would be. Free.
+
+        Parameters
+        ----------
+        text, privacy, sd, owner
+            As for :meth:`query`.
+
+        Privacy
+        -------
+        Follows from the schema, the public number of rows and what this owner has paid.
+
+        Reference
+        ---------
+        docs/explanation/theorems/sulq-sensitivity.md.
+        """
+        asked = parse_query(text, self.schema)
+        cost = preview_query(self.schema, self.n_rows, asked, privacy=privacy, sd=sd)
+        paid = is_free(self, asked, privacy=privacy, sd=sd, owner=owner)
+        return dataclasses.replace(cost, is_free=paid)
+
     def is_free(
         self,
-        question: Question,
+        question: Aggregate,
         *,
         privacy: Asked | None = None,
         variance: float | None = None,
@@ -123,14 +214,26 @@ class Database(EngineSums, Verbs):
         -------
         Read from the ledger. With an owner it tells nothing about what others have asked.
         """
-        bound, noise = self.fit(question, privacy=privacy, variance=variance)
+        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
         if noise.promise is None:
             return True
         digest, _ = self._named(bound, noise, refines, owner)
         return self.ledger.has_paid(digest, owner)
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> Self:
         return self
 
     def __repr__(self) -> str:
         return f"Database({len(self.curation.columns)} columns, {self.neighbors}, ledger={self.ledger!r})"
+
+
+def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:
+    """Return the columns of a matrix under the names of the schema's released columns, in their order."""
+    check_matrix_allowed(curation.schema, "source of Database")
+    size = len(curation.columns)
+    if matrix.ndim != 2 or matrix.shape[1] != size:
+        raise DataError(
+            f"source of Database must have one column for each of the {size} columns that leave, had shape "
+            f"{matrix.shape}. Give a mapping of names to arrays otherwise."
+        )
+    return {column.name: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(curation.columns)}

@@ -13,8 +13,8 @@ from discreet.privacy.receipt import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from discreet.query.engines.base import Engine, Wanted
-    from discreet.query.questions import Bound
+    from discreet.query.aggregates import BoundAggregate
+    from discreet.query.engines.base import Engine, EngineTask
 
 _WIDEST = 64
 """Sums or tables in one pass: DuckDB plans each for half a millisecond, which all who share it wait for."""
@@ -38,10 +38,10 @@ class Turns:
         self._busy = False
         self._waiting: deque[_Party] = deque()
 
-    def exact(self, engine: Engine, bounds: Sequence[Bound]) -> list[list[int] | EngineFailed]:
+    def exact(self, engine: Engine, bounds: Sequence[BoundAggregate]) -> list[list[int] | EngineFailed]:
         """Return the exact integers of questions, or why there are none; waits until the engine is free."""
         places = [_Place(bound) for bound in bounds]
-        by_kind: dict[type[Wanted], list[_Place]] = {}
+        by_kind: dict[type[EngineTask], list[_Place]] = {}
         for place in places:
             by_kind.setdefault(type(place.bound.wanted), []).append(place)
         for alike in by_kind.values():
@@ -109,7 +109,7 @@ class _Place:
 
     __slots__ = ("bound", "failure", "found")
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: BoundAggregate) -> None:
         self.bound = bound
         self.found: list[int] | None = None
         self.failure: EngineFailed | None = None
@@ -120,7 +120,7 @@ class _Party:
 
     def __init__(self, places: list[_Place]) -> None:
         self.places = places
-        self.kind: type[Wanted] = type(places[0].bound.wanted)
+        self.kind: type[EngineTask] = type(places[0].bound.wanted)
         self.width = sum(place.bound.wanted.width for place in places)
         self.leads = False
         self.ready = threading.Event()

@@ -106,9 +106,9 @@ def answered_questions(what: Sequence[str]) -> bool:
     """Say whether charges, by what they were for, include answers after which somebody could choose."""
     if not what:
         return False
-    from discreet.query.questions import QUESTIONS  # with the engines' packages, which few reports need
+    from discreet.query.aggregates import AGGREGATES  # with the engines' packages, which few reports need
 
-    return not QUESTIONS.keys().isdisjoint(what)
+    return not AGGREGATES.keys().isdisjoint(what)
 
 
 def composed(

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.job.costs import affordable
 from discreet.privacy import Spending
+from discreet.query.results import affordable_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class Accounting:
         """
         left = receipts[-1].left if receipts else None
         own, total = self._ledger.remaining_of(caller.name, None) if left is None else left
-        counts = [n for n in (affordable(cost, own), affordable(cost, total)) if n is not None]
+        counts = [n for n in (affordable_count(cost, own), affordable_count(cost, total)) if n is not None]
         return {"own": own, "total": total, "more": min(counts, default=None)}
 
     def budget(self, caller: Caller) -> dict[str, Any]:

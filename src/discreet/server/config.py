@@ -186,12 +186,12 @@ class Config(_Part):
             )
         if isinstance(value, dict):
             # Not above: configurations are read by commands that start fast, and most name no kinds.
-            from discreet.query.questions import QUESTIONS
+            from discreet.query.aggregates import AGGREGATES
 
             for kind in value:
-                if kind not in QUESTIONS:
-                    close = nearest(str(kind), list(QUESTIONS))
-                    hint = f"Did you mean {close}?" if close else f"There are {', '.join(QUESTIONS)}"
+                if kind not in AGGREGATES:
+                    close = nearest(str(kind), list(AGGREGATES))
+                    hint = f"Did you mean {close}?" if close else f"There are {', '.join(AGGREGATES)}"
                     raise ValueError(f"must name kinds of questions, and {kind} is none. {hint}")
         return value
 

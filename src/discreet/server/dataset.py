@@ -14,10 +14,10 @@ from discreet.audit.answers import exact_sums
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.job.declared import schema_of, table_of
 from discreet.job.registry import Recognition
-from discreet.job.sentence import read_sentence, sentence_of
 from discreet.privacy import Ledger
 from discreet.query import Database, Sums
-from discreet.query.questions import question_from_dict
+from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.language.query import build_query, parse_query
 from discreet.query.together import alone
 from discreet.server.accounting import Accounting
 from discreet.server.api import requests
@@ -27,9 +27,9 @@ from discreet.server.limits import check_aggregate_size, check_answer_size, chec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet.job.sentence import Sentence
     from discreet.privacy import Promise
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
+    from discreet.query.language.query import Query
     from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.audit_log import AuditLog
@@ -112,7 +112,7 @@ class Dataset:
 
     # Queries.
 
-    def parse_query(self, request: Any) -> Sentence:
+    def parse_query(self, request: Any) -> Query:
         """Return the query that a request asks; refuses what is beyond the language, or too large.
 
         Parameters
@@ -124,7 +124,7 @@ class Dataset:
         check_query_size(query, self.database.curation, self._max_cells)
         return query
 
-    def _query(self, request: Any) -> Sentence:
+    def _query(self, request: Any) -> Query:
         """Return the query of a request, whichever of its forms it has."""
         match request:
             case requests.TextQueryRequest():
@@ -143,15 +143,15 @@ class Dataset:
         )
         return self._parse(request.kind, getattr(request, "expression", None), request.where, axes)
 
-    def _parse_parts(self, *parts: Any) -> Sentence:
+    def _parse_parts(self, *parts: Any) -> Query:
         """Parse one text, or a verb with its expression, condition and axes; the key of the cache."""
         if len(parts) == 1:
-            return read_sentence(parts[0], self.schema)
+            return parse_query(parts[0], self.schema)
         verb, expression, where, axes = parts
         by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
-        return sentence_of(verb, expression, where, by, self.schema)
+        return build_query(verb, expression, where, by, self.schema)
 
-    def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Question:
+    def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Aggregate:
         """Return the aggregate of a request, laid out once: whatever is wrong with it shows here.
 
         Parameters
@@ -162,9 +162,9 @@ class Dataset:
             Promise that the answer shall make; None if the request names a variance instead.
         """
         try:
-            aggregate = question_from_dict(request.question)
+            aggregate = aggregate_from_dict(request.question)
             check_aggregate_size(aggregate, self.database.curation, self._max_cells)
-            bound, _ = self.database.fit(aggregate, privacy=privacy, variance=request.variance)
+            bound, _ = self.database.calibrate(aggregate, privacy=privacy, variance=request.variance)
             check_answer_size(bound.size, self._max_cells)
         except DiscreetError:
             raise
@@ -220,7 +220,7 @@ class Dataset:
 
     def _count_rows(self) -> None:
         """Have the engine count its rows, the least that can be asked of it."""
-        bound, _ = self.database.fit(Sums("TRUE"), variance=1.0)
+        bound, _ = self.database.calibrate(Sums("TRUE"), variance=1.0)
         exact_sums(self.database, bound)
 
     def close(self) -> None:
@@ -248,11 +248,11 @@ class RequestDatabase:
         self._began = False
         self.schema = schema
 
-    def ask(self, question: Question, **options: Any) -> Answer:
+    def ask(self, question: Aggregate, **options: Any) -> Answer:
         """Answer an aggregate, if the caller still may ask."""
         return alone(self.asking(question, **options))
 
-    def asking(self, question: Question, **options: Any) -> Flow[Answer]:
+    def asking(self, question: Aggregate, **options: Any) -> Flow[Answer]:
         """Return the task that answers an aggregate, if the caller still may ask."""
         if self._began:
             self._before()

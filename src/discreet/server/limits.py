@@ -12,20 +12,20 @@ from discreet.query import Histogram, NodeTables, Sums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from discreet.job.sentence import Sentence
-    from discreet.query import Question
+    from discreet.query import Aggregate
     from discreet.query.curation import Curation
+    from discreet.query.language.query import Query
 
 MOST_SUMS = 64
 """Expressions in one question: each is parsed and planned whenever its price is asked."""
 
 
-def check_query_size(asked: Sentence, curation: Curation, most: int) -> None:
+def check_query_size(asked: Query, curation: Curation, most: int) -> None:
     """Refuse a sentence with more than `most` groups."""
     _check(math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in asked.by), most)
 
 
-def check_aggregate_size(question: Question, curation: Curation, most: int) -> None:
+def check_aggregate_size(question: Aggregate, curation: Curation, most: int) -> None:
     """Refuse a statistical question with too many expressions, or with more than `most` cells."""
     match question:
         case Sums():

@@ -11,8 +11,8 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
-from discreet.job.asking import answering, is_free, priced
-from discreet.job.costs import prices
+from discreet.query.results import cost_amounts
+from discreet.query.text_query import is_free, preview_query, query_task
 from discreet.query.together import Wish, alone
 from discreet.server.access import AccessStore, Caller
 from discreet.server.api import requests
@@ -176,7 +176,7 @@ class Service:
             left = dataset.accounting.remaining(caller, (privacy,))
             return preview_response(request.kind, None, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
-        reply = priced(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+        reply = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
         )
@@ -191,7 +191,7 @@ class Service:
         query, sd = dataset.parse_query(request), request.requested_sd()
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
         try:
-            reply = yield from answering(
+            reply = yield from query_task(
                 self._request_database(caller, dataset.schema),
                 query,
                 privacy=privacy,
@@ -201,7 +201,7 @@ class Service:
                 request=key,
             )
         except BudgetExceeded as error:
-            quoted = priced(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+            quoted = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
             raise self._budget_exception(caller, error, quoted.cost, privacy, sd) from None
         left = dataset.accounting.remaining(caller, reply.cost, reply.receipts)
         return query_response(reply, left), reply.receipts
@@ -273,7 +273,7 @@ class Service:
         accounts = (account for account in (left["own"], left["total"]) if account is not None)
         least = min(account.get(currency, error.left) for account in accounts)
         # A mean by groups is refused at the first of its two charges, and both must fit.
-        total = max(error.asked, prices(cost).get(currency, 0.0))
+        total = max(error.asked, cost_amounts(cost).get(currency, 0.0))
         fits = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
         return ApiException(budget_error(error, asked=total, fits=fits))
 

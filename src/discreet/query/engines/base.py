@@ -18,10 +18,10 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import DataError, EngineFailed, TableChanged
+from discreet.query._signs import ID_BITS
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.expression import hoist
-from discreet.query.expression.sql import FROM
-from discreet.query.signs import ID_BITS
+from discreet.query.language import hoist
+from discreet.query.language._sql import FROM
 from discreet.query.unit_rows import limited_batches
 from discreet.tables.encode import NO_ID
 from discreet.tables.source import withhold
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet._typing import AnyArray, Ints, Words
-    from discreet.query.engines.text import SqlText
+    from discreet.query.engines._sql_text import SqlText
     from discreet.tables import Table
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class EngineCells:
     """A table of counts, or of sums, over declared keys.
 
     Attributes
@@ -80,7 +80,7 @@ class Cells:
         return math.prod(self.shape)
 
 
-class Wanted(ABC):
+class EngineTask(ABC):
     """What a question wants of an engine: integers, all of which one pass over the rows can give."""
 
     shares: ClassVar[bool] = False
@@ -103,7 +103,7 @@ class Wanted(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals(Wanted):
+class Totals(EngineTask):
     """Sums of integer expressions over all rows."""
 
     shares: ClassVar[bool] = True
@@ -126,17 +126,17 @@ class Totals(Wanted):
 
 
 @dataclass(frozen=True, slots=True)
-class Tables(Wanted):
+class Tables(EngineTask):
     """Counts, or sums of an expression, in every cell of some tables, each in C order after the other.
 
     Attributes
     ----------
-    tables : tuple of (Cells, expression or None)
+    tables : tuple of (EngineCells, expression or None)
         None counts.
     """
 
     shares: ClassVar[bool] = True
-    tables: tuple[tuple[Cells, Tree | None], ...]
+    tables: tuple[tuple[EngineCells, Tree | None], ...]
 
     @property
     def width(self) -> int:
@@ -157,7 +157,7 @@ class Tables(Wanted):
 
 
 @dataclass(frozen=True, slots=True)
-class Swept(Wanted):
+class KernelTotals(EngineTask):
     """What a kernel adds up over batches of rows."""
 
     kernel: Kernel
@@ -173,7 +173,7 @@ class Swept(Wanted):
         return self.kernel.size
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[Swept]) -> list[list[int]]:
+    def found(cls, engine: Engine, wanted: Sequence[KernelTotals]) -> list[list[int]]:
         """Make a pass for each of them."""
         return [engine.reduce(one.kernel) for one in wanted]
 
@@ -243,12 +243,12 @@ class Engine(ABC):
         # Without rows a sum is NULL.
         return [int(value or 0) for value in self._witnessed(row)]
 
-    def grouped(self, tables: Sequence[Cells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+    def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
         """Count rows, or sum an expression, in every cell of some tables, in one pass.
 
         Parameters
         ----------
-        tables : sequence of Cells
+        tables : sequence of EngineCells
             Each row is in at most one cell of each.
         expressions : sequence of expression or None
             What to sum, one for each table; None counts.
@@ -440,7 +440,7 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
     )
 
 
-def _dealt(found: list[int], wanted: Sequence[Wanted]) -> list[list[int]]:
+def _dealt(found: list[int], wanted: Sequence[EngineTask]) -> list[list[int]]:
     """Give each of those who share a pass what is theirs."""
     ends = list(itertools.accumulate((one.size for one in wanted), initial=0))
     return [found[start:end] for start, end in itertools.pairwise(ends)]

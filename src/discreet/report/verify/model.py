@@ -10,9 +10,9 @@ from discreet.learn.layout import Layout
 from discreet.learn.passes import Passes
 from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
+from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
-from discreet.query.noising import Noise
-from discreet.query.questions import question_from_dict
 from discreet.report.composing import USUAL_DELTA, answered_questions, composed, total_cost
 from discreet.report.folder import STATEMENT, digest_of, read_bytes
 from discreet.report.models.archive import read_archive
@@ -201,8 +201,8 @@ def _on_sums(
             wrong.append(f"The pass {part.name[:40]!r} must have a question and a receipt, or neither.")
         if part.question is None or part.receipt is None:
             continue
-        bound = question_from_dict(part.question).bind(curation, schema.neighbors)
-        noise = Noise.fit(bound, schema, privacy=passes.privacy(part.name))
+        bound = aggregate_from_dict(part.question).bind(curation, schema.neighbors)
+        noise = QueryNoise.calibrate(bound, schema, privacy=passes.privacy(part.name))
         true = [] if noise.promise is None else [noise.promise.to_dict()]
         wrong += [told(*d) for d in differences(part.receipt["promises"], true, f"passes[{part.name}]")]
     return passes.promises, wrong

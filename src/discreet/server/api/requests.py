@@ -184,7 +184,7 @@ class TextQueryRequest(_NoisyRequest, title="Said"):
 
 
 class AggregateRequest(_PricedRequest, title="Statistical"):
-    """Any question of :mod:`discreet.query.questions`, as its ``to_dict`` writes it."""
+    """Any question of :mod:`discreet.query.aggregates`, as its ``to_dict`` writes it."""
 
     kind: Literal["statistical"]
     question: dict[str, Any]

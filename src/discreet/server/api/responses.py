@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, Field
 
-from discreet.job.costs import cost_words
-from discreet.job.reply import LEVEL
+from discreet.query.results import LEVEL, describe_cost
 from discreet.server.errors import STATUS
 from discreet.server.training import fitted_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.job.reply import Cell, Reply
     from discreet.privacy import Promise
     from discreet.query import Answer
+    from discreet.query.results import QueryResult, ResultCell
     from discreet.server.api.requests import TrainRequest
 
 DELTA = 1e-6
@@ -320,7 +319,7 @@ class AttackResponse(ResponseModel, title="Attack"):
     """What could be rebuilt from all answers so far."""
 
 
-def query_response(reply: Reply, left: Mapping[str, Any]) -> dict[str, Any]:
+def query_response(reply: QueryResult, left: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a sentence."""
     alone = reply.cells[0] if not reply.axes else None
     low, high = _interval(alone)
@@ -373,7 +372,7 @@ def model_response(request: TrainRequest, learner: Any, left: Mapping[str, Any])
 
 def preview_response(
     question: Any,
-    reply: Reply | None,
+    reply: QueryResult | None,
     cost: tuple[Promise, ...],
     left: Mapping[str, Any],
     *,
@@ -405,17 +404,17 @@ def _cost_fields(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str
     """Return what something costs, and what is left."""
     return {
         "cost": [promise.to_dict() for promise in cost],
-        "cost_words": cost_words(cost, DELTA),
+        "cost_words": describe_cost(cost, DELTA),
         "remaining": dict(left),
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: ResultCell) -> dict[str, Any]:
     low, high = _interval(cell)
     return {"key": list(cell.key), "value": cell.value, "sd": cell.sd, "lower": low, "upper": high}
 
 
-def _interval(cell: Cell | None) -> tuple[float | None, float | None]:
+def _interval(cell: ResultCell | None) -> tuple[float | None, float | None]:
     if cell is None or cell.value is None or cell.margin is None:
         return None, None
     return cell.value - cell.margin, cell.value + cell.margin

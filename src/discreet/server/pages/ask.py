@@ -14,11 +14,11 @@ import numpy as np
 from starlette.responses import JSONResponse
 
 from discreet.errors import DiscreetError
-from discreet.job.asking import answered
 from discreet.noise import Stream
-from discreet.query.expression.nodes import write_level
-from discreet.query.expression.words import write_name
-from discreet.query.local import LocalSums
+from discreet.query import Database
+from discreet.query.language.lexer import write_name
+from discreet.query.language.nodes import write_level
+from discreet.query.text_query import run_query
 from discreet.report import wording
 from discreet.report.wording import CURRENCY_SYMBOLS, currency_symbol, format_amount
 from discreet.server.api import requests
@@ -140,8 +140,8 @@ def run_trial(service: Service, request: Any) -> dict[str, Any]:
     privacy = requests.promise_from_request(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
     asked = service.dataset.parse_query(request)
     # Made for each trial anew: one that stays would keep the answers of all of them.
-    with LocalSums(_rows(service), schema=schema) as rows:
-        reply = answered(rows, asked, privacy=privacy, sd=request.requested_sd())
+    with Database(_rows(service), schema=schema) as rows:
+        reply = run_query(rows, asked, privacy=privacy, sd=request.requested_sd())
     return query_response(reply, _NOTHING_SPENT)
 
 

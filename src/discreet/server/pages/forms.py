@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from discreet.errors import ExpressionRefused, ParameterError
-from discreet.query.expression import parse
+from discreet.query.language import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.job.sentence import Sentence
-    from discreet.query.expression import Expression
+    from discreet.query.language import Expression
+    from discreet.query.language.query import Query
     from discreet.schema import Schema
 
 GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations that a margin at 95 % has
@@ -84,7 +84,7 @@ class AskForm:
         return replace(default or cls(), **given)
 
     @classmethod
-    def from_query(cls, asked: Sentence, default: AskForm) -> AskForm:
+    def from_query(cls, asked: Query, default: AskForm) -> AskForm:
         """Put a question that was read into the fields, both as its parts and as SQL."""
         axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in asked.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, ParameterError
-from discreet.job.asking import answered, priced
-from discreet.job.combining import Term, combined
-from discreet.job.sentence import Sentence, read_sentence
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
+from discreet.query.language.query import Query, parse_query
+from discreet.query.results import ResultTerm, combine_results
+from discreet.query.text_query import preview_query, run_query
 from discreet.report import wording
 from discreet.report.wording import append_unit, format_value
 from discreet.server.api.responses import query_response
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from discreet.job.reply import Reply
     from discreet.privacy import Promise
     from discreet.privacy.ledger.entries import Entry
-    from discreet.query import Answer, Question
+    from discreet.query import Aggregate, Answer
+    from discreet.query.results import QueryResult
     from discreet.server.access import Caller
     from discreet.server.pages.page import PageRequest
     from discreet.server.service import Service
@@ -44,7 +44,7 @@ class PastAnswer:
 
     Attributes
     ----------
-    asked : Sentence
+    asked : Query
         The question.
     answer : mapping
         As the wire has it.
@@ -60,7 +60,7 @@ class PastAnswer:
         What all draws that were merged into it have cost.
     """
 
-    asked: Sentence
+    asked: Query
     answer: Mapping[str, Any]
     earlier: Mapping[str, Any] | None
     request: Mapping[str, Any] | None
@@ -80,7 +80,7 @@ class _StoredAnswers:
             n_rows,
         )
 
-    def ask(self, question: Question, **_: Any) -> Answer:
+    def ask(self, question: Aggregate, **_: Any) -> Answer:
         """Return the next of them, if it is to this question."""
         if not self._receipts:
             raise _no_such_answer()
@@ -125,7 +125,7 @@ def recall_answer(service: Service, who: Caller, receipts: tuple[str, ...]) -> P
             request["refines"] = list(refined)
     merged = [part for parts in reply.parts for part in parts]
     return PastAnswer(
-        asked=read_sentence(kept[0]["said"], service.dataset.schema),
+        asked=parse_query(kept[0]["said"], service.dataset.schema),
         answer=query_response(reply, left),
         earlier=query_response(recall_result(service, who.name, refined), left) if refined else None,
         request=request,
@@ -140,7 +140,7 @@ def recall_answer(service: Service, who: Caller, receipts: tuple[str, ...]) -> P
 
 
 @lru_cache(maxsize=1024)
-def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Reply:
+def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> QueryResult:
     """Return the numbers of an answer of the past, which never change.
 
     Raises
@@ -157,16 +157,16 @@ def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Re
     # Whatever follows is remembered, and by then the trail has it.
     service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
     kept: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
-    asked = read_sentence(words, service.dataset.schema)
+    asked = parse_query(words, service.dataset.schema)
     # Who answers has been paid: the promise only says which law the noise has.
-    reply = answered(kept, asked, privacy=entries[0].receipt.promises[0])
+    reply = run_query(kept, asked, privacy=entries[0].receipt.promises[0])
     if len(reply.receipts) != len(receipts):
         raise _no_such_answer()
     return reply
 
 
 def _n_rows(entry: Entry) -> int | None:
-    """Return how many rows there were when it was answered, where that is public."""
+    """Return how many rows there were when it was run_query, where that is public."""
     stored = json.loads(entry.answer or b"{}")
     n_rows: int | None = stored.get("n_rows")
     return n_rows
@@ -180,7 +180,7 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Return the price as a request names it; only one that would really be charged the same."""
     kept = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
-    asked, n_rows = read_sentence(kept[0]["said"], service.dataset.schema), _n_rows(entries[0])
+    asked, n_rows = parse_query(kept[0]["said"], service.dataset.schema), _n_rows(entries[0])
     about: dict[str, Any] = {
         "unit": service.dataset.schema.unit,
         "neighbors": service.dataset.schema.neighbors,
@@ -200,7 +200,7 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
         privacy = candidate.get("privacy")
         promise = None if privacy is None else promise_from_dict({**about, **privacy})
         try:
-            quoted = priced(service.dataset.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd"))
+            quoted = preview_query(service.dataset.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd"))
         except DiscreetError:
             continue
         if quoted.cost == tuple(charged):
@@ -270,7 +270,7 @@ def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list
 
 def _has_two_charges(said: str, service: Service) -> bool:
     try:
-        asked = read_sentence(said, service.dataset.schema)
+        asked = parse_query(said, service.dataset.schema)
     except ParameterError:
         return False
     return asked.verb == "mean" and bool(asked.by)
@@ -337,7 +337,7 @@ def _page(page_request: PageRequest) -> Response:
 
 def past_answers(
     page_request: PageRequest, *, most: int = _MOST, analyst: str | None = None
-) -> list[tuple[PaidQuery, Reply | None]]:
+) -> list[tuple[PaidQuery, QueryResult | None]]:
     """Return what was paid for, the newest first, each with its answer where it is told.
 
     Parameters
@@ -356,7 +356,7 @@ def past_answers(
     ]
 
 
-def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> Reply | None:
+def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult | None:
     """Find an answer again; None where the schema has changed too much to read it."""
     try:
         return recall_result(page_request.service, page_request.caller.name, paid.receipts)
@@ -392,7 +392,7 @@ def budget_of(page_request: PageRequest) -> BudgetView:
     return budget_view(service.budget(who), (bool(last), more))
 
 
-def history_lines(past: Sequence[tuple[PaidQuery, Reply | None]], budget: BudgetView) -> list[HistoryLine]:
+def history_lines(past: Sequence[tuple[PaidQuery, QueryResult | None]], budget: BudgetView) -> list[HistoryLine]:
     """Return past questions in words."""
     return [
         HistoryLine(
@@ -407,7 +407,7 @@ def history_lines(past: Sequence[tuple[PaidQuery, Reply | None]], budget: Budget
     ]
 
 
-def _summarize(told: Reply) -> tuple[str, str]:
+def _summarize(told: QueryResult) -> tuple[str, str]:
     """Return an answer and its margin, as short as a table needs them."""
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
     if told.axes:
@@ -424,7 +424,7 @@ def _summarize(told: Reply) -> tuple[str, str]:
 # Sums and differences.
 
 
-def _combine(past: Sequence[tuple[PaidQuery, Reply | None]], chosen: Mapping[str, str]) -> CombineView:
+def _combine(past: Sequence[tuple[PaidQuery, QueryResult | None]], chosen: Mapping[str, str]) -> CombineView:
     """Return the form, and what was chosen in it added up.
 
     Privacy
@@ -445,7 +445,7 @@ def _combine(past: Sequence[tuple[PaidQuery, Reply | None]], chosen: Mapping[str
     problem, words, bar = "", "", Markup("")
     if terms:
         try:
-            result = combined(terms)
+            result = combine_results(terms)
         except ParameterError as error:
             problem = str(error)
         else:
@@ -456,11 +456,11 @@ def _combine(past: Sequence[tuple[PaidQuery, Reply | None]], chosen: Mapping[str
     return CombineView(options=options, choices=choices, problem=problem, words=words, bar=bar)
 
 
-def _numbers(past: Sequence[tuple[PaidQuery, Reply | None]]) -> dict[str, Term]:
+def _numbers(past: Sequence[tuple[PaidQuery, QueryResult | None]]) -> dict[str, ResultTerm]:
     """Return every number of past answers by the name that the form has for it."""
-    found: dict[str, Term] = {}
+    found: dict[str, ResultTerm] = {}
     for paid, told in past:
         for i, cell in enumerate(() if told is None else told.cells):
             if cell.value is not None and told is not None and len(found) < _MOST_OPTIONS:
-                found[f"{','.join(paid.receipts)}:{i}"] = Term.of(told, cell)
+                found[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.of(told, cell)
     return found

@@ -1,0 +1,78 @@
+"""What can be asked: sums over rows, each with the exact integer sensitivity of its whole vector.
+
+An aggregate is a small frozen value that travels as JSON. :meth:`Aggregate.bind` lays it out on a curated
+table: which integers are summed, how far one row can move them together, which noise each entry gets
+relative to the others, and what one integer is worth. Nothing here sees a row or draws a number.
+
+``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
+decision trees; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
+gradients; ``_sketches`` sums under signs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
+from discreet.query.aggregates._moments import Moments
+from discreet.query.aggregates._sketches import SignSketches
+from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
+from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
+from discreet.query.aggregates.histogram import Histogram, Node, NodeTables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "AGGREGATES",
+    "MOST_CELLS",
+    "Aggregate",
+    "BoundAggregate",
+    "ClusterSums",
+    "GradientSums",
+    "Gram",
+    "HalfspaceSums",
+    "Histogram",
+    "Moments",
+    "Node",
+    "NodeTables",
+    "SignSketches",
+    "Sums",
+    "aggregate_from_dict",
+]
+
+AGGREGATES: dict[str, type[Aggregate]] = {
+    kind.kind: kind
+    for kind in (
+        Sums,
+        Histogram,
+        NodeTables,
+        Moments,
+        Gram,
+        ClusterSums,
+        HalfspaceSums,
+        GradientSums,
+        SignSketches,
+    )
+}
+
+
+def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
+    """Make the question that :meth:`Aggregate.to_dict` wrote; unknown kinds and keys are refused."""
+    rest = dict(values)
+    kind = AGGREGATES.get(str(rest.pop("kind", None)))
+    if kind is None:
+        raise ParameterError(
+            f"kind of a question must be one of {', '.join(AGGREGATES)}, was {values.get('kind')!r}. It may "
+            "have been written by a newer version."
+        )
+    try:
+        if kind is NodeTables:
+            rest["nodes"] = tuple(Node(**node) for node in rest["nodes"])
+        return kind(**rest)
+    except (TypeError, KeyError, ValueError) as problem:
+        if isinstance(problem, ParameterError):
+            raise
+        raise ParameterError(
+            f"values of a {kind.kind} question must be what its to_dict() writes, and are not."
+        ) from None

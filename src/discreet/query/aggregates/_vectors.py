@@ -1,0 +1,413 @@
+"""Sums of vectors and of their products, through passes over batches of rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
+from discreet.query.aggregates.histogram import check_edges, plain_edges, starts_of
+from discreet.query.engines.base import KernelTotals
+from discreet.query.passes import (
+    ONE,
+    SIGMOID_BITS,
+    ClusterPass,
+    Features,
+    GradientPass,
+    GramPass,
+    HalfspacePass,
+    bucket_shift,
+    center_of,
+    square_of,
+    whole_weights,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.query.curation import Curation
+    from discreet.schema.table import Neighbors
+
+
+@dataclass(frozen=True)
+class Gram(Aggregate):
+    """Sums of products of coordinates, and of coordinates: what PCA and least squares need.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        A number is one coordinate, as a fraction of its range; a category one for each level, 0 or 1.
+    center : sequence of float, optional
+        Public, one for each coordinate, from 0 to 1; the middle if left out.
+    radius : float, optional
+        Centered rows are shortened to this length; by default it is that of the longest row which the schema
+        allows, and none is.
+    with_sums : bool
+        Whether to ask for the number of rows and the sums of coordinates too. The answer is then the matrix
+        of products of ``(1, x)``; otherwise of ``x``.
+    edges : mapping of str to sequence of float
+        Numbers that are read as cells, with where those begin: a coordinate for each cell, 0 or 1, and a last
+        one for a missing number.
+
+    Privacy
+    -------
+    Entries off the diagonal, which the answer shows twice, get half the variance, so that one row's change is
+    measured by the Frobenius norm: with ``B`` the radius, its square is at most ``2 B**4`` when a row is
+    replaced and ``B**4`` when one is added or removed. With sums, the coordinate 1 is given the length
+    ``B`` too, which makes it ``2 (2 B**2)**2`` and ``(2 B**2)**2``.
+
+    Reference
+    ---------
+    Sections 4.1 of the paper, which charges every entry: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "gram"
+    columns: Sequence[str]
+    center: Sequence[float] | None = None
+    radius: float | None = None
+    with_sums: bool = True
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _settle_vector(self)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        features = Features.of(
+            curation,
+            self.columns,
+            center=self.center,
+            radius=self.radius,
+            starts=_starts(curation, self.edges),
+        )
+        d, square = features.size, features.square
+        kernel = GramPass(features, self.with_sums)
+        upper = np.triu_indices(d)
+        precision = [1 if i == j else 2 for i, j in zip(*upper, strict=True)]
+        unit = [1 / ONE**2] * len(precision)
+        places = np.zeros((d, d), np.int64)
+        places[upper] = places.T[upper] = np.arange(len(precision))
+        norm = square
+        # The number of rows is an entry only where it can change; otherwise it is public or stays unasked.
+        counts = self.with_sums and neighbors == "add-remove"
+        if self.with_sums:
+            norm = 2 * square
+            sums = len(precision) + np.arange(d)
+            precision += [2 * square] * d
+            unit += [1 / ONE] * d
+            corner = len(precision)
+            if counts:
+                precision.append(square**2)
+                unit.append(1.0)
+            wide = np.full((d + 1, d + 1), corner, np.int64)
+            wide[1:, 1:] = places
+            wide[0, 1:] = wide[1:, 0] = sums
+            places = wide
+        factor = 2 if neighbors == "replace-one" else 1
+        squared = factor * norm**2
+        size = len(precision)
+        # Cauchy-Schwarz: sum sqrt(p) |change| <= sqrt(size) sqrt(sum p change^2); whole weights are smaller.
+        weight = [math.isqrt(p) for p in precision]
+
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            return [*found, n_rows] if counts else found
+
+        return BoundAggregate(
+            canonical=_canonical(self.kind, features, self.columns, with_sums=self.with_sums),
+            squared=squared,
+            absolute=root_up(size * squared),
+            precision=tuple(precision),
+            weight=tuple(weight),
+            unit=np.array(unit),
+            shift=np.zeros(size),
+            places=places,
+            plain_unit=1 / ONE**2,
+            wanted=KernelTotals(kernel),
+            finish=finish,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**_vector_dict(self), "with_sums": self.with_sums}
+
+
+@dataclass(frozen=True)
+class ClusterSums(Aggregate):
+    """For every center the number of rows nearest to it and the sum of their displacements from it.
+
+    Parameters
+    ----------
+    columns, center
+        As for :class:`Gram`; the center only says where coordinates are counted from.
+    centers : sequence of sequences of float
+        From 0 to 1, as fractions of the declared ranges.
+    radius : float, optional
+        Displacements are shortened to this length; the diagonal of the cube if left out.
+
+    Notes
+    -----
+    The answer has a row for each center: the count, then the sums. Ties go to the first center.
+
+    Privacy
+    -------
+    A row counts for one center alone. With ``B`` the radius, and counts given the weight ``B``, the square
+    of the sensitivity is ``4 B**2`` when a row is replaced, attained inside one cluster, and ``2 B**2``
+    when one is added or removed.
+
+    Reference
+    ---------
+    Section 4.2 of the paper, which charges ``k (d + 1)``: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "cluster sums"
+    columns: Sequence[str]
+    centers: Sequence[Sequence[float]]
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        _settle_vector(self)
+        given = tuple(tuple(float(value) for value in center) for center in self.centers)
+        if not given:
+            raise ParameterError("centers of ClusterSums must be at least one, and are none. Begin with any.")
+        object.__setattr__(self, "centers", given)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        features = Features.of(curation, self.columns, center=None, radius=None)
+        d, k = features.size, len(self.centers)
+        check_cells(k * (d + 1))
+        middle = ONE // 2
+        centers = tuple(tuple(c - middle for c in center_of(center, d)) for center in self.centers)
+        whole = d * ONE**2
+        square = whole if self.radius is None else min(whole, square_of("radius", self.radius))
+        kernel = ClusterPass(features, centers, square)
+        size = k * (d + 1)
+        places = np.hstack([np.arange(k)[:, None], k + np.arange(k * d).reshape(k, d)])
+        factor = 4 if neighbors == "replace-one" else 2
+        weight = max(1, math.isqrt(square))
+        # One row: its count times the weight, and a displacement whose L1 norm is at most sqrt(d) B.
+        absolute = (2 if neighbors == "replace-one" else 1) * (weight + root_up(d * square))
+        return BoundAggregate(
+            canonical=_canonical(
+                self.kind, features, self.columns, centers=[list(center) for center in centers], square=square
+            ),
+            squared=factor * square,
+            absolute=absolute,
+            precision=(square,) * k + (1,) * (k * d),
+            weight=(weight,) * k + (1,) * (k * d),
+            unit=np.array([1.0] * k + [1 / ONE] * (k * d)),
+            shift=np.zeros(size),
+            places=places,
+            plain_unit=1 / ONE,
+            wanted=KernelTotals(kernel),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "columns": list(self.columns),
+            "centers": [list(center) for center in self.centers],
+            "radius": self.radius,
+        }
+
+
+@dataclass(frozen=True)
+class _Labeled(Aggregate):
+    """What the questions of linear classifiers share.
+
+    Parameters
+    ----------
+    columns, center, radius, edges
+        As for :class:`Gram`.
+    target : str
+        A category.
+    positive : object
+        The level that counts as the positive class; all others are negative.
+    weights : sequence of float
+        The model: one for each coordinate, centered, then the intercept.
+    intercept : bool
+        Whether rows have a last coordinate that is 1.
+    """
+
+    columns: Sequence[str]
+    target: str
+    positive: Any
+    weights: Sequence[float]
+    center: Sequence[float] | None = None
+    radius: float | None = None
+    intercept: bool = True
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _settle_vector(self)
+        object.__setattr__(self, "weights", tuple(float(value) for value in self.weights))
+        if self.target in self.columns:
+            raise ParameterError(
+                f"columns of a question must not hold its target {self.target!r}. Leave it out."
+            )
+
+    def _laid_out(self, curation: Curation) -> tuple[Features, str, int, tuple[int, ...], int]:
+        features = Features.of(
+            curation,
+            self.columns,
+            center=self.center,
+            radius=self.radius,
+            intercept=self.intercept,
+            starts=_starts(curation, self.edges),
+        )
+        column = curation.column(self.target)
+        # True == 1 in Python; levels of one column are of one type, and so is what is asked for.
+        matches = [
+            i for i, v in enumerate(column.levels) if v == self.positive and type(v) is type(self.positive)
+        ]
+        if not matches:
+            raise ParameterError(
+                f"positive of a question must be a level of the category {self.target!r}, was "
+                f"{self.positive!r}. It has {', '.join(map(repr, column.levels)) or 'none: it is a number'}."
+            )
+        weights, bits = whole_weights(self.weights, features.size)
+        return features, column.sql, matches[0], weights, bits
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            **_vector_dict(self),
+            "target": self.target,
+            "positive": self.positive,
+            "weights": list(self.weights),
+            "intercept": self.intercept,
+        }
+
+
+@dataclass(frozen=True)
+class HalfspaceSums(_Labeled):
+    """The number of rows that a plane gets wrong, and the sum of label times coordinates over them.
+
+    See :class:`_Labeled` for the parameters. The answer is a vector: the count, then the sums. Rows on the
+    plane are wrong.
+
+    Privacy
+    -------
+    With ``B`` the length of rows (intercept included) and counts given the weight ``sqrt(3) B``, the square
+    of the sensitivity is ``4 B**2`` both when a row is replaced and when one is added or removed.
+
+    Reference
+    ---------
+    Section 4.3 of the paper, whose entries span [-1, 1]: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "halfspace sums"
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        features, target, positive, weights, _ = self._laid_out(curation)
+        kernel = HalfspacePass(features, target, positive, weights)
+        d, square = features.size, features.total_square
+        counted = math.isqrt(3 * square)
+        norm = root_up(d * square)
+        # Two rows that are both wrong leave the count as it is.
+        absolute = max(2 * norm, counted + norm) if neighbors == "replace-one" else counted + norm
+        return BoundAggregate(
+            canonical=_canonical(
+                self.kind, features, self.columns, target=self.target, positive=positive, weights=weights
+            ),
+            squared=4 * square,
+            absolute=absolute,
+            precision=(3 * square,) + (1,) * d,
+            weight=(counted,) + (1,) * d,
+            unit=np.array([1.0] + [1 / ONE] * d),
+            shift=np.zeros(1 + d),
+            places=np.arange(1 + d),
+            plain_unit=1 / ONE,
+            wanted=KernelTotals(kernel),
+        )
+
+
+@dataclass(frozen=True)
+class GradientSums(_Labeled):
+    """The gradient of the logistic likelihood: the sum of (label - probability) times coordinates.
+
+    See :class:`_Labeled` for the parameters. Probabilities are read off a public table of 2048 steps.
+
+    Privacy
+    -------
+    With ``B`` the length of rows (intercept included) the square of the sensitivity is ``4 B**2`` when a
+    row is replaced and ``B**2`` when one is added or removed.
+
+    Reference
+    ---------
+    Section 4.5 of the paper: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "gradient sums"
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        features, target, positive, weights, bits = self._laid_out(curation)
+        shift = bucket_shift(bits)
+        kernel = GradientPass(features, target, positive, weights, shift)
+        d, square = features.size, features.total_square << (2 * SIGMOID_BITS)
+        factor = 2 if neighbors == "replace-one" else 1
+        return BoundAggregate(
+            canonical=_canonical(
+                self.kind,
+                features,
+                self.columns,
+                target=self.target,
+                positive=positive,
+                weights=weights,
+                shift=shift,
+            ),
+            squared=factor**2 * square,
+            absolute=factor * root_up(d * square),
+            precision=(1,) * d,
+            weight=(1,) * d,
+            unit=np.full(d, 2.0**-SIGMOID_BITS / ONE),
+            shift=np.zeros(d),
+            places=np.arange(d),
+            plain_unit=2.0**-SIGMOID_BITS / ONE,
+            wanted=KernelTotals(kernel),
+        )
+
+
+def _settle_vector(question: Any) -> None:
+    listed = (question.columns,) if isinstance(question.columns, str) else tuple(question.columns)
+    object.__setattr__(question, "columns", listed)
+    center = getattr(question, "center", None)
+    if center is not None:
+        object.__setattr__(question, "center", tuple(float(value) for value in center))
+    edges = getattr(question, "edges", None)
+    if edges is not None:
+        object.__setattr__(question, "edges", plain_edges(edges))
+        check_edges(edges, listed)
+
+
+def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[int, ...]]:
+    return {name: starts_of(curation.column(name), cuts) for name, cuts in edges.items()}
+
+
+def _vector_dict(question: Any) -> dict[str, Any]:
+    return {
+        "kind": question.kind,
+        "columns": list(question.columns),
+        "center": None if question.center is None else list(question.center),
+        "radius": question.radius,
+        "edges": plain_edges(question.edges),
+    }
+
+
+def _canonical(kind: str, features: Features, columns: Sequence[str], **more: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "columns": list(columns),
+        "center": list(features.center),
+        "row": features.square,
+        "intercept": features.intercept,
+        "cells": [[band.place, *band.starts] for band in features.bands],
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in more.items()},
+    }

@@ -1,0 +1,260 @@
+"""Aggregates, what they come to on a curated table, and sums of scalar expressions."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sqlglot import exp
+
+from discreet.errors import ParameterError
+from discreet.query.curation import BITS, Curation
+from discreet.query.engines.base import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import AnyArray, Floats
+    from discreet.query.curation import Curation
+    from discreet.query.engines.base import Engine, EngineTask
+    from discreet.schema.table import Neighbors
+
+
+MOST_CELLS = 2**22
+
+
+def _as_found(found: list[int], n_rows: int) -> list[int]:
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundAggregate:
+    """A question laid out on a curated table, for one notion of neighbors.
+
+    Attributes
+    ----------
+    canonical : dict
+        Everything that fixes the exact answer, as JSON.
+    squared : int
+        Square of the largest ``sqrt(sum precision * change**2)`` that one row can cause: exact.
+    absolute : int
+        The largest ``sum weight * abs(change)`` that one row can cause.
+    precision, weight : tuple of int
+        Gaussian noise on an entry has variance ``R / precision``, Laplace noise scale ``b / weight``.
+    unit : array
+        What one integer of each entry is worth.
+    shift : array
+        What each row adds to an entry besides, where the number of rows is public.
+    places : array of int
+        Which entry stands at each place of the answer; one past the last is the number of rows.
+    plain_unit : float or None
+        The unit of an entry of precision 1, in which a variance is given; None if entries have several.
+    wanted : EngineTask
+        What an engine is asked for.
+    finish : callable
+        Makes the integers of the entries of what the engine found, and of the number of rows. Private.
+    labels : tuple or None
+        What stands along each axis of the answer, where that is a list of levels.
+    """
+
+    canonical: dict[str, Any]
+    squared: int
+    absolute: int
+    precision: tuple[int, ...]
+    weight: tuple[int, ...]
+    unit: Floats
+    shift: Floats
+    places: AnyArray
+    plain_unit: float | None
+    wanted: EngineTask
+    finish: Callable[[list[int], int], list[int]] = _as_found
+    labels: tuple[tuple[Any, ...], ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many entries get noise of their own."""
+        return len(self.precision)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the answer."""
+        return self.places.shape
+
+    def exact(self, engine: Engine) -> list[int]:
+        """Ask an engine for the integers. Private."""
+        (found,) = self.wanted.found(engine, [self.wanted])
+        return self.finish(found, engine.count())
+
+    def arrange(self, entries: Floats, n_rows: float) -> Floats:
+        """Put entries at their places."""
+        arranged: Floats = np.append(entries, n_rows)[self.places]
+        return arranged
+
+
+class Aggregate(ABC):
+    """What can be asked of :class:`~discreet.query.answers.NoisySums`; use one of the subclasses."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table; what does not fit is refused here."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, with the tag ``kind``."""
+
+
+def check_cells(count: int) -> None:
+    """Refuse more cells than anybody could read something off."""
+    if count > MOST_CELLS:
+        raise ParameterError(
+            f"columns of a question must come to at most {MOST_CELLS} cells, and come to {count}. Name fewer "
+            "columns or fewer edges: in cells without rows there is nothing but noise."
+        )
+
+
+def root_up(square: int) -> int:
+    """Return the least whole number whose square is at least this."""
+    root = math.isqrt(square)
+    return root + (root * root < square)
+
+
+_MOST_EXPRESSIONS = 1024
+
+
+@dataclass(frozen=True)
+class IntegerTerm:
+    """An integer expression from 0 to ``top`` that stands for ``lower + step * integer``.
+
+    The integer that is summed is ``anchor`` more, so that ``step`` times it is the value itself to half a
+    step: a sum can then be told without telling the number of rows.
+    """
+
+    tree: Tree | None  # None: the constant 0
+    top: int
+    lower: float
+    step: float
+    anchor: int
+
+    @property
+    def reach(self) -> int:
+        """How far one row can move the sum by being there."""
+        return max(abs(self.anchor), abs(self.anchor + self.top))
+
+    def moves(self, neighbors: Neighbors) -> int:
+        """Return how far one difference between neighbors can move the sum."""
+        return self.top if neighbors == "replace-one" else self.reach
+
+    def total(self, summed: int, n_rows: int) -> int:
+        """Return the anchored sum of some rows."""
+        return summed + self.anchor * n_rows
+
+
+def term_of(expression: Any, curation: Curation) -> IntegerTerm:
+    """Lay out an expression as integers."""
+    bare = getattr(expression, "bare", None)
+    if bare is not None:
+        column = curation.column(bare)
+        return _spread(exp.column(column.sql), column.top, column.lower, column.step)
+    lower, upper = float(expression.lower), float(expression.upper)
+    if lower == upper:
+        # A constant counts rows: nothing but their number is left to protect.
+        return IntegerTerm(None, 0, lower, lower, 1 if lower else 0)
+    bits = 0 if expression.is_condition else BITS
+    tree = expression.integer_sql(curation.sql_column, bits)
+    return _spread(tree, 2**bits, lower, (upper - lower) / 2**bits)
+
+
+def _spread(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:
+    return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
+
+
+def parsed(expression: Any, curation: Curation) -> Any:
+    """Parse text; leave what is parsed already."""
+    if isinstance(expression, str):
+        from discreet.query.language import parse
+
+        return parse(expression, curation.schema)
+    return expression
+
+
+def written(expression: Any) -> str:
+    """Return the text of an expression."""
+    return expression if isinstance(expression, str) else str(expression.canonical)
+
+
+@dataclass(frozen=True)
+class Sums(Aggregate):
+    """Sums of scalar expressions over all rows, in one pass.
+
+    Parameters
+    ----------
+    expressions : sequence of str or Expression
+        Scalar SQL expressions over the declared columns.
+
+    Privacy
+    -------
+    An expression with values in [lo, hi] moves by ``hi - lo`` when one row is replaced and by
+    ``max(abs(lo), abs(hi))`` when one is added or removed; squares add up over expressions, each counted in
+    units of its own range.
+
+    Reference
+    ---------
+    The SuLQ primitive: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "sums"
+    expressions: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        given: Any = self.expressions
+        listed = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
+        if not 0 < len(listed) <= _MOST_EXPRESSIONS:
+            raise ParameterError(
+                f"expressions of Sums must be 1 to {_MOST_EXPRESSIONS}, and are {len(listed)}. Ask in "
+                "several questions."
+            )
+        object.__setattr__(self, "expressions", listed)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        found = [parsed(expression, curation) for expression in self.expressions]
+        terms = [term_of(expression, curation) for expression in found]
+        moves = [term.moves(neighbors) for term in terms]
+        # Every entry gets noise in proportion to how far it can move.
+        weights = [-(-(2**BITS) // move) if 0 < move < 2**BITS and len(terms) > 1 else 1 for move in moves]
+
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            summed = iter(found)
+            return [term.total(0 if term.tree is None else next(summed), n_rows) for term in terms]
+
+        steps = np.array([term.step for term in terms])
+        anchors = np.array([float(term.anchor) for term in terms])
+        return BoundAggregate(
+            canonical={
+                "kind": self.kind,
+                "expressions": [str(expression.canonical) for expression in found],
+                "terms": [[term.top, term.anchor, term.lower, term.step] for term in terms],
+            },
+            squared=sum((w * m) ** 2 for w, m in zip(weights, moves, strict=True)),
+            absolute=sum(w * m for w, m in zip(weights, moves, strict=True)),
+            precision=tuple(w * w for w in weights),
+            weight=tuple(weights),
+            unit=steps,
+            shift=np.array([term.lower for term in terms]) - anchors * steps,
+            places=np.arange(len(terms)),
+            plain_unit=abs(terms[0].step) if len({(t.step, t.top) for t in terms}) == 1 else None,
+            wanted=Totals(tuple(term.tree for term in terms if term.tree is not None)),
+            finish=finish,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"kind": self.kind, "expressions": [written(e) for e in self.expressions]}

@@ -1,0 +1,398 @@
+"""Tables of counts, or of sums, over declared lists of cells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sqlglot import exp
+
+from discreet.errors import ParameterError
+from discreet.query.aggregates.base import (
+    Aggregate,
+    BoundAggregate,
+    IntegerTerm,
+    check_cells,
+    parsed,
+    term_of,
+    written,
+)
+from discreet.query.engines.base import EngineCells, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import Floats
+    from discreet.query.curation import Curated, Curation
+    from discreet.schema.table import Neighbors
+
+
+_MOST_ON_AN_AXIS = 4096
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A declared list of cells along one axis."""
+
+    tree: Tree
+    labels: tuple[Any, ...]
+
+
+def _key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
+    column = curation.column(name)
+    if column.is_category:
+        if name in edges:
+            starts_of(column, edges[name])
+        return _Key(exp.column(column.sql), column.levels)
+    if name in edges:
+        tree, labels = _binned(column, edges[name])
+    elif column.whole and column.top < _MOST_ON_AN_AXIS:
+        tree = exp.column(column.sql)
+        labels = tuple(int(column.lower) + i for i in range(column.top + 1))
+    else:
+        raise ParameterError(
+            f"edges of a question must be given for the number {name!r}, and are not. Name the values "
+            f"at which cells begin, as in edges={{{name!r}: (10, 20, 30)}}."
+        )
+    if column.flag is not None:
+        missing = exp.Literal.number(len(labels))
+        tree = exp.case().when(exp.column(column.flag).eq(1), missing).else_(tree)
+        labels = (*labels, None)
+    return _Key(tree, labels)
+
+
+def starts_of(column: Curated, edges: Sequence[float]) -> tuple[int, ...]:
+    """Return the integers of a number at which cells begin that are cut at some edges."""
+    if column.is_category:
+        raise ParameterError(
+            f"edges of a question must be for numbers, and {column.name!r} is a category with cells of its "
+            "own."
+        )
+    values = [float(edge) for edge in edges]
+    if not values or sorted(set(values)) != values or not all(map(math.isfinite, values)):
+        raise ParameterError(
+            f"edges of a question must be rising numbers, and those for {column.name!r} are not. Each is "
+            "where a cell begins; the first cell begins at the lower bound."
+        )
+    if len(values) >= _MOST_ON_AN_AXIS:
+        raise ParameterError(
+            f"edges of a question must be fewer than {_MOST_ON_AN_AXIS} on one column, and those for "
+            f"{column.name!r} are {len(values)}. In cells that narrow there is nothing but noise."
+        )
+    return tuple(column.nearest_index(value) for value in values)
+
+
+def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
+    starts = starts_of(column, edges)
+
+    def search(low: int, high: int) -> Tree:
+        # A tree of comparisons: as many for a row as the number of cells has bits.
+        if low == high:
+            return exp.Literal.number(low)
+        middle = (low + high) // 2
+        below = exp.LT(this=exp.column(column.sql), expression=exp.Literal.number(starts[middle]))
+        return _case([(below, search(low, middle))], search(middle + 1, high))
+
+    bounds = [-math.inf, *map(float, edges), math.inf]
+    return search(0, len(starts)), tuple(itertools.pairwise(bounds))
+
+
+def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Return edges as JSON, in an order that does not depend on how they were written."""
+    return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
+
+
+def check_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
+    """Refuse edges of columns that a question does not read."""
+    unused = sorted(set(edges) - set(names))
+    if unused:
+        raise ParameterError(
+            f"edges of a question must be for its own columns, and {unused[0]!r} is not one."
+        )
+
+
+@dataclass(frozen=True)
+class Histogram(Aggregate):
+    """Counts, or sums of an expression, in every cell of some columns' declared values.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        One axis each.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin; a whole number with few values needs none.
+    expression : str or Expression, optional
+        What to sum in each cell; counts rows if left out.
+
+    Privacy
+    -------
+    A row is in one cell: replacing it moves a count down and another up, so the square of the sensitivity
+    is 2, and 1 when a row is added or removed, however many cells there are. Empty cells are answered like
+    all others.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "histogram"
+    columns: Sequence[str]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    expression: Any = None
+
+    def __post_init__(self) -> None:
+        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not listed or len(set(listed)) != len(listed):
+            raise ParameterError(f"columns of Histogram must be at least one, each once, was {list(listed)}.")
+        object.__setattr__(self, "columns", listed)
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        check_edges(self.edges, listed)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        keys = [_key(curation, name, self.edges) for name in self.columns]
+        shape = tuple(len(key.labels) for key in keys)
+        size = math.prod(shape)
+        check_cells(size)
+        table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
+        found = None if self.expression is None else parsed(self.expression, curation)
+        term = IntegerTerm(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
+
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            counts, sums = found[:size], found[size:] or [0] * size
+            return [term.total(s, c) for s, c in zip(sums, counts, strict=True)]
+
+        if neighbors == "add-remove":
+            squared, absolute = term.reach**2, term.reach
+        elif size == 1:
+            squared, absolute = term.top**2, term.top
+        else:
+            # Leaving one cell for another moves both by up to `reach`; staying, one by up to `top`.
+            squared = max(term.top**2, 2 * term.reach**2)
+            absolute = max(term.top, 2 * term.reach)
+        return BoundAggregate(
+            canonical={
+                "kind": self.kind,
+                "columns": list(self.columns),
+                "edges": plain_edges(self.edges),
+                "expression": None if found is None else str(found.canonical),
+                "term": [term.top, term.anchor, term.step],
+                "shape": list(shape),
+            },
+            squared=squared,
+            absolute=absolute,
+            precision=(1,) * size,
+            weight=(1,) * size,
+            unit=np.full(size, term.step),
+            shift=np.zeros(size),
+            places=np.arange(size).reshape(shape),
+            plain_unit=abs(term.step),
+            wanted=Tables(((table, None), *(() if term.tree is None else ((table, term.tree),)))),
+            finish=finish,
+            labels=tuple(key.labels for key in keys),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "columns": list(self.columns),
+            "edges": plain_edges(self.edges),
+            "expression": None if self.expression is None else written(self.expression),
+        }
+
+
+@dataclass(frozen=True)
+class Node:
+    """An open node of a decision tree: which rows are in it, and what may still be asked of them.
+
+    Parameters
+    ----------
+    path : sequence of (str, int)
+        Column and position among its cells, for each step from the root.
+    attributes : sequence of str
+        The columns that remain.
+    """
+
+    path: Sequence[tuple[str, int]]
+    attributes: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", tuple((str(name), int(code)) for name, code in self.path))
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+
+
+@dataclass(frozen=True)
+class NodeTables(Aggregate):
+    """For every open node and remaining attribute the table of (value, label), in one pass.
+
+    Parameters
+    ----------
+    target : str
+        The label.
+    nodes : sequence of Node
+        A row is in the first whose path it fits, or in none.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin.
+
+    Notes
+    -----
+    The answer is one vector: the tables in the order of nodes and attributes. :meth:`split` takes it apart.
+
+    Privacy
+    -------
+    A row is in one node and there in one cell for each of at most ``a`` attributes: the square of the
+    sensitivity is ``2 a`` when a row is replaced and ``a`` when one is added or removed, for a whole level
+    of the tree.
+
+    Reference
+    ---------
+    Section 4.4 of the paper, with one charge for the level: docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "node tables"
+    target: str
+    nodes: Sequence[Node]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        if not self.nodes or not all(node.attributes for node in self.nodes):
+            raise ParameterError(
+                "nodes of NodeTables must be at least one, each with an attribute left, and are not. Close "
+                "nodes that have none."
+            )
+        for node in self.nodes:
+            if len(set(node.attributes)) != len(node.attributes) or self.target in node.attributes:
+                raise ParameterError(
+                    "attributes of a Node must be columns other than the target, each once, and are "
+                    f"{list(node.attributes)}. Leave the others out."
+                )
+
+    def _keys(self, curation: Curation) -> dict[str, _Key]:
+        steps = [name for node in self.nodes for name, _ in node.path]
+        names = dict.fromkeys([self.target, *steps, *(a for node in self.nodes for a in node.attributes)])
+        check_edges(self.edges, list(names))
+        return {name: _key(curation, name, self.edges) for name in names}
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Lay the question out on a curated table."""
+        keys = self._keys(curation)
+        labels = len(keys[self.target].labels)
+        sizes = [len(keys[a].labels) * labels for node in self.nodes for a in node.attributes]
+        size = sum(sizes)
+        attributes = list(dict.fromkeys(a for node in self.nodes for a in node.attributes))
+        check_cells(len(self.nodes) * sum(len(keys[a].labels) * labels for a in attributes))
+        which = _node_key(self.nodes, keys)
+        tables = [
+            EngineCells(
+                (
+                    (which, len(self.nodes)),
+                    (keys[a].tree, len(keys[a].labels)),
+                    (keys[self.target].tree, labels),
+                )
+            )
+            for a in attributes
+        ]
+
+        starts = dict(
+            zip(attributes, itertools.accumulate((t.size for t in tables), initial=0), strict=False)
+        )
+
+        def finish(found: list[int], n_rows: int) -> list[int]:
+            cells: list[int] = []
+            for i, node in enumerate(self.nodes):
+                for a in node.attributes:
+                    length = len(keys[a].labels) * labels
+                    start = starts[a] + i * length
+                    cells.extend(found[start : start + length])
+            return cells
+
+        most = max(len(node.attributes) for node in self.nodes)
+        charge = 2 * most if neighbors == "replace-one" else most
+        return BoundAggregate(
+            canonical={**self.to_dict(), "sizes": sizes},
+            squared=charge,
+            absolute=charge,
+            precision=(1,) * size,
+            weight=(1,) * size,
+            unit=np.ones(size),
+            shift=np.zeros(size),
+            places=np.arange(size),
+            plain_unit=1.0,
+            wanted=Tables(tuple((table, None) for table in tables)),
+            finish=finish,
+        )
+
+    def split(self, values: Floats, curation: Curation) -> list[dict[str, Floats]]:
+        """Take an answer apart: for each node the table of each attribute, of shape (values, labels)."""
+        keys = self._keys(curation)
+        labels, at, found = len(keys[self.target].labels), 0, []
+        for node in self.nodes:
+            tables: dict[str, Floats] = {}
+            for a in node.attributes:
+                length = len(keys[a].labels)
+                tables[a] = values[at : at + length * labels].reshape(length, labels)
+                at += length * labels
+            found.append(tables)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        nodes = [{"path": [list(p) for p in n.path], "attributes": list(n.attributes)} for n in self.nodes]
+        return {"kind": self.kind, "target": self.target, "nodes": nodes, "edges": plain_edges(self.edges)}
+
+
+def _node_key(nodes: Sequence[Node], keys: Mapping[str, _Key]) -> Tree:
+    """Return the number of the first node whose path a row fits, or -1."""
+    for node in nodes:
+        for name, code in node.path:
+            if not 0 <= code < len(keys[name].labels):
+                raise ParameterError(
+                    f"path of a Node must name cells that exist, and {name!r} has no {code}. Count from 0."
+                )
+    return _first_fit([(i, node.path) for i, node in enumerate(nodes)], keys)
+
+
+def _first_fit(paths: Sequence[tuple[int, Sequence[tuple[str, int]]]], keys: Mapping[str, _Key]) -> Tree:
+    """Choose among numbered paths, by a column that all of them name as long as there is one.
+
+    The nodes of a level share the splits above them, so a row is compared with the values of one column at
+    each step and not with all nodes in turn.
+    """
+
+    def fits(name: str, code: int) -> Tree:
+        return exp.EQ(this=keys[name].tree.copy(), expression=exp.Literal.number(code))
+
+    otherwise: Tree = exp.Neg(this=exp.Literal.number(1))
+    choices: list[tuple[Tree, Tree]] = []
+    named = [{name for name, _ in path} for _, path in paths]
+    shared = next((name for name, _ in paths[0][1] if all(name in names for names in named)), None)
+    if shared is None:
+        for i, path in paths:
+            if not path:
+                otherwise = exp.Literal.number(i)
+                break
+            choices.append((exp.and_(*(fits(*step) for step in path), copy=False), exp.Literal.number(i)))
+    else:
+        parts: dict[int, list[tuple[int, Sequence[tuple[str, int]]]]] = {}
+        for i, path in paths:
+            codes = {code for name, code in path if name == shared}
+            if len(codes) == 1:  # otherwise no row fits
+                rest = [step for step in path if step[0] != shared]
+                parts.setdefault(codes.pop(), []).append((i, rest))
+        choices = [(fits(shared, code), _first_fit(part, keys)) for code, part in parts.items()]
+    if not choices:
+        return otherwise
+    return _case(choices, otherwise)
+
+
+def _case(choices: Sequence[tuple[Tree, Tree]], otherwise: Tree) -> Tree:
+    # Put together by hand: the builder copies all that it is given, again at each level.
+    return exp.Case(ifs=[exp.If(this=test, true=then) for test, then in choices], default=otherwise)

@@ -1,0 +1,293 @@
+"""The one thing that learners ask: noisy sums. Who is asked, and what an answer is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from scipy import special
+
+from discreet.errors import ParameterError
+from discreet.privacy import Promise, Receipt
+from discreet.privacy.promises import promise_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Self
+
+    from discreet._typing import Floats
+    from discreet.query.aggregates import Aggregate
+    from discreet.query.calibration import Asked, Law
+    from discreet.schema import Schema
+    from discreet.schema.table import Neighbors
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """What a question was answered with.
+
+    Attributes
+    ----------
+    value : float or array
+        The noisy answer, as it is: counts may be negative.
+    sd : float or array
+        Standard deviation of the noise, of the same shape. Public.
+    law : {"gaussian", "laplace"}
+        Of the noise; of a merge, "laplace" if that of any part is.
+    cost : tuple of Promise
+        What the answer promises, and what was charged for it; of a merge, for all its parts.
+    cached : bool
+        Whether it had been paid for before, and is the same answer again.
+    receipt : Receipt
+        Of the charge; of a merge, that of the last part.
+    labels : tuple or None
+        What stands along each axis, where that is a declared list.
+    comparison : dict or None
+        Under the paper's budget, the variance that each of its theorems asks for.
+    parts : tuple of str
+        Ids of the receipts of all draws in it: one, unless it was refined.
+    about : str or None
+        Digest of what was summed: the rows, their schema and neighbors, and the aggregate. Answers with the
+        same one may be merged; None, of what several databases answered, may not.
+
+    Privacy
+    -------
+    Everything in it may be published, for the cost that it names; the standard deviation and the cost are the
+    same for every table. That an answer is cached shows that somebody asked before.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    value: float | Floats
+    sd: float | Floats
+    law: Law
+    cost: tuple[Promise, ...]
+    cached: bool
+    receipt: Receipt
+    labels: tuple[tuple[Any, ...], ...] | None = None
+    comparison: Mapping[str, float] | None = None
+    parts: tuple[str, ...] = ()
+    about: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            object.__setattr__(self, "parts", (self.receipt.id,))
+
+    @classmethod
+    def merged(cls, *answers: Answer) -> Answer:
+        """Put answers to the same question together, each weighted by the inverse of its variance.
+
+        Parameters
+        ----------
+        *answers : Answer
+            With draws of their own, oldest first. Two owners who paid for one question have the same draw.
+
+        Returns
+        -------
+        Answer
+            With the least variance that an unbiased average can have.
+
+        Privacy
+        -------
+        Post-processing: it costs what its parts have cost.
+
+        Reference
+        ---------
+        docs/explanation/theorems/composition.md.
+        """
+        if not answers:
+            raise ParameterError("answers of Answer.merged must be at least one, and are none.")
+        _check_alike(answers)
+        values = np.array([np.asarray(answer.value) for answer in answers])
+        sds = np.array([np.asarray(answer.sd) for answer in answers])
+        best = sds.min(axis=0)
+        # Relative to the best, so that no square underflows; what is exact counts for all of it.
+        weights = np.divide(best, sds, out=(sds == best).astype(np.float64), where=sds > 0) ** 2
+        total = weights.sum(axis=0)
+        known = np.where(weights > 0, values, 0.0)
+        value = (weights * known).sum(axis=0) / total
+        last = answers[-1]
+        return dataclasses.replace(
+            last,
+            value=shaped(np.where(best > 0, value, np.take_along_axis(values, _first(sds), axis=0)[0])),
+            sd=shaped(best / np.sqrt(total)),
+            law="laplace" if any(answer.law == "laplace" for answer in answers) else "gaussian",
+            cost=tuple(promise for answer in answers for promise in answer.cost),
+            cached=all(answer.cached for answer in answers),
+            parts=tuple(part for answer in answers for part in answer.parts),
+        )
+
+    def interval(self, level: float = 0.95) -> tuple[float | Floats, float | Floats]:
+        """Return the ends between which the exact sum lies with probability ``level``, each entry for itself.
+
+        Only noise is accounted for: what a sample says about a population is another matter. Of merged
+        Laplace noises the law is between the two; the ends are then those of the wider, which hold with
+        probability ``level`` or more (between the levels 0.90 and 0.91, 0.0002 less).
+        """
+        if not 0 < level < 1:
+            raise ParameterError(f"level of Answer.interval must be between 0 and 1, was {level!r}.")
+        half = float(special.ndtri((1 + level) / 2))
+        if self.law == "laplace":
+            wider = -float(np.log1p(-level)) / 2**0.5
+            half = wider if len(self.parts) == 1 else max(half, wider)
+        return self.value - half * self.sd, self.value + half * self.sd
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": "answer",
+            "value": _listed(self.value),
+            "sd": _listed(self.sd),
+            "law": self.law,
+            "cost": [promise.to_dict() for promise in self.cost],
+            "cached": self.cached,
+            "receipt": self.receipt.to_dict(),
+            "labels": None if self.labels is None else [[_plain(v) for v in axis] for axis in self.labels],
+            "comparison": None if self.comparison is None else dict(self.comparison),
+            "parts": list(self.parts),
+            "about": self.about,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the answer that :meth:`to_dict` wrote, with the same numbers, bit for bit."""
+        names = {item.name for item in dataclasses.fields(cls)}
+        if set(values) != names | {"kind"} or values["kind"] != "answer":
+            raise ParameterError(
+                f"keys of Answer must be kind, {', '.join(sorted(names))}, with the kind 'answer', got "
+                f"{', '.join(sorted(map(str, values)))}. Write them with to_dict()."
+            )
+        made = {name: values[name] for name in names}
+        made["value"], made["sd"] = _read(values["value"]), _read(values["sd"])
+        made["cost"] = tuple(promise_from_dict(promise) for promise in values["cost"])
+        made["receipt"] = Receipt.from_dict(values["receipt"])
+        made["parts"] = tuple(values["parts"])
+        if values["labels"] is not None:
+            made["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
+        return cls(**made)
+
+
+class NoisySums(Protocol):
+    """Whoever answers questions with noisy sums: rows in memory, a database, a client of a server.
+
+    Attributes
+    ----------
+    schema : Schema
+        What is public about the table.
+    n_rows : int or None
+        The number of rows where it is public, else None.
+    neighbors : {"replace-one", "add-remove"}
+        Which tables the promises make hard to tell apart.
+    """
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about the table."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """The number of rows where it is public."""
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which tables are hard to tell apart."""
+
+    def ask(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Asked | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        plan: Sequence[Promise] = (),
+    ) -> Answer:
+        """Charge, answer, keep the answer; refuse if the plan of what will be asked next does not fit."""
+
+    def cost(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> tuple[Promise, ...]:
+        """Say what a question would be charged. Free."""
+
+    def expected_sd(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> float | Floats:
+        """Say how noisy the answer would be. Free."""
+
+
+class RefinableSums(NoisySums, Protocol):
+    """Noisy sums that keep what was asked, so that an answer can be refined and a request repeated."""
+
+    def ask(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Asked | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        plan: Sequence[Promise] = (),
+        refines: str | None = None,
+        request: str | None = None,
+        said: str | None = None,
+    ) -> Answer:
+        """Charge, answer, keep the answer; with ``refines``, merge it with the answer of that receipt."""
+
+
+def shaped(values: Floats) -> float | Floats:
+    """Return a number for an array without axes."""
+    return float(values) if values.ndim == 0 else values
+
+
+def _first(sds: Floats) -> Any:
+    """Return which of the answers is exact, for every entry, as an index along the first axis."""
+    return np.expand_dims(sds.argmin(axis=0), 0)
+
+
+def _check_alike(answers: Sequence[Answer]) -> None:
+    first = answers[0]
+    for answer in answers[1:]:
+        same_shape = np.shape(answer.value) == np.shape(first.value)
+        if answer.about is None or answer.about != first.about or not same_shape:
+            raise ParameterError(
+                "answers of Answer.merged must be to the same question about the same rows, and differ in "
+                "the aggregate, the rows, the schema or the neighbors, or are of several databases. Merge "
+                "what repeats of one question to one table were answered with."
+            )
+    draws = Counter(part for answer in answers for part in answer.parts)
+    kept = Counter(answer.receipt.question for answer in answers if answer.receipt.question is not None)
+    if max((*draws.values(), *kept.values())) > 1:
+        raise ParameterError(
+            "answers of Answer.merged must be of draws of their own, and one draw is in two of them. Give "
+            "each once: the same answer again tells nothing new."
+        )
+
+
+def _listed(values: float | Floats) -> Any:
+    """Write numbers as JSON: one that is not known is null."""
+    array = np.asarray(values)
+    if np.isnan(array).any():
+        unknown = np.isnan(array)
+        array = array.astype(object)
+        array[unknown] = None
+    return array.tolist()
+
+
+def _read(values: Any) -> float | Floats:
+    return shaped(np.array(values, np.float64))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [None if np.isinf(v) else v for v in value]
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, list):
+        low, high = value
+        return (-np.inf if low is None else low, np.inf if high is None else high)
+    return value

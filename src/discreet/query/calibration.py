@@ -1,0 +1,368 @@
+"""From a promise to noise on integers, and what that costs in advance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise import discrete_laplace, gaussian, laplace, rounded_gaussian
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
+from discreet.privacy._numbers import round_up, sqrt_up
+from discreet.privacy.amounts import exact, float_down
+from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
+from discreet.privacy.reading import check_neighbors, root_down, sampling_delta
+from discreet.query.answers import shaped
+from discreet.query.curation import Curation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import Floats, Ints
+    from discreet.noise import Stream
+    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.schema import Schema
+    from discreet.schema.table import Neighbors
+
+
+Law: TypeAlias = Literal["gaussian", "laplace"]
+Asked: TypeAlias = Promise
+"""What a question may be asked to promise; :func:`_check_kind` says which kinds."""
+
+_LEAST_BITS = 16
+
+
+class NoiseSource(Protocol):
+    """Where noise comes from: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
+
+    def gaussian(self, s: float, n: int = 1) -> Ints:
+        """Return rounded Gaussians."""
+
+    def laplace(self, scale: float, n: int = 1) -> Ints:
+        """Return discrete Laplace draws."""
+
+
+class SeededNoise:
+    """Draws from a stream that a seed made: for tests, and marked on the receipt."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def gaussian(self, s: float, n: int = 1) -> Ints:
+        """Return rounded Gaussians."""
+        return rounded_gaussian(s, n, self._stream)
+
+    def laplace(self, scale: float, n: int = 1) -> Ints:
+        """Return discrete Laplace draws."""
+        return discrete_laplace(scale, n, self._stream)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryNoise:
+    """The noise on the integers of one question, and what it promises.
+
+    Attributes
+    ----------
+    law : {"gaussian", "laplace"}
+        Which.
+    promise : Promise or None
+        What is charged; None where the answer is the same for all neighbors, which costs nothing.
+    scale : float
+        Standard deviation, or Laplace scale, of an entry of precision or weight 1, in integers.
+    groups : tuple of (float, int)
+        For each group of entries the scale in lattice steps and the bits that integers are shifted by.
+    group : array of int
+        Which group each entry is in.
+    """
+
+    law: Law
+    promise: Promise | None
+    scale: float
+    groups: tuple[tuple[float, int], ...]
+    group: Ints
+
+    @classmethod
+    def calibrate(
+        cls,
+        bound: BoundAggregate,
+        schema: Schema,
+        *,
+        privacy: Asked | None = None,
+        variance: float | None = None,
+    ) -> QueryNoise:
+        """Find the noise that keeps a promise, or the promise that noise keeps; exactly one is given."""
+        if (privacy is None) == (variance is None):
+            raise ParameterError(
+                "privacy and variance of a question must be given one at a time, and are "
+                f"{'both' if privacy is not None else 'neither'}. Give for instance "
+                "privacy=ApproxDP(epsilon=1, delta=1e-6)."
+            )
+        _check_kind(privacy, schema.neighbors)
+        rows = schema.max_rows_per_unit or 1
+        law: Law = "laplace" if _is_pure(privacy) else "gaussian"
+        # Several rows of one person may all move the same way.
+        squared, absolute = rows**2 * bound.squared, rows * bound.absolute
+        if (squared if law == "gaussian" else absolute) == 0:
+            return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
+        promise: Promise
+        about = _About(schema.unit, schema.neighbors, _rows_assumed(schema))
+        if law == "laplace":
+            scale, promise = _laplace(privacy, absolute, bound.size, about)
+            by = bound.weight
+            relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
+        else:
+            wanted = privacy if variance is None else _root_of_variance(variance, bound)
+            assert wanted is not None
+            scale, promise = _gaussian(wanted, squared, bound.size, about)
+            by = bound.precision
+            relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
+        kinds = sorted(relative)
+        index = {kind: i for i, kind in enumerate(kinds)}
+        return cls(
+            law=law,
+            promise=promise,
+            scale=scale,
+            groups=tuple(_lattice(relative[kind]) for kind in kinds),
+            group=np.array([index[kind] for kind in by], np.int64),
+        )
+
+    def sd(self, bound: BoundAggregate) -> Floats:
+        """Return the standard deviation of the noise on each entry, in its own unit."""
+        if self.promise is None:
+            return np.zeros(bound.size)
+        spread = math.sqrt(2) if self.law == "laplace" else 1.0
+        scales = np.array([math.ldexp(scale, -bits) for scale, bits in self.groups])
+        sds: Floats = spread * scales[self.group] * np.abs(bound.unit)
+        return sds
+
+    def added(self, integers: Sequence[int], draws: NoiseSource) -> list[int]:
+        """Return the integers, each on its lattice, with noise."""
+        if self.promise is None:
+            return list(integers)
+        noisy = list(integers)
+        for i, (scale, bits) in enumerate(self.groups):
+            places = np.flatnonzero(self.group == i)
+            draw = draws.gaussian if self.law == "gaussian" else draws.laplace
+            for place, noise in zip(places.tolist(), draw(scale, len(places)).tolist(), strict=True):
+                noisy[place] = (noisy[place] << bits) + noise
+        return noisy
+
+    def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
+        """Return what noisy integers stand for; all of this is post-processing."""
+        bits = [bits for _, bits in self.groups] or [0]
+        steps = [1 << bits[i] for i in self.group.tolist()]
+        # Dividing whole numbers rounds once, however large they are.
+        floats = np.array([value / step for value, step in zip(noisy, steps, strict=True)], np.float64)
+        entries: Floats = floats * bound.unit + (bound.shift * n_rows if n_rows is not None else 0.0)
+        return entries
+
+    def canonical(self) -> list[Any]:
+        """Return what fixes the noise, as JSON."""
+        return [self.law, self.scale, [list(group) for group in self.groups]]
+
+
+def _is_pure(privacy: Asked | None) -> bool:
+    if isinstance(privacy, PosteriorOdds):
+        return privacy.theorem == "theorem 5"
+    return isinstance(privacy, PureDP)
+
+
+class _About(NamedTuple):
+    """Whom a promise protects, and what it stands on."""
+
+    unit: str
+    neighbors: Neighbors
+    assumes: tuple[str, ...]
+
+
+def _rows_assumed(schema: Schema) -> tuple[str, ...]:
+    """Say how many rows of a person a promise covers, where the schema tells people apart."""
+    if schema.id_column is None:
+        return ()
+    most = schema.max_rows_per_unit
+    one = most == 1
+    used = f"at most {most} row{'' if one else 's'} of each {schema.unit} {'is' if one else 'are'} used"
+    known = ("how many rows each unit has is public",) if schema.neighbors == "replace-one" else ()
+    return (used, *known)
+
+
+@lru_cache(maxsize=1024)
+def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
+    """Return the standard deviation, in integers, of an entry of precision 1, and what it promises.
+
+    Kept, because people ask many questions under the same few promises.
+    """
+    distance = sqrt_up(Fraction(squared))
+    variation = size * gaussian.TOTAL_VARIATION
+    if isinstance(wanted, float):
+        scale = wanted
+    elif isinstance(wanted, PosteriorOdds):
+        scale = sd_for_mu(wanted.gaussian_share, distance)
+    else:
+        scale = sd_for_mu(mu_of(wanted, variation), distance)
+    if math.isinf(scale):
+        raise _too_wide()
+    mu = mu_for_sd(distance, scale)
+    return scale, GaussianDP(mu=mu, total_variation=variation, **about._asdict())
+
+
+@lru_cache(maxsize=1024)
+def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
+    """Return the scale, in integers, of an entry of weight 1, and what it promises."""
+    assert isinstance(privacy, PureDP | PosteriorOdds)
+    epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
+    scale = laplace_scale(float(absolute), epsilon)
+    if math.isinf(scale):
+        raise _too_wide()
+    epsilon = laplace_epsilon(float(absolute), scale)
+    variation = size * laplace.TOTAL_VARIATION
+    return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
+
+
+def mu_of(privacy: Promise | None, variation: float) -> float:
+    """Return the largest mu that keeps a promise, for samplers that err by a total variation."""
+    if isinstance(privacy, GaussianDP):
+        return privacy.mu
+    if isinstance(privacy, ZCDP):
+        return root_down(2 * exact(privacy.rho))
+    assert isinstance(privacy, ApproxDP)
+    left = float_down(exact(privacy.delta) - sampling_delta(exact(variation), privacy.epsilon))
+    if left > 0:
+        return gaussian_mu(privacy.epsilon, left)
+    raise PromiseError(
+        f"delta of {privacy} must be above what the sampler itself may err, and is not. Ask for a larger one."
+    )
+
+
+def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
+    if privacy is None:
+        return
+    if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP | PosteriorOdds):
+        raise PromiseError(
+            f"privacy of a question must be PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds, was "
+            f"{type(privacy).__name__}. An answer is about the whole table: ask for differential privacy."
+        )
+    if privacy.covers is not None:
+        raise PromiseError(
+            f"privacy of a question must be about whole rows, and covers {', '.join(privacy.covers)} alone. "
+            "Leave covers out."
+        )
+    check_neighbors(privacy, neighbors, "a question")
+
+
+def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
+    if not (isinstance(variance, int | float) and math.isfinite(variance) and variance > 0):
+        raise ParameterError(f"variance of a question must be a number above 0, was {variance!r}.")
+    if not bound.plain_unit:
+        raise ParameterError(
+            "variance of a question must be of entries in one unit, and this one has several. Give privacy=."
+        )
+    return sqrt_up(Fraction(variance) / Fraction(bound.plain_unit) ** 2)
+
+
+def _lattice(scale: float) -> tuple[float, int]:
+    """Return the scale in lattice steps, and how many bits a lattice step is below an integer."""
+    bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
+    steps = math.ldexp(scale, bits)
+    if steps > gaussian.LARGEST_SCALE:
+        raise _too_wide()
+    return steps, bits
+
+
+def _too_wide() -> PromiseError:
+    return PromiseError(
+        "privacy of a question must leave noise of at most 2**50 steps of the grid, and asks for more. "
+        "Ask for a weaker promise, or about fewer columns: nothing could be read off such an answer."
+    )
+
+
+class CostModel:
+    """Says what questions would cost; whoever answers them says the same.
+
+    Parameters
+    ----------
+    schema : Schema
+        What is public about a table.
+    n_rows : int, optional
+        The number of rows where it is public.
+    curation : Curation, optional
+        The layout, where a table has one already.
+
+    Privacy
+    -------
+    No row is read: everything follows from the question and the schema.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, GaussianDP, Schema
+    >>> from discreet.query import Sums
+    >>> pricing = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
+    >>> pricing.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
+    array([2.])
+    """
+
+    def __init__(
+        self, schema: Schema, n_rows: int | None = None, *, curation: Curation | None = None
+    ) -> None:
+        self._curation = Curation.of(schema) if curation is None else curation
+        self._n_rows = n_rows
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about the table."""
+        return self._curation.schema
+
+    @property
+    def curation(self) -> Curation:
+        """How its columns are laid out. Public."""
+        return self._curation
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which tables are hard to tell apart."""
+        return self.schema.neighbors
+
+    @property
+    def n_rows(self) -> int | None:
+        """The number of rows where it is public, else None."""
+        return self._n_rows
+
+    def calibrate(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Lay a question out, and find its noise.
+
+        Parameters
+        ----------
+        question : Aggregate
+            What to sum.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
+            What the answer shall promise.
+        variance : float
+            Instead of a promise: of the noise, in the answer's unit squared.
+        """
+        bound = question.bind(self._curation, self.neighbors)
+        return bound, QueryNoise.calibrate(bound, self.schema, privacy=privacy, variance=variance)
+
+    def cost(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> tuple[Promise, ...]:
+        """Say what a question would be charged. Free, and the same for every table."""
+        _, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        return () if noise.promise is None else (noise.promise,)
+
+    def expected_sd(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> float | Floats:
+        """Say how noisy the answer would be, in its own unit. Free, and the same for every table."""
+        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        return shaped(bound.arrange(noise.sd(bound), 0.0))

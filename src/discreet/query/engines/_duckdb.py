@@ -1,0 +1,148 @@
+"""The default engine: DuckDB inside the curator's process, nothing to install."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import duckdb
+import numpy as np
+
+from discreet.errors import SourceError
+from discreet.query.curation import TABLE, Curation, Version
+from discreet.query.engines._sql_text import SqlText
+from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.tables import open_table
+from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
+from discreet.tables.engine import connect, literal, run_over, session
+from discreet.tables.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import AnyArray
+
+_IN_MEMORY = 2**27  # bytes of curated integers that are kept in memory; a larger table goes to a file
+_ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
+
+_OPTIMIZERS = {
+    "unused_columns",
+    "expression_rewriter",
+    "common_subexpressions",
+}  # what helps a small table too
+
+
+class DuckDBEngine(Engine):
+    """A curated table in a DuckDB instance of our own.
+
+    A table of up to 128 MB of curated integers stays in memory. A larger one goes to a file without a name,
+    which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
+    or extension any more, and its configuration is locked.
+
+    Privacy
+    -------
+    See :class:`~discreet.query.engines.base.Engine`. The table belongs to this process alone, so it cannot
+    change between two passes.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    sql: ClassVar[SqlText] = SqlText({}, exponents=True)
+    _failures = (duckdb.Error, StreamBroken, MemoryError)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connection = connect()
+        # Opened now, because the progress bar cannot be put out once the configuration is locked.
+        self._reader = session(self._connection)
+
+    def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        tally = Tally(curation)
+        names = curation.identifiers()
+        with open_table(source) as table:
+            pieces = curated_batches(table, curation, tally, salt)
+            # Enough is read ahead to know whether the table is small; the rest is streamed.
+            head: deque[dict[str, AnyArray]] = deque()
+            held = 0
+            for piece in pieces:
+                head.append(piece)
+                held += sum(values.nbytes for values in piece.values())
+                if held > _IN_MEMORY:
+                    self._to_file()
+                    break
+
+            def arrays() -> Iterator[list[AnyArray]]:
+                while head:
+                    piece = head.popleft()
+                    yield [piece[name] for name in names]
+                for piece in pieces:
+                    yield [piece[name] for name in names]
+
+            self._fill(ArrayStream(dict.fromkeys(names, np.dtype(np.int32)), arrays), curation)
+        if tally.version.n_rows <= _ONE_THREAD:
+            self._connection.execute("SET GLOBAL threads = 1")
+            # To think about a plan then takes longer than to carry it out.
+            known = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+            left_out = ",".join(sorted({str(name) for (name,) in known} - _OPTIMIZERS))
+            self._connection.execute(f"SET GLOBAL disabled_optimizers = {literal(left_out)}")
+        # From here on the engine sees nothing but the curated table.
+        self._connection.execute("SET GLOBAL enable_external_access = false")
+        self._connection.execute("SET GLOBAL lock_configuration = true")
+        return tally.version
+
+    def _to_file(self) -> None:
+        """Let the table be made in a file that has no name any more when the first row comes."""
+        try:
+            with temporary_folder() as folder:
+                file = literal(str(folder / "curated.duckdb"))
+                # A log would be opened by name later; what is not kept needs none.
+                self._connection.execute(f"ATTACH {file} AS large (RECOVERY_MODE no_wal_writes)")
+            for connection in (self._connection, self._reader):
+                connection.execute("USE large")
+            return
+        except (duckdb.Error, OSError) as problem:
+            kind = type(problem).__name__
+        raise _no_room(kind)
+
+    def _fill(self, stream: ArrayStream, curation: Curation) -> None:
+        names = curation.identifiers()
+        types = {name: "SMALLINT" if curation.small(name) else "INTEGER" for name in names}
+        defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in types.items())
+        cast = ", ".join(f"CAST({name} AS {kind})" for name, kind in types.items())
+        self._connection.execute(f"CREATE TABLE {TABLE} ({defined})")
+        command = f"INSERT INTO {TABLE} SELECT {cast} FROM arriving"  # noqa: S608 - ours
+        try:
+            run_over(self._connection, command, "arriving", stream)
+            return
+        except duckdb.Error as problem:
+            kind = type(problem).__name__
+        raise _no_room(kind)
+
+    def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
+        return self._reader.execute(self.sql.of(query)).fetchall()
+
+    def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
+        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        listed = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
+        query = f"SELECT {listed} FROM {TABLE}"  # noqa: S608 - names are ours
+        with contextlib.closing(read_stream(self._reader.sql(query).__arrow_c_stream__())) as stream:
+            for piece, _ in stream:
+                for start in range(0, len(piece[0]), rows):
+                    yield [values[start : start + rows] for values in piece]
+
+    def close(self) -> None:
+        """Forget the curated table."""
+        self._reader.close()
+        self._connection.close()
+
+
+def _no_room(kind: str) -> SourceError:
+    return SourceError(
+        f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
+        "temporary files has room."
+    )

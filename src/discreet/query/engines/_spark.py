@@ -1,0 +1,297 @@
+"""Spark as the engine, for tables that one machine does not hold: sums by SQL, passes by mapInArrow."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+from sqlglot import exp
+
+from discreet.errors import MissingExtra, ParameterError, SchemaError, SourceError
+from discreet.query.curation import TABLE, Curation, Version, bigint
+from discreet.query.engines._sql_text import SqlText
+from discreet.query.engines.base import ROWS, Engine, missing_ids, repeated_ids
+from discreet.query.unit_rows import row_digests
+from discreet.tables import open_table
+from discreet.tables.encode import id_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlglot.expressions import Expr as Tree
+
+    from discreet._typing import AnyArray
+    from discreet.query.engines.base import Kernel
+
+# Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
+# a key that only lives in its processes.
+_ENCRYPTED: dict[str, bool | float | int | str | None] = {
+    "spark.io.encryption.enabled": "true",
+    "spark.io.encryption.keySizeBits": "256",
+}
+_serial = itertools.count()
+_ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
+
+
+class SparkEngine(Engine):
+    """A curated table in a Spark session.
+
+    Give :class:`~discreet.query.database.Database` a Spark data frame, or a URL:
+    ``spark://host:port?table=name`` names a cluster and a table of its catalog, or the path of a Parquet or
+    CSV file that all workers see; ``spark://local?table=name`` uses the session that is active, or one on
+    this machine. A session that is started for a URL encrypts what its workers write to their disks; in one
+    of your own, set ``spark.io.encryption.enabled``.
+
+    Privacy
+    -------
+    See :class:`~discreet.query.engines.base.Engine`. The curated rows are computed once and kept by the
+    workers; if some are lost, questions fail instead of being answered from rows that were read again.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    sql: ClassVar[SqlText] = SqlText({"TEXT": "STRING"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        _modules()
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        self._failures = (PySparkException, Py4JError, OSError)
+        self._name = f"{TABLE}_{next(_serial)}"
+        self._frame: Any = None
+
+    def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        frame = _frame(source)
+        _check_names(frame, curation)
+        _check_id_type(frame, curation)
+        sums = [
+            exp.Cast(this=exp.Sum(this=self._wide(tree)), to=exp.DataType.build("TEXT"))
+            for tree in curation.checksum_sql()
+        ]
+        query = self._selection([exp.Count(this=exp.Star()), *sums])
+        try:
+            self._frame = self._curated(frame, curation, salt).localCheckpoint(eager=True)
+            self._frame.createOrReplaceTempView(self._name)
+            (row,) = self._fetch(query)
+            repeated = curation.ids and self._repeats(curation.id_identifiers())
+            version = Version(int(row[0]), tuple(int(value or 0) for value in row[1:]))
+        except self._failures:
+            pass
+        else:
+            if repeated:
+                raise repeated_ids("The Spark data frame", curation)
+            return version
+        # What Spark says may quote rows, and so may the Python worker in it.
+        raise SourceError(
+            "The curated table cannot be built in Spark: a cell does not fit what was declared, or a worker "
+            "failed. Read a part of the table on one machine to be told which cell."
+        )
+
+    def _curated(self, frame: Any, curation: Curation, salt: str) -> Any:
+        schema = curation.schema
+        names = curation.identifiers()
+        limited = schema.id_column is not None
+        wanted = [column.name for column in schema.released]
+        if schema.id_column is not None:
+            wanted.append(schema.id_column)
+        selected = frame.select(*(_quoted(name) for name in wanted))
+        declared = ", ".join(f"{name} int" for name in names)
+        if curation.ids:
+            assert schema.id_column is not None
+            if selected.filter(f"{_quoted(schema.id_column)} IS NULL").head(1):
+                raise missing_ids("The Spark data frame", curation)
+        if curation.ids or not limited:
+            return selected.mapInArrow(_curate(curation), declared)
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        marked = selected.mapInArrow(_curate(curation, salt), f"{declared}, unit_ bigint, digest_ string")
+        order = Window.partitionBy("unit_").orderBy("digest_", *names)
+        ranked = marked.withColumn("rank_", f.row_number().over(order))
+        return ranked.filter(f.col("rank_") <= (schema.max_rows_per_unit or 1)).select(*names)
+
+    def _repeats(self, ids: Sequence[str]) -> bool:
+        from pyspark.sql import functions as f
+
+        return bool(self._frame.groupBy(*ids).count().filter(f.col("count") > 1).head(1))
+
+    def _table(self) -> Tree:
+        return exp.Table(this=exp.to_identifier(self._name))
+
+    def _wide(self, expression: Tree) -> Tree:
+        # A sum of DECIMAL(20) is a DECIMAL(30); a sum of BIGINT would be a BIGINT, and could overflow.
+        return exp.Cast(this=bigint(expression), to=exp.DataType.build("DECIMAL(20, 0)"))
+
+    def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
+        rows = self._frame.sparkSession.sql(self.sql.of(query)).collect()
+        return [tuple(row) for row in rows]
+
+    def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
+        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        shape = ", ".join(f"b{i} binary" for i in range(len(columns)))
+        packed = self._frame.select(*columns).mapInArrow(_pack(len(columns)), shape)
+        for row in packed.toLocalIterator():
+            arrays = [np.frombuffer(cell, np.int32) for cell in row]
+            for start in range(0, len(arrays[0]), rows):
+                yield [values[start : start + rows] for values in arrays]
+
+    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
+        """Let the workers add up what a kernel gives, each over its part of the rows."""
+        columns = list(dict.fromkeys(kernel.columns))
+        parts = self._frame.select(*columns).mapInArrow(_reduce(kernel, columns), "n bigint, sums string")
+        total, n_rows = [0] * kernel.size, 0
+        for row in parts.collect():
+            n_rows += row["n"]
+            total = list(map(operator.add, total, json.loads(row["sums"])))
+        return total, n_rows
+
+    def close(self) -> None:
+        """Forget the curated table; the session stays."""
+        frame, self._frame = self._frame, None
+        if frame is not None:
+            with contextlib.suppress(*self._failures):  # the session may be gone, and the rows with it
+                frame.sparkSession.catalog.dropTempView(self._name)
+                frame.unpersist()
+
+
+def _modules() -> None:
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            "A table in Spark needs pyspark and pyarrow, which are not installed. Install them with: "
+            "pip install 'discreet[spark]'"
+        ) from None
+
+
+def _frame(source: Any) -> Any:
+    """Return the data frame that a source stands for."""
+    from pyspark.sql import SparkSession
+
+    if isinstance(source, str):
+        parts = urlsplit(source)
+        tables = parse_qs(parts.query).get("table", [])
+        if parts.scheme != "spark" or len(tables) != 1:
+            raise ParameterError(
+                "source of a Spark table must be a data frame or spark://host:port?table=name, was another "
+                "text. Use spark://local?table=name for a session on this machine."
+            )
+        builder = SparkSession.builder
+        if SparkSession.getActiveSession() is None:
+            builder = builder.config(map=_ENCRYPTED)
+        if parts.netloc not in ("", "local"):
+            builder = builder.master(f"spark://{parts.netloc}")
+        session = builder.getOrCreate()
+        (name,) = tables
+        try:
+            if name.endswith(".parquet"):
+                return session.read.parquet(name)
+            if name.endswith((".csv", ".csv.gz")):
+                return session.read.csv(name, header=True, inferSchema=False)
+            return session.table(name)
+        except Exception as problem:
+            raise SourceError(
+                f"The table {name!r} cannot be opened in Spark ({type(problem).__name__}). Check its name, "
+                "and that all workers see it."
+            ) from None
+    if hasattr(source, "mapInArrow"):
+        return source
+    if isinstance(source, SparkSession):
+        raise ParameterError(
+            "source of a Spark table must be a data frame, was a session. Give session.table('name')."
+        )
+    raise ParameterError(
+        f"source of a SparkEngine must be a Spark data frame or a spark:// URL, was {type(source).__name__}. "
+        "Read it with Spark first."
+    )
+
+
+def _check_names(frame: Any, curation: Curation) -> None:
+    wanted = [column.name for column in curation.columns]
+    if curation.schema.id_column is not None:
+        wanted.append(curation.schema.id_column)
+    absent = [name for name in wanted if name not in frame.columns]
+    if absent:
+        raise SourceError(
+            f"The Spark data frame must have the declared column {absent[0]!r}, and has not. Rename its "
+            "columns, or declare role: drop."
+        )
+
+
+def _check_id_type(frame: Any, curation: Curation) -> None:
+    name = curation.schema.id_column
+    if name is None:
+        return
+    kind = frame.schema[name].dataType
+    whole = kind.typeName() == "decimal" and kind.scale == 0
+    if not whole and kind.typeName() not in _ID_TYPES:
+        raise SchemaError(id_problem(name, kind.simpleString()))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what a worker does with the rows of its part of the table; with a salt, it hashes them too."""
+    limited = salt is not None
+
+    def curate(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            with open_table(pa.Table.from_batches([batch])) as table:
+                for rows in table.batches(curation.schema, ids=limited or curation.ids, id_texts=limited):
+                    arrays = curation.encode(rows)
+                    if curation.ids:
+                        assert rows.ids is not None
+                        arrays |= curation.encode_ids(rows.ids)
+                    made = {name: pa.array(values) for name, values in arrays.items()}
+                    if salt is not None:
+                        assert rows.ids is not None
+                        made["unit_"] = pa.array(rows.ids.view(np.int64))
+                        made["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+                    yield pa.RecordBatch.from_pydict(made)
+
+    return curate
+
+
+def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            cells = [batch.column(i).to_numpy().astype(np.int32).tobytes() for i in range(width)]
+            yield pa.RecordBatch.from_pydict({f"b{i}": pa.array([cell]) for i, cell in enumerate(cells)})
+
+    return pack
+
+
+def _reduce(kernel: Kernel, columns: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    places = [columns.index(name) for name in kernel.columns]
+
+    def reduce(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        total, n_rows = [0] * kernel.size, 0
+        for batch in batches:
+            arrays = [column.to_numpy() for column in batch.columns]
+            for start in range(0, batch.num_rows, ROWS):
+                part = [arrays[i][start : start + ROWS] for i in places]
+                n_rows += len(part[0])
+                total = [a + b for a, b in zip(total, kernel(part).tolist(), strict=True)]
+        yield pa.RecordBatch.from_pydict({"n": pa.array([n_rows], pa.int64()), "sums": [json.dumps(total)]})
+
+    return reduce

@@ -1,0 +1,16 @@
+"""What an untrusted analyst may ask: queries of one aggregate, and scalar SQL with known bounds inside them.
+
+Reading order, which is the way of a text: ``lexer`` lets the words of the language through and nothing
+else; ``query`` cuts a text into aggregate, WHERE and GROUP BY, with ``_select`` for SQL and ``_group_by``
+for keys; ``_parser`` finds the nodes of an expression, which ``_normal_form`` brings into one form
+(``nodes``); ``_lowering`` turns them into a ``_program`` of primitive operations with bounds, carried out
+on arrays there and in an engine by ``_sql``, with equal bits; ``_expression`` puts these together.
+"""
+
+from __future__ import annotations
+
+from discreet.query.language._expression import Expression, parse
+from discreet.query.language._group_by import GroupKey, declared_cells, parse_groups
+from discreet.query.language._sql import Stepwise, hoist
+
+__all__ = ["Expression", "GroupKey", "Stepwise", "declared_cells", "hoist", "parse", "parse_groups"]

@@ -1,0 +1,326 @@
+"""From nodes to operations, and with them to bounds: the place where an expression proves to be total.
+
+Each node becomes operations of a :class:`~discreet.query.language._program.Program`. Where the
+declared bounds of the columns do not show that an operation is defined for every row (a denominator
+away from zero, a logarithm of something positive), the expression is refused with the form that would
+show it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from discreet.errors import ExpressionRefused
+from discreet.query.curation import LARGEST_VALUE
+from discreet.query.language._program import Program, TooWide, exponent
+from discreet.query.language.nodes import (
+    Call,
+    Case,
+    Compare,
+    Constant,
+    Extreme,
+    Indicator,
+    Junction,
+    Member,
+    Node,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Reference,
+    Relation,
+    Sum,
+    Truth,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet.query.curation import Curated, Curation
+
+
+EXP_LARGEST = 200.0
+"""Larger arguments are refused; smaller ones than ``-EXP_LARGEST`` count as that, an error of 1.4e-87."""
+LN_SMALLEST = 1e-9
+"""Smaller arguments are refused."""
+
+_LOG2_E = 1.4426950408889634
+# ln 2 in two doubles; the first has 32 significant bits, so that its product with any k used here is exact.
+_LN2_HIGH = 0.6931471803691238
+_LN2_LOW = 1.9082149292705877e-10
+_EXP_TERMS = tuple(1.0 / math.factorial(n) for n in range(14))
+_REMAINDER = 0.3466  # ln(2) / 2 = 0.34657..., and the rounding of the reduction
+_LN_TERMS = tuple(2.0 / (2 * n + 1) for n in range(12))
+_MANTISSA = (0.7071, 1.4143)  # 1 / sqrt(2) to sqrt(2), a little wider
+_SQRT2 = 1.4142135623730951
+_RUNGS = 24  # powers of two are found in one ladder of this size, or in two
+
+
+def power(program: Program, base: int, times: int) -> int:
+    """Return the place of ``base ** times``, for a whole exponent of at least 1.
+
+    Every factor grows with the base or with its magnitude, and rounding is monotone: on either side of
+    zero the computed power is monotone, so it lies between its values at the ends and at zero.
+    """
+    result = _power(program, base, times)
+    known = program.interval(base)
+    turns = [known.lower, known.upper, *([0.0] if known.lower < 0.0 < known.upper else [])]
+    values = [program.replay(result, base, value) for value in turns]
+    program.narrow(result, min(values), max(values))
+    return result
+
+
+def _power(program: Program, base: int, times: int) -> int:
+    factors, square = [], base
+    while times:
+        if times & 1:
+            factors.append(square)
+        times >>= 1
+        if times:
+            square = program.multiply(square, square)
+    result = factors.pop()
+    while factors:
+        result = program.multiply(result, factors.pop())
+    return result
+
+
+def exponential(program: Program, argument: int) -> int:
+    """Return the place of ``exp(argument)``, for an argument of at most 200."""
+    return _clamped(program, argument, _exponential)
+
+
+def _exponential(program: Program, argument: int) -> int:
+    x = program.greatest(argument, program.constant(-EXP_LARGEST))
+    scaled = program.multiply(x, program.constant(_LOG2_E))
+    k = program.floor(program.add(scaled, program.constant(0.5)))
+    r = program.subtract(x, program.multiply(k, program.constant(_LN2_HIGH)))
+    r = program.subtract(r, program.multiply(k, program.constant(_LN2_LOW)))
+    r = program.clamp(r, -_REMAINDER, _REMAINDER)
+    return program.multiply(_polynomial(program, r, _EXP_TERMS), _power_of_two(program, k))
+
+
+def _power_of_two(program: Program, k: int) -> int:
+    """Return the place of ``2**k`` for a whole number."""
+    known = program.interval(k)
+    low, high = int(known.lower), int(known.upper)
+    if high - low <= _RUNGS:
+        rungs = range(low, high + 1)
+        return program.ladder(k, [n - 0.5 for n in rungs[1:]], [2.0**n for n in rungs])
+    coarse = range(low, high + 1, _RUNGS)
+    edges = [n - 0.5 for n in coarse[1:]]
+    base = program.ladder(k, edges, [float(n) for n in coarse])
+    rest = program.clamp(program.subtract(k, base), 0.0, _RUNGS - 1.0)
+    return program.multiply(program.ladder(k, edges, [2.0**n for n in coarse]), _power_of_two(program, rest))
+
+
+def logarithm(program: Program, argument: int) -> int:
+    """Return the place of the natural logarithm of an argument of at least 1e-9."""
+    return _clamped(program, argument, _logarithm)
+
+
+def _logarithm(program: Program, argument: int) -> int:
+    known = program.interval(argument)
+    low, high = exponent(known.lower / _SQRT2) + 1, exponent(known.upper / _SQRT2) + 1
+    m, e = argument, program.constant(0.0)
+    if high - low > _RUNGS:
+        m, e = _reduced(program, m, range(low, high + 1, _RUNGS), upper=_MANTISSA[1] * 2.0 ** (_RUNGS - 1))
+        low, high = 0, _RUNGS - 1
+    m, rest = _reduced(program, m, range(low, high + 1), upper=_MANTISSA[1])
+    e = program.add(e, rest)
+    one = program.constant(1.0)
+    z = program.divide(program.subtract(m, one), program.add(m, one))
+    series = program.multiply(z, _polynomial(program, program.multiply(z, z), _LN_TERMS))
+    correction = program.multiply(e, program.constant(_LN2_LOW))
+    return program.add(program.multiply(e, program.constant(_LN2_HIGH)), program.add(series, correction))
+
+
+def _reduced(program: Program, x: int, exponents: range, *, upper: float) -> tuple[int, int]:
+    """Divide by the power of two, among those of ``exponents``, that leaves a mantissa; both places."""
+    edges = [_SQRT2 * 2.0 ** (n - 1) for n in exponents[1:]]
+    scale = program.ladder(x, edges, [2.0**-n for n in exponents])
+    mantissa = program.clamp(program.multiply(x, scale), _MANTISSA[0], upper)
+    return mantissa, program.ladder(x, edges, [float(n) for n in exponents])
+
+
+def _polynomial(program: Program, x: int, terms: tuple[float, ...]) -> int:
+    *lower, highest = terms
+    value = program.constant(highest)
+    for term in reversed(lower):
+        value = program.add(program.constant(term), program.multiply(x, value))
+    return value
+
+
+def _clamped(program: Program, argument: int, function: Callable[[Program, int], int]) -> int:
+    interval = program.interval(argument)
+    # On a constant the program carries the operations out as they are recorded.
+    ends = [
+        program.interval(function(program, program.constant(end))).lower
+        for end in (interval.lower, interval.upper)
+    ]
+    return program.clamp(function(program, argument), min(ends), max(ends))
+
+
+SMALLEST_DENOMINATOR = 1e-9
+_LARGEST_WHOLE = 2.0**53
+_MOST_OPERATIONS = 560
+_MOST_VALUES = 64
+
+_Comparison: TypeAlias = Literal["less", "less_equal", "equal", "not_equal"]
+_COMPARISONS: dict[Relation, _Comparison] = {
+    "<": "less",
+    "<=": "less_equal",
+    "=": "equal",
+    "<>": "not_equal",
+}
+
+
+class Lowering:
+    """Writes the operations of nodes into one program; equal nodes are written once.
+
+    Parameters
+    ----------
+    curation : Curation
+        The layout of the integer columns.
+    """
+
+    def __init__(self, curation: Curation) -> None:
+        self.program = Program()
+        self._curation = curation
+        self._places: dict[str, int] = {}
+
+    def place(self, node: Node) -> int:
+        """Return the place of a node's value.
+
+        Raises
+        ------
+        ExpressionRefused
+            If declared bounds do not show that the value exists for every row.
+        """
+        known = self._places.get(node.text)
+        if known is not None:
+            return known
+        try:
+            place = self._number(node) if isinstance(node, Number) else self._condition(node)
+            self._check(place)
+        except TooWide:
+            raise ExpressionRefused(
+                "a value that could pass 1e100", "Put bounds on a part of it: LEAST(x, 1000)."
+            ) from None
+        if self.program.weight > _MOST_OPERATIONS:
+            raise ExpressionRefused("too much to compute for one row", "Ask in several questions.")
+        self._places[node.text] = place
+        return place
+
+    def _check(self, place: int) -> None:
+        interval = self.program.operations[place].interval
+        if interval is not None and interval.magnitude[1] > LARGEST_VALUE:
+            raise TooWide
+
+    def _number(self, node: Number) -> int:
+        program = self.program
+        match node:
+            case Constant(value=value):
+                return program.constant(float(value))
+            case Reference(name=name):
+                return self._column(self._curation.column(name))
+            case Sum(terms=terms):
+                return self._sum(terms)
+            case Product(factors=factors):
+                return program.balanced(program.multiply, [self.place(factor) for factor in factors])
+            case Quotient(numerator=above, denominator=below):
+                return self._quotient(self.place(above), self.place(below))
+            case Power(base=base, exponent=exponent):
+                place = self.place(base)
+                return power(program, place, exponent) if exponent else program.constant(1.0)
+            case Call():
+                return self._call(node)
+            case Extreme(function=function, items=items):
+                combine = program.least if function == "LEAST" else program.greatest
+                return program.balanced(combine, [self.place(item) for item in items])
+            case Case(branches=branches, otherwise=otherwise):
+                result = self.place(otherwise)
+                for condition, chosen in reversed(branches):
+                    result = program.select(self.place(condition), self.place(chosen), result)
+                return result
+        assert isinstance(node, Indicator)
+        return program.select(self.place(node.condition), program.constant(1.0), program.constant(0.0))
+
+    def _condition(self, node: Node) -> int:
+        program = self.program
+        match node:
+            case Truth(value=value):
+                return program.truth(value)
+            case Compare(relation=relation, left=left, right=right):
+                return program.compare(_COMPARISONS[relation], self.place(left), self.place(right))
+            case Member(name=name, codes=codes, flag=flag):
+                return program.member(flag or name, codes)
+        assert isinstance(node, Junction)
+        places = [self.place(part) for part in node.parts]
+        return program.every(places) if node.word == "AND" else program.some(places)
+
+    def _column(self, column: Curated) -> int:
+        """Read a cell: ``lower + step * i``, never above the declared upper bound."""
+        program = self.program
+        if column.is_category:
+            values = [float(level) for level in column.levels if level is not None]
+            if values == [values[0] + i for i in range(len(values))]:
+                return program.add(program.constant(values[0]), program.column(column.name, column.top))
+            if len(values) > _MOST_VALUES:
+                raise ExpressionRefused(
+                    "a category of many values that are not consecutive where a number is needed",
+                    "Compare it with its declared values.",
+                )
+            return program.lookup(column.name, tuple(values))
+        index = program.column(column.name, column.top)
+        lower = program.constant(column.lower)
+        value = program.add(lower, program.multiply(index, program.constant(column.step)))
+        return program.least(value, program.constant(self._curation.schema.column(column.name).range[1]))
+
+    def _sum(self, terms: tuple[tuple[int, Number], ...]) -> int:
+        program = self.program
+        plus = [self.place(term) for sign, term in terms if sign > 0]
+        minus = [self.place(term) for sign, term in terms if sign < 0]
+        if not minus:
+            return program.balanced(program.add, plus)
+        taken = program.balanced(program.add, minus)
+        if not plus:
+            return program.negate(taken)
+        return program.subtract(program.balanced(program.add, plus), taken)
+
+    def _quotient(self, above: int, below: int) -> int:
+        if self.program.interval(below).magnitude[0] < SMALLEST_DENOMINATOR:
+            raise ExpressionRefused(
+                "a division by something that could be zero",
+                "Keep the denominator away from zero: x / GREATEST(y, 1).",
+            )
+        return self.program.divide(above, below)
+
+    def _call(self, node: Call) -> int:
+        program = self.program
+        argument = self.place(node.argument)
+        interval = program.interval(argument)
+        if node.function == "ABS":
+            return program.absolute(argument)
+        if node.function == "SQRT":
+            if interval.lower < 0.0:
+                raise ExpressionRefused(
+                    "SQRT of something that could be negative", "Write SQRT(GREATEST(x, 0))."
+                )
+            return program.sqrt(argument)
+        if node.function == "LN":
+            if interval.lower < LN_SMALLEST:
+                raise ExpressionRefused(
+                    f"LN of something that could be below {LN_SMALLEST:g}",
+                    "Write LN(GREATEST(x, 1)).",
+                )
+            return logarithm(program, argument)
+        if node.function == "EXP":
+            if interval.upper > EXP_LARGEST:
+                raise ExpressionRefused(
+                    f"EXP of something that could pass {EXP_LARGEST:g}", "Write EXP(LEAST(x, 10))."
+                )
+            return exponential(program, argument)
+        if interval.magnitude[1] > _LARGEST_WHOLE:
+            raise ExpressionRefused("FLOOR of something that could pass 2**53", "Write FLOOR(LEAST(x, 1e6)).")
+        return program.floor(argument)

@@ -1,0 +1,400 @@
+"""A question as SQL: ``SELECT sex, AVG(age) FROM people WHERE age > 40 GROUP BY sex``.
+
+One aggregate over one table, cut into the parts of a sentence. Whatever else SQL has is refused by the name
+of the first thing that was typed of it. While a statement is read, what of it can be kept is put together
+anew: the nearest statement that keeps to the language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from discreet.query.language.lexer import Token, shortened, source_text, split_list, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+ANY_TABLE = "data"
+"""What stands after FROM where nobody named a plain table: there is one, whatever it is called."""
+
+_AGGREGATES = ("COUNT", "SUM", "AVG")
+_OPENINGS = (
+    "INSERT UPDATE DELETE CREATE DROP ALTER TRUNCATE EXPLAIN COPY ATTACH DETACH PRAGMA SET CALL MERGE "
+    "REPLACE GRANT REVOKE VALUES TABLE FROM DESCRIBE SHOW USE BEGIN COMMIT ROLLBACK VACUUM ANALYZE EXECUTE "
+    "PREPARE DO LOAD INSTALL EXPORT IMPORT"
+)
+_ENDINGS = {
+    "HAVING": "a choice among groups",
+    "ORDER": "an order of groups",
+    **dict.fromkeys(("LIMIT", "OFFSET", "FETCH"), "a limit on groups"),
+    **dict.fromkeys(("WINDOW", "QUALIFY"), "a window"),
+    "FOR": "a lock",
+    **dict.fromkeys(("UNION", "INTERSECT", "EXCEPT"), "a second query"),
+    "SELECT": "a sub-query",
+}
+_SECOND = ("UNION", "INTERSECT", "EXCEPT", "SELECT", ";")
+_ORDER = ("SELECT", "FROM", "WHERE", "GROUP")
+_JOINS = "JOIN INNER LEFT RIGHT FULL CROSS NATURAL ASOF POSITIONAL SEMI ANTI LATERAL"
+_INSTEAD = {
+    **dict.fromkeys(("MEAN", "AVERAGE", "MIN", "MAX", "MEDIAN", "MODE"), "AVG"),
+    **dict.fromkeys(("TOTAL", "COUNTIF", "COUNT_IF", "SUMIF"), "SUM"),
+    **dict.fromkeys(("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP"), "AVG"),
+}
+WORDS = frozenset((*_ENDINGS, "FROM", "WHERE", "GROUP", "BY"))
+"""Words that end a part of a question where they stand outside of quotes and parentheses."""
+
+ONE_QUESTION = "A question is SELECT COUNT(*), SUM(x) or AVG(x) FROM a table, then WHERE and GROUP BY."
+_CLOSE = "Close it; a quote inside quotes is written twice."
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRefusal:
+    """The first construct of a statement that is not read, and what could be asked instead.
+
+    Attributes
+    ----------
+    construct : str
+        Name of the construct, with what was typed of it.
+    nearest : tuple of str
+        Statements that ask for nearly the same, the nearest first; whether a schema lets them be read is not
+        known here.
+    otherwise : str
+        Hint for the case that none of them can be read.
+    """
+
+    construct: str
+    nearest: tuple[str, ...]
+    otherwise: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectParts:
+    """The parts of a SELECT, as typed; only those before what is refused.
+
+    Attributes
+    ----------
+    verb : {"COUNT", "SUM", "AVG", ""}
+        Aggregate as it is called in SQL; empty if there is none.
+    expression, where : str or None
+        What stands in the parentheses of a SUM or AVG, and after WHERE.
+    groups : str or None
+        Text that stands after GROUP BY.
+    refused : SelectRefusal or None
+        The first thing that is not read.
+    """
+
+    verb: str
+    expression: str | None
+    where: str | None
+    groups: str | None
+    refused: SelectRefusal | None
+
+
+def is_select(text: str, columns: Collection[str]) -> bool:
+    """Say whether a text is an SQL statement rather than a sentence.
+
+    Parameters
+    ----------
+    text : str
+        Text as it was typed.
+    columns : collection of str
+        Casefolded names of columns, with which a sentence may begin.
+    """
+    first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
+    if first is None:
+        return False
+    statement = first.word == "WITH" or first.word in _OPENINGS.split()
+    return first.word == "SELECT" or (statement and first.text.casefold() not in columns)
+
+
+def split_select(text: str, columns: Collection[str]) -> SelectParts:
+    """Cut a SELECT into its parts, or say what of it is not read.
+
+    Parameters
+    ----------
+    text : str
+        Statement as it was typed.
+    columns : collection of str
+        Casefolded names of the columns that may be keys.
+    """
+    return _Reader(text, columns).cut()
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What of a statement can be kept, and where its parts stand."""
+
+    aggregate: str = ""
+    expression: str | None = None
+    where: str | None = None
+    table: str = ANY_TABLE
+    keys: list[tuple[int, str]] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+
+    def written(self) -> str:
+        inside = "*" if self.expression is None else self.expression
+        aggregate = f"{self.aggregate or 'COUNT'}({inside})"
+        words = f"SELECT {aggregate} FROM {self.table}"  # noqa: S608, for people: no engine sees it
+        if self.where:
+            words += f" WHERE {self.where}"
+        return words + (f" GROUP BY {', '.join(self.groups)}" if self.groups else "")
+
+
+class _Reader:
+    def __init__(self, text: str, columns: Collection[str]) -> None:
+        self._text = text
+        self._columns = columns
+        self._kept = _Kept()
+        self._first: tuple[int, str, str] | None = None
+        self._hopeless = False
+
+    def cut(self) -> SelectParts:
+        pieces = self._balanced(tokenize(self._text))
+        if not self._hopeless:
+            self._read(self._opened(pieces))
+        kept, end = self._kept, len(self._text) + 1 if self._first is None else self._first[0]
+        seen = {part for part, place in kept.places.items() if place < end}
+        return SelectParts(
+            verb=kept.aggregate,
+            expression=kept.expression if "expression" in seen else None,
+            where=kept.where if "where" in seen else None,
+            groups=", ".join(kept.groups) if "groups" in seen else None,
+            refused=self._refusal(),
+        )
+
+    def _read(self, pieces: list[Token]) -> None:
+        for head, body in _segments(pieces):
+            if not self._take(head, body):
+                break
+        self._check_whole()
+
+    def _refuse(self, place: int, construct: str, otherwise: str = ONE_QUESTION) -> None:
+        """Keep the first in the text, not the first that was found."""
+        if self._first is None or place < self._first[0]:
+            self._first = (place, construct, otherwise)
+
+    def _refusal(self) -> SelectRefusal | None:
+        if self._first is None:
+            return None
+        _, construct, otherwise = self._first
+        nearest = []
+        kept = self._kept
+        if not self._hopeless:
+            loose = [key for _, key in _loose(kept)]
+            if loose and not kept.aggregate:
+                # A column by itself: its mean if it is a number, else how many rows have each value.
+                kept.aggregate, kept.expression = "AVG", loose[0]
+                nearest.append(kept.written())
+                kept.aggregate, kept.expression = "COUNT", None
+            kept.groups.extend(loose)
+            nearest.append(kept.written())
+        return SelectRefusal(construct, tuple(nearest), otherwise)
+
+    def _balanced(self, pieces: list[Token]) -> list[Token]:
+        """Refuse what makes all that follows unsure: open quotes and parentheses; leave comments out."""
+        opened: list[int] = []
+        for piece in pieces:
+            if piece.is_comment:
+                self._refuse(piece.start, "a comment", "Leave it out.")
+            elif piece.text in ("'", '"'):
+                self._refuse(piece.start, "a quote that is not closed", _CLOSE)
+                self._hopeless = True
+            elif piece.text == "(":
+                opened.append(piece.start)
+            elif piece.text == ")" and not opened:
+                self._refuse(piece.start, "a ) without its (", "Leave it out.")
+                self._hopeless = True
+            elif piece.text == ")":
+                opened.pop()
+        if opened:
+            self._refuse(opened[-1], "a ( that is not closed", "Close it.")
+            self._hopeless = True
+        return [piece for piece in pieces if not piece.is_comment]
+
+    def _opened(self, pieces: list[Token]) -> list[Token]:
+        """Leave out what stands before the SELECT that the statement ends in."""
+        first = pieces[0]
+        if first.word == "SELECT":
+            return pieces
+        kind = "a common table expression" if first.word == "WITH" else "a statement"
+        self._refuse(first.start, f"{kind}, {first.word}")
+        last = next((i for i, p in enumerate(pieces) if p.word == "SELECT" and p.depth == 0), None)
+        self._hopeless |= last is None
+        return [] if last is None else pieces[last:]
+
+    def _take(self, head: Token, body: list[Token]) -> bool:
+        """Read one part; False if nothing after it belongs to the same question."""
+        word, kept = head.word, self._kept
+        if word in _ENDINGS and (word != "SELECT" or "SELECT" in kept.places):
+            by = " BY" if word == "ORDER" and body and body[0].word == "BY" else ""
+            self._refuse(head.start, f"{_ENDINGS[word]}, {word}{by}")
+            return word not in _SECOND
+        if word == ";":
+            self._refuse(head.start, "the sign ; (a second statement)", "Leave it out.")
+            return False
+        if word in kept.places:
+            self._refuse(head.start, f"a second {word}", "Join conditions with AND, groups by commas.")
+            return True
+        later = [other for other in _ORDER[_ORDER.index(word) + 1 :] if other in kept.places]
+        if later:
+            self._refuse(head.start, f"{word} after {later[0]}")
+        kept.places[word] = head.start
+        read = {"SELECT": self._select, "FROM": self._from, "WHERE": self._where, "GROUP": self._group}
+        read[word](head, body)
+        return True
+
+    def _check_whole(self) -> None:
+        kept, end = self._kept, len(self._text)
+        if "FROM" not in kept.places:
+            self._refuse(end, "no FROM")
+        for place, key in _loose(kept):
+            self._refuse(place, f"a column that is not in GROUP BY, {shortened(key)}")
+        if not kept.aggregate and self._first is None:
+            self._refuse(end, "no COUNT, SUM or AVG")
+
+    def _where(self, head: Token, body: list[Token]) -> None:
+        if not body:
+            self._refuse(head.start, "nothing after WHERE", "Write a condition: WHERE age > 40.")
+            return
+        filtered = self._kept.where
+        self._kept.where = f"({filtered}) AND ({source_text(body)})" if filtered else source_text(body)
+        self._kept.places["where"] = head.start
+
+    def _group(self, head: Token, body: list[Token]) -> None:
+        if len(body) < 2 or body[0].word != "BY":
+            self._refuse(head.start, "GROUP without BY and a column", "Write GROUP BY and names of columns.")
+            return
+        self._kept.groups[:0] = [source_text(part) for part in split_list(body[1:])]
+        self._kept.places["groups"] = head.start
+
+    def _from(self, head: Token, body: list[Token]) -> None:
+        one_table = f"There is one table, whatever it is called: write FROM {ANY_TABLE}."
+        if not body:
+            self._refuse(head.start, "nothing after FROM", one_table)
+            return
+        first, after = body[0], body[1] if len(body) > 1 else None
+        plain = first.text.isidentifier() and first.text.isascii()
+        if plain and after is None:
+            self._kept.table = first.text
+            return
+        if first.text == "(":
+            self._refuse(first.start, "a sub-query as a table", one_table)
+        elif not plain:
+            self._refuse(first.start, f"a table that is not a plain name, {shortened(first.text)}", one_table)
+        elif after is None or after.text == "(":
+            self._refuse(first.start, f"a function as a table, {shortened(first.text)}", one_table)
+        elif after.text == ".":
+            self._refuse(after.start, f"a table of a schema, {shortened(source_text(body))}", one_table)
+            named = body[2].text if len(body) > 2 else ""
+            self._kept.table = named if named.isidentifier() and named.isascii() else ANY_TABLE
+        else:
+            self._kept.table = first.text
+            name = after if after.word != "AS" else body[-1]
+            if after.word in _JOINS.split():
+                construct = f"a join, {after.word}{'' if after.word == 'JOIN' else ' JOIN'}"
+            elif after.text == ",":
+                construct = f"a second table, {shortened(source_text(body[2:]))}"
+            elif name.is_name and len(body) <= 3:
+                construct = f"another name for the table, {shortened(name.text)}"
+            else:
+                construct = f"something after the table, {shortened(after.text)}"
+            self._refuse(after.start, construct, one_table)
+
+    def _select(self, head: Token, body: list[Token]) -> None:
+        if body and body[0].word in ("DISTINCT", "ALL"):
+            self._refuse(body[0].start, f"a choice of rows, {body[0].word}")
+            body = body[1:]
+        for part in split_list(body):
+            if part:
+                self._item(_unnamed(part))
+            else:
+                self._refuse(head.end, "an empty place after SELECT")
+
+    def _item(self, part: list[Token]) -> None:
+        top = [piece for piece in part if piece.depth == 0]
+        first, text = top[0], shortened(source_text(part))
+        called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
+        known = first.is_name and first.name.casefold() in self._columns
+        if called and first.word in _AGGREGATES:
+            self._aggregate(first, part, top[3:])
+        elif known and (len(top) == 1 or (called and len(top) == 3)):
+            self._kept.keys.append((first.start, source_text(part)))
+        elif first.text == "*" and len(top) == 1:
+            self._refuse(first.start, "whole rows, *")
+        elif called and first.word in _INSTEAD:
+            self._refuse(first.start, f"an aggregate that is not COUNT, SUM or AVG, {text}")
+            if not self._kept.aggregate:
+                self._kept.aggregate = _INSTEAD[first.word]
+                self._kept.expression = source_text(_inside(part))
+        else:
+            self._refuse(first.start, f"something that is not an aggregate, {text}")
+
+    def _aggregate(self, name: Token, part: list[Token], after: Sequence[Token]) -> None:
+        kept, inside = self._kept, _inside(part)
+        if kept.aggregate:
+            self._refuse(name.start, f"a second aggregate, {shortened(source_text(part))}")
+            return
+        kept.aggregate = name.word
+        if inside and inside[0].word == "DISTINCT":
+            self._refuse(inside[0].start, "a choice of values, DISTINCT")
+            inside = inside[1:]
+            if name.word == "COUNT":
+                kept.groups.append(source_text(inside))
+        elif name.word == "COUNT" and source_text(inside) != "*":
+            self._refuse(name.start, f"a count of something else than rows, {shortened(source_text(part))}")
+        if name.word != "COUNT":
+            kept.expression, kept.places["expression"] = source_text(inside), name.start
+            if not inside:
+                self._refuse(name.start, f"{name.word} of nothing", f"Write {name.word}(x).")
+        if after:
+            self._after(after[0], part)
+
+    def _after(self, piece: Token, part: list[Token]) -> None:
+        if piece.word == "OVER":
+            self._refuse(piece.start, "a window, OVER")
+        elif piece.word == "FILTER":
+            self._refuse(piece.start, "a choice of rows, FILTER")
+            condition = _inside([p for p in part if p.start > piece.start])
+            if condition and condition[0].word == "WHERE":
+                self._kept.where = source_text(condition[1:])
+        else:
+            self._refuse(piece.start, f"something after an aggregate, {shortened(piece.text)}")
+
+
+def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
+    """Cut a statement at its words, where they stand outside of quotes and parentheses."""
+    parts: list[tuple[Token, list[Token]]] = []
+    for piece in pieces:
+        if piece.depth == 0 and (piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"):
+            parts.append((piece, []))
+        elif parts:
+            parts[-1][1].append(piece)
+    return parts
+
+
+def _inside(pieces: Sequence[Token]) -> list[Token]:
+    """Return what stands in the first parentheses."""
+    start = next((i for i, piece in enumerate(pieces) if piece.text == "("), len(pieces))
+    end = next((i for i, p in enumerate(pieces) if i > start and p.text == ")" and p.depth == 0), len(pieces))
+    return list(pieces[start + 1 : end])
+
+
+def _unnamed(part: list[Token]) -> list[Token]:
+    """Leave out ``AS name``: an answer has no columns to be named."""
+    named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
+    return part[:-2] if named else part
+
+
+def _written(key: str) -> tuple[str, str]:
+    """Return a name, and its edges as they were typed."""
+    pieces = tokenize(key)
+    return pieces[0].name.casefold() if pieces else "", "".join(piece.text for piece in pieces[1:])
+
+
+def _loose(kept: _Kept) -> list[tuple[int, str]]:
+    """Return the columns after SELECT that are not in GROUP BY, its edges left out or the same."""
+    groups = {_written(group) for group in kept.groups}
+    groups |= {(name, "") for name, _ in groups}
+    return [(place, key) for place, key in kept.keys if _written(key) not in groups]

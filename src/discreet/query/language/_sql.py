@@ -1,0 +1,276 @@
+"""A program as SQL: one expression for an engine to sum, with sub-selects for what is needed more than once.
+
+Every operation becomes one function that DuckDB, PostgreSQL and Spark have under the same name and
+compute with the same bits. Constants are written as quoted decimals that are cast, which all three read
+to the nearest double. A value that is used several times and is not trivial becomes a *step*: a column
+of a sub-select, named by a digest of how it is computed. So the SQL is as long as the program, whatever
+was nested in the text, and no expression is deeper than an engine allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from discreet.query.language._program import Kind, Operation, Program
+
+Tree: TypeAlias = Any  # sqlglot's base class goes by two names in the versions that we accept
+ColumnTree: TypeAlias = Callable[[str], Tree]
+
+_CHEAP = 6  # operations that are rather repeated than made a step
+_DEEPEST = 30  # operations inside one another before a step is made; DuckDB allows 1000, nested parsers less
+_OPERATORS: dict[Kind, Any] = {
+    "add": exp.Add, "subtract": exp.Sub, "multiply": exp.Mul, "divide": exp.Div,
+    "less": exp.LT, "less_equal": exp.LTE, "equal": exp.EQ, "not_equal": exp.NEQ,
+    "every": exp.And, "some": exp.Or,
+}  # fmt: skip
+_TYPES = {kind: exp.DataType.Type[kind] for kind in ("DOUBLE", "BIGINT")}
+_OPEN = (exp.Binary, exp.Neg, exp.In)  # what is put in parentheses inside something else
+_FUNCTIONS: dict[Kind, str] = {
+    "sqrt": "SQRT", "floor": "FLOOR", "absolute": "ABS", "least": "LEAST", "greatest": "GREATEST",
+}  # fmt: skip
+
+
+FROM = "from_" if "from_" in exp.Select.arg_types else "from"
+"""What a SELECT calls its FROM; the name differs between the versions of sqlglot that we accept."""
+
+
+class Stepwise(exp.Expression):
+    """A tree and the steps that it refers to; :func:`hoist` makes plain SQL of a SELECT that holds some."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a value is written: how many operations stand in its place, how deep, and whether it is a step."""
+
+    size: int
+    depth: int
+    step: bool
+
+
+def write(program: Program, place: int, column: ColumnTree, finish: Callable[[Tree], Tree]) -> Tree:
+    """Write a value of a program as SQL.
+
+    Parameters
+    ----------
+    program : Program
+        What is computed.
+    place : int
+        Which of its values.
+    column : callable
+        Gives the tree of a curated integer column, by its declared name.
+    finish : callable
+        What is to be made of the tree of the value.
+
+    Returns
+    -------
+    sqlglot expression
+        A :class:`Stepwise` if there are steps.
+    """
+    writer = _Writer(program, place, column)
+    tree = finish(writer.value(place))
+    steps = writer.steps()
+    return Stepwise(this=tree, expressions=steps) if steps else tree
+
+
+def hoist(select: exp.Select, *, fence: bool = False) -> exp.Select:
+    """Compute the steps of a SELECT in sub-selects below it.
+
+    Parameters
+    ----------
+    select : sqlglot Select
+        Over one table, whose columns it names without qualifying them.
+    fence : bool, default False
+        Whether to keep the engine from merging the sub-selects again, as PostgreSQL does; each value
+        would then be computed as often as it is used.
+
+    Returns
+    -------
+    sqlglot Select
+        The same one if nothing in it has steps.
+    """
+    if not _has_steps(select):
+        return select
+    select = select.copy()
+    steps: dict[str, Tree] = {}
+    for node in list(select.find_all(Stepwise)):
+        for step in node.expressions:
+            # Expressions that share a step may write it differently; the first way has its steps before it.
+            steps.setdefault(step.alias, step.this)
+        node.replace(node.this)
+    used = {alias: _names(tree) for alias, tree in steps.items()}
+    levels: dict[str, int] = {}
+    for alias in steps:  # an expression lists a step after those that it needs
+        levels[alias] = 1 + max((levels[name] for name in used[alias] if name in levels), default=0)
+    clause = select.args[FROM]
+    source, wanted = clause.this, _names(select)
+    for level in range(1, max(levels.values()) + 1):
+        later = wanted.union(*(used[alias] for alias in steps if levels[alias] > level))
+        passed = [exp.column(name) for name in sorted(later) if levels.get(name, 0) < level]
+        made = [_alias(tree, alias) for alias, tree in steps.items() if levels[alias] == level]
+        inner = exp.Select(expressions=[*passed, *made])
+        inner.set(FROM, exp.From(this=source))
+        source = (inner.offset(0, copy=False) if fence else inner).subquery(f"steps_{level}", copy=False)
+    clause.set("this", source)
+    return select
+
+
+def _has_steps(tree: Tree) -> bool:
+    """Look for steps; most questions have none, and the walk of sqlglot takes as long as all the rest."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is Stepwise:
+            return True
+        for value in node.args.values():
+            if type(value) is list:
+                waiting += value
+            elif hasattr(value, "args"):
+                waiting.append(value)
+    return False
+
+
+def _names(tree: Tree) -> set[str]:
+    return {column.name for column in tree.find_all(exp.Column)}
+
+
+class _Writer:
+    def __init__(self, program: Program, place: int, column: ColumnTree) -> None:
+        self._operations = program.operations
+        self._column = column
+        self._uses = self._counted(place)
+        self._shapes: dict[int, _Shape] = {}
+        self._aliases: dict[int, str] = {}
+        for at in self._uses:
+            self._lay_out(at, final=at == place)
+        if any(shape.step for shape in self._shapes.values()):
+            for at in self._uses:
+                self._name(at)
+
+    def steps(self) -> list[Tree]:
+        """Return the steps with their names, each after those that it needs."""
+        return [_alias(self._inline(at), self._aliases[at]) for at in self._uses if self._shapes[at].step]
+
+    def value(self, at: int) -> Tree:
+        """Return the tree of a value, or the name of its step."""
+        if self._shapes[at].step:
+            return exp.column(self._aliases[at])
+        return self._inline(at)
+
+    def _counted(self, place: int) -> dict[int, int]:
+        """Count how often each value that is needed would be written, in program order."""
+        uses = {place: 1}
+        for at in range(place, -1, -1):
+            if at in uses:
+                operation = self._operations[at]
+                for used in operation.inputs:
+                    uses[used] = uses.get(used, 0) + _times(operation)
+        return dict(sorted(uses.items()))
+
+    def _lay_out(self, at: int, *, final: bool) -> None:
+        operation = self._operations[at]
+        inputs = [self._shapes[used] for used in operation.inputs]
+        size = 1 + _times(operation) * sum(shape.size for shape in inputs)
+        depth = 1 + max((shape.depth for shape in inputs), default=0)
+        repeated = self._uses[at] > 1 and size > _CHEAP
+        step = (repeated or depth > _DEEPEST) and not final
+        self._shapes[at] = _Shape(1, 0, True) if step else _Shape(size, depth, False)
+
+    def _name(self, at: int) -> None:
+        """Name a value by how it is computed, so that expressions can share it."""
+        operation = self._operations[at]
+        parts = (operation.kind, operation.detail, [self._aliases[used] for used in operation.inputs])
+        self._aliases[at] = "s_" + hashlib.blake2b(repr(parts).encode(), digest_size=10).hexdigest()
+
+    def _inline(self, at: int) -> Tree:
+        operation = self._operations[at]
+        kind = operation.kind
+        if kind == "constant":
+            return _double(operation.detail[0])
+        if kind == "truth":
+            return exp.Boolean(this=bool(operation.detail[0]))
+        if kind == "column":
+            return _cast(self._named(operation), "DOUBLE")
+        if kind == "member":
+            codes = [_integer(code) for code in operation.detail[1]]
+            return exp.In(this=self._named(operation), expressions=codes)
+        if kind == "lookup":
+            return self._lookup(operation)
+        if kind == "ladder":
+            return self._ladder(operation)
+        inputs = [self._operand(used) for used in operation.inputs]
+        if kind == "negate":
+            return exp.Neg(this=inputs[0])
+        if kind == "select":
+            return exp.Case(ifs=[exp.If(this=inputs[0], true=inputs[1])], default=inputs[2])
+        if kind in _FUNCTIONS:
+            called = exp.Anonymous(this=_FUNCTIONS[kind], expressions=inputs)
+            return _cast(called, "DOUBLE") if kind == "floor" else called  # Spark gives an integer
+        joined = inputs[0]
+        for right in inputs[1:]:
+            # Typed, not safe: sqlglot writes the bare operator for every engine.
+            how = {"typed": True, "safe": False} if kind == "divide" else {}
+            joined = _OPERATORS[kind](this=joined, expression=right, **how)
+        return joined
+
+    def _operand(self, at: int) -> Tree:
+        tree = self.value(at)
+        return exp.Paren(this=tree) if isinstance(tree, _OPEN) else tree
+
+    def _named(self, operation: Operation) -> Tree:
+        return self._column(str(operation.detail[0]))
+
+    def _lookup(self, operation: Operation) -> Tree:
+        *first, last = operation.detail[1]
+        ifs = [
+            exp.If(this=exp.EQ(this=self._named(operation), expression=_integer(code)), true=_double(value))
+            for code, value in enumerate(first)
+        ]
+        return exp.Case(ifs=ifs, default=_double(last))
+
+    def _ladder(self, operation: Operation) -> Tree:
+        """Find the rung by halving: engines look at the conditions one after the other."""
+        thresholds, values = operation.detail
+
+        def between(first: int, last: int) -> Tree:
+            if first == last:
+                return _double(values[first])
+            middle = (first + last) // 2
+            below = exp.LT(this=self._operand(operation.inputs[0]), expression=_double(thresholds[middle]))
+            chosen = exp.If(this=below, true=between(first, middle))
+            return exp.Case(ifs=[chosen], default=between(middle + 1, last))
+
+        return between(0, len(thresholds))
+
+
+def _times(operation: Operation) -> int:
+    """How often an operation writes its inputs."""
+    return len(operation.detail[0]) if operation.kind == "ladder" else 1
+
+
+def _double(value: Any) -> Tree:
+    return _cast(exp.Literal.string(repr(float(value))), "DOUBLE")
+
+
+def _integer(value: Any) -> Tree:
+    return exp.Literal.number(int(value))
+
+
+def bigint(tree: Tree) -> Tree:
+    """Write a whole number as a 64-bit integer."""
+    return _cast(tree, "BIGINT")
+
+
+def _cast(tree: Tree, kind: str) -> Tree:
+    return exp.Cast(this=tree, to=exp.DataType(this=_TYPES[kind]))
+
+
+def _alias(tree: Tree, name: str) -> Tree:
+    return exp.Alias(this=tree, alias=exp.to_identifier(name))

@@ -1,0 +1,477 @@
+"""The words of the language, and the one reading of a text into them.
+
+Tokens know their place and depth, by which a query is cut into clauses; in a scanned expression stand-ins
+(``c_0``, ``v_0``) replace the columns and quoted values that were named, so that neither reaches a parser or
+an engine. All sentences are constants: what an analyst reads depends on the text and on the schema alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from discreet.errors import ExpressionRefused
+from discreet.query.curation import SchemaKey
+from discreet.schema.dialect import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from discreet.schema import Column, Schema
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MOST_CHARACTERS = 4096
+MOST_NODES = 400
+MOST_DEPTH = 40
+MOST_ITEMS = 64
+
+KEYWORDS = frozenset(
+    (
+        "AND",
+        "OR",
+        "NOT",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+        "BETWEEN",
+        "IN",
+        "IS",
+        "NULL",
+        "TRUE",
+        "FALSE",
+    )
+)
+FUNCTIONS = frozenset(("ABS", "SQRT", "LN", "EXP", "FLOOR", "POWER", "LEAST", "GREATEST"))
+
+_ROW = "An expression speaks of one row alone: write a condition such as age < 40."
+_SUMMED = "Leave it out: the database sums the expression over all rows itself."
+_COLUMNS = "An expression may depend on the columns of its row alone."
+_LISTED = "Compare a category with its declared values: ward IN ('surgery', 'medicine')."
+_MISSING = "A missing cell holds a declared value: write CASE WHEN x IS NULL THEN 0 ELSE x END."
+_NUMBER = "Columns are numbers or declared categories already; a condition counts as 0 or 1."
+_DATE = "Compare a column of dates with a day in quotes: admitted < '2024-01-31'."
+_CHOICE = "Write CASE WHEN condition THEN number ELSE number END."
+
+_FAMILIES: tuple[tuple[str, str, str], ...] = (
+    ("a sub-query", _ROW,
+     "SELECT EXISTS WITH RECURSIVE UNION INTERSECT EXCEPT FROM WHERE HAVING GROUP ORDER LIMIT OFFSET VALUES "
+     "TABLE JOIN LATERAL UNNEST ANY ALL SOME"),
+    ("an aggregate", _SUMMED,
+     "SUM COUNT AVG MEAN MEDIAN STDDEV STDDEV_POP STDDEV_SAMP VARIANCE VAR_POP VAR_SAMP QUANTILE MODE "
+     "FIRST LAST ARRAY_AGG STRING_AGG LIST GROUP_CONCAT COLLECT_LIST BOOL_AND BOOL_OR CORR ENTROPY FILTER"),
+    ("the aggregate MIN or MAX", "LEAST and GREATEST compare numbers of one row.", "MIN MAX"),
+    ("a window", _ROW,
+     "OVER PARTITION WINDOW LAG LEAD ROW_NUMBER RANK DENSE_RANK NTILE FIRST_VALUE LAST_VALUE NTH_VALUE"),
+    ("a volatile function", _COLUMNS,
+     "RANDOM RAND UUID GEN_RANDOM_UUID NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME "
+     "LOCALTIMESTAMP NEXTVAL CURRVAL SETSEED TODAY CLOCK_TIMESTAMP SLEEP PG_SLEEP TXID_CURRENT "
+     "CURRENT_USER SESSION_USER USER CURRENT_SETTING GETENV QUERY VERSION"),
+    ("a function that can fail", _COLUMNS, "ERROR RAISE_ERROR ASSERT_TRUE"),
+    ("a cast", _NUMBER, "CAST TRY_CAST CONVERT SAFE_CAST TRY"),
+    ("text matching", _LISTED,
+     "LIKE ILIKE SIMILAR REGEXP RLIKE GLOB ESCAPE REGEXP_MATCHES REGEXP_REPLACE LEVENSHTEIN REPEAT CONCAT "
+     "SUBSTR SUBSTRING LENGTH LOWER UPPER TRIM CONTAINS STARTS_WITH POSITION REPLACE HASH MD5 COLLATE"),
+    ("a date function", _DATE,
+     "DATE TIME TIMESTAMP INTERVAL EXTRACT DATE_PART DATE_DIFF DATEDIFF DATE_TRUNC YEAR MONTH DAY AGE"),
+    ("a replacement of missing cells", _MISSING, "COALESCE NVL IFNULL NULLIF ISNULL"),
+    ("a choice that is not CASE WHEN", _CHOICE, "IF IIF DECODE CHOOSE SWITCH"),
+    ("an alias", "Write the expression alone, without a name.", "AS"),
+    ("a comparison for missing cells", "No cell is NULL here: write a = b or a <> b.", "DISTINCT"),
+    ("a BETWEEN of either order", "Write x BETWEEN LEAST(a, b) AND GREATEST(a, b).", "SYMMETRIC"),
+    ("a statement", "An expression asks for a value and does nothing else.",
+     "COPY DROP ATTACH DETACH PRAGMA INSERT UPDATE DELETE CREATE ALTER SET CALL LOAD INSTALL EXPORT IMPORT "
+     "GRANT TRUNCATE VACUUM EXECUTE PREPARE DO BEGIN COMMIT"),
+    ("an exclusive or", "Write a <> b for two conditions.", "XOR"),
+)  # fmt: skip
+# Words of SQL that stand without parentheses. The other words above may well be meant as names of columns.
+_SYNTAX = (
+    "SELECT EXISTS WITH RECURSIVE UNION INTERSECT EXCEPT FROM WHERE HAVING GROUP ORDER LIMIT OFFSET VALUES "
+    "JOIN LATERAL ANY ALL SOME FILTER OVER PARTITION CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP "
+    "CURRENT_USER SESSION_USER LIKE ILIKE SIMILAR REGEXP RLIKE GLOB ESCAPE COLLATE DATE TIMESTAMP INTERVAL "
+    "AS DISTINCT SYMMETRIC COPY DROP ATTACH DETACH PRAGMA INSERT UPDATE DELETE CREATE ALTER SET CALL LOAD "
+    "INSTALL EXPORT IMPORT GRANT TRUNCATE VACUUM EXECUTE PREPARE XOR"
+)
+_INSTEAD: dict[str, str] = {
+    "MOD": "Write x - 10 * FLOOR(x / 10).",
+    "DIV": "Write FLOOR(x / 10).",
+    "LOG": "Write LN(x), the natural logarithm.",
+    "LOG10": "Write LN(x) / 2.302585092994046.",
+    "LOG2": "Write LN(x) / 0.6931471805599453.",
+    "POW": "Write POWER(x, 2).",
+    "CEIL": "Write -FLOOR(-x).",
+    "CEILING": "Write -FLOOR(-x).",
+    "ROUND": "Write FLOOR(x + 0.5).",
+    "TRUNC": "Write FLOOR(x).",
+    "SIGN": "Write (x > 0) - (x < 0).",
+    "CBRT": "Write EXP(LN(GREATEST(x, 1)) / 3).",
+}
+_OPERATORS = ("MOD", "DIV")
+_TAKEN = KEYWORDS | FUNCTIONS
+_SIGNS: dict[str, tuple[str, str]] = {
+    "%": ("the sign % (remainder)", "Write x - 10 * FLOOR(x / 10)."),
+    "|": ("the sign | (concatenation, bits)", "Join conditions with OR."),
+    "&": ("the sign & (bits)", "Join conditions with AND."),
+    "^": ("the sign ^ (power, bits)", "Write POWER(x, 2)."),
+    "~": ("the sign ~ (bits, text matching)", "Write NOT before a condition."),
+    ":": ("the sign : (cast, parameter)", _NUMBER),
+    ";": ("the sign ; (a second statement)", "Write one expression."),
+    "@": ("the sign @", "Write ABS(x) for a number without its sign."),
+    "$": ("the sign $ (parameter)", "Write the number itself."),
+    "?": ("the sign ? (parameter)", "Write the number itself."),
+    "#": ("the sign #", "Leave it out."),
+    "\\": ("the sign \\", "Leave it out; a quote inside quotes is written twice."),
+    "[": ("the sign [ (list)", "Lists stand in parentheses after IN: x IN (1, 2)."),
+    "]": ("the sign ] (list)", "Lists stand in parentheses after IN: x IN (1, 2)."),
+    "{": ("the sign { (structure)", "Lists stand in parentheses after IN: x IN (1, 2)."),
+    "}": ("the sign } (structure)", "Lists stand in parentheses after IN: x IN (1, 2)."),
+    "`": ("the sign `", "Names of columns stand as they are, or in double quotes if they hold signs."),
+    "!": ("the sign !", "Write <> for unequal, NOT before a condition."),
+    ".": ("the sign . (qualified name)", "Write the name of a column alone."),
+}
+_WORDS = {word: (construct, hint) for construct, hint, words in _FAMILIES for word in words.split()}
+
+
+def refused_sign(sign: str) -> ExpressionRefused:
+    """Return what is raised for a character outside the language."""
+    if sign in _SIGNS:
+        return ExpressionRefused(*_SIGNS[sign])
+    return ExpressionRefused(
+        "a character outside printable ASCII",
+        "Names of columns that hold others stand in double quotes, declared values in single quotes.",
+    )
+
+
+def refused_function(name: str) -> ExpressionRefused:
+    """Return what is raised for a function that the language does not have."""
+    word = name.upper()
+    if word in _WORDS:
+        construct, hint = _WORDS[word]
+        return ExpressionRefused(f"{construct}, {_quoted(word)}", hint)
+    close = nearest(word, FUNCTIONS)
+    listed = f"There are {', '.join(sorted(FUNCTIONS))}."
+    hint = _INSTEAD.get(word) or (f"Did you mean {close}? {listed}" if close else listed)
+    return ExpressionRefused(f"the function {_quoted(word)}", hint)
+
+
+def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
+    """Return what is raised for a word that is neither of the language nor a column."""
+    word = name.upper()
+    if word in _SYNTAX.split():
+        construct, hint = _WORDS[word]
+        return ExpressionRefused(f"{construct}, {word}", hint)
+    if word in _OPERATORS:
+        return ExpressionRefused(f"the operator {word}", _INSTEAD[word])
+    if word in FUNCTIONS:
+        return ExpressionRefused(f"{word} without its argument", f"Write {word}(x).")
+    close = nearest(name, columns)
+    there = ", ".join(map(write_name, columns))
+    hint = f"Did you mean {write_name(close)}?" if close else f"There are {there}."
+    return ExpressionRefused(f"the unknown column {_quoted(name)}", hint)
+
+
+def _quoted(word: str) -> str:
+    return word if len(word) <= 64 else f"{word[:61]}..."
+
+
+def write_name(name: str) -> str:
+    """Write the name of a column: as it is if that is a word of its own, else in double quotes."""
+    return name if is_plain(name) else '"{}"'.format(name.replace('"', '""'))
+
+
+def is_plain(name: str) -> bool:
+    """Say whether a name can be written without quotes."""
+    return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _TAKEN
+
+
+# Text in quotes is one token: a value or a name may hold any word. A quote that is never closed is a token by
+# itself; a comment that is never closed takes all that follows. An exponent that runs into a word is none.
+_TOKEN = re.compile(
+    r"(?P<blank>\s+)"
+    r"|(?P<comment>--[^\n]*|/\*(?:.*?\*/|.*))"
+    r"|(?P<value>'(?:[^']|'')*')"
+    r'|(?P<name>"(?:[^"]|"")*")'
+    r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+(?!\w))?)"
+    r"|(?P<word>[A-Za-z_]\w*)"
+    r"|(?P<doubled>//|\*\*|==|<=>|<<|>>|->|=>)"
+    r"|(?P<sign><=|>=|<>|!=|[-+*/(),=<>])"
+    r"|(?P<other>.)",
+    re.DOTALL,
+)
+_BLANKS = " \t\r\n"  # of an expression; a query may be set with others between its clauses
+_LONGEST_SHOWN = 64
+_RUNS_ON = re.compile(r"[A-Za-z0-9_.]")
+_DOUBLED = {
+    "//": "Write FLOOR(x / 10).",
+    "**": "Write POWER(x, 2).",
+    "==": "Write a = b.",
+    "<=>": "No cell is NULL here: write a = b.",
+    "->": "An expression has no functions of its own.",
+    "=>": "Write a >= b for at least.",
+}
+_PREFIXES = frozenset(("NOT", "-", "+"))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word, number, sign, quoted text or comment of a query, with its place.
+
+    Attributes
+    ----------
+    text : str
+        The characters as typed, with their quotes.
+    start, end : int
+        Place of the first character, and of the one after the last.
+    depth : int
+        Number of parentheses around it; a parenthesis itself has that of what is around the pair.
+    kind : str
+        Group of the lexer: comment, value, name, number, word, doubled, sign or other.
+    """
+
+    text: str
+    start: int
+    end: int
+    depth: int
+    kind: str
+
+    @property
+    def word(self) -> str:
+        """The token in capitals; empty for a text in quotes, which is no word."""
+        return "" if self.text[0] in "'\"" else self.text.upper()
+
+    @property
+    def is_comment(self) -> bool:
+        """Whether it is a comment, which no engine reads."""
+        return self.kind == "comment"
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it may name a column or a table: a word, or anything in double quotes."""
+        return self.kind == "name" or self.text.isidentifier()
+
+    @property
+    def name(self) -> str:
+        """The name of the column or table, without its quotes."""
+        return self.text[1:-1].replace('""', '"') if self.text[0] == '"' else self.text
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return the tokens of any text; blanks are left out and seen in the places of the others."""
+    tokens, depth = [], 0
+    for match in _TOKEN.finditer(text):
+        kind, found = match.lastgroup, match[0]
+        if kind == "blank":
+            continue
+        assert kind is not None
+        depth -= found == ")"
+        tokens.append(Token(found, match.start(), match.end(), depth, kind))
+        depth += found == "("
+    return tokens
+
+
+def split_list(tokens: Sequence[Token], depth: int = 0) -> Iterator[list[Token]]:
+    """Yield the tokens between the commas of one depth."""
+    part: list[Token] = []
+    for token in tokens:
+        if token.text == "," and token.depth == depth:
+            yield part
+            part = []
+        else:
+            part.append(token)
+    yield part
+
+
+def source_text(tokens: Sequence[Token]) -> str:
+    """Return what was typed from the first token to the last, on one line."""
+    words: list[str] = []
+    end = tokens[0].start if tokens else 0
+    for token in tokens:
+        words.append(token.text if token.start == end else f" {token.text}")
+        end = token.end
+    return "".join(words)
+
+
+def shortened(text: str) -> str:
+    """Return a text short enough for an error message, with a mark for what a screen could not show."""
+    visible = "".join(sign if sign.isprintable() else "?" for sign in text)
+    return visible if len(visible) <= _LONGEST_SHOWN else f"{visible[: _LONGEST_SHOWN - 3]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedExpression:
+    """A text in the words of the language.
+
+    Attributes
+    ----------
+    text : str
+        With ``c_0``, ``c_1``, ... for columns and ``v_0``, ... for quoted values.
+    columns, values : tuple
+        What these stand for.
+    """
+
+    text: str
+    columns: tuple[Column, ...]
+    values: tuple[str, ...]
+
+
+def scan(text: object, schema: Schema) -> ScannedExpression:
+    """Read a text word by word.
+
+    Raises
+    ------
+    ExpressionRefused
+        At the first character or word that is not of the language.
+    """
+    if not isinstance(text, str):
+        raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
+    if len(text) > MOST_CHARACTERS:
+        raise ExpressionRefused(
+            f"more than {MOST_CHARACTERS} characters", "Ask in several questions, each of a part."
+        )
+    reader, end = _Reader(schema), 0
+    tokens = tokenize(text)
+    for i, token in enumerate(tokens):
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
+        _check_blanks(text[end : token.start])
+        blanks = "" if after is None else text[token.end : after.start]
+        reader.take(
+            token, after, called=after is not None and after.text == "(" and not blanks.strip(_BLANKS)
+        )
+        end = token.end
+    _check_blanks(text[end:])
+    if not reader.tokens:
+        raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
+    return ScannedExpression(" ".join(reader.tokens), tuple(reader.columns), tuple(reader.values))
+
+
+@lru_cache(maxsize=16)
+def _released(same: SchemaKey) -> dict[str, Column]:
+    """Return the columns that may be named, by their names without case."""
+    return {column.name.casefold(): column for column in same.schema.released}
+
+
+class _Reader:
+    def __init__(self, schema: Schema) -> None:
+        self.tokens: list[str] = []
+        self.columns: list[Column] = []
+        self.values: list[str] = []
+        self._released = _released(SchemaKey(schema))
+        self._names = tuple(column.name for column in schema.released)
+        self._nested = self._prefixes = self._operands = 0
+
+    def take(self, token: Token, after: Token | None, *, called: bool) -> None:
+        """Put a token into the words of the language, or refuse it.
+
+        Parameters
+        ----------
+        token : Token
+            The token to read.
+        after : Token or None
+            The next one, which may run into a number; None at the end.
+        called : bool
+            Whether a parenthesis follows, as after the name of a function.
+        """
+        if token.kind == "comment":
+            raise ExpressionRefused("a comment", "Leave it out.")
+        if token.kind == "doubled":
+            raise ExpressionRefused(f"the sign {token.text}", _DOUBLED.get(token.text, "Leave it out."))
+        if token.kind == "number":
+            if after is not None and after.start == token.end and _RUNS_ON.match(after.text):
+                raise ExpressionRefused("a number that runs into a word", "Write numbers as 12, 0.5 or 1e6.")
+            self._operand(token.text)
+        elif token.kind == "word":
+            self._ascii_word(token.text, called=called)
+        elif token.kind == "sign":
+            self._put(token.text)
+        elif token.kind == "value":
+            self._value(token.text[1:-1].replace("''", "'"))
+        elif token.kind == "name":
+            self._quoted(token.name)
+        else:
+            raise _unreadable(token.text)
+
+    def _ascii_word(self, word: str, *, called: bool) -> None:
+        if word.isascii():
+            self._word(word, called=called)
+            return
+        plain = _PLAIN_NAME.match(word)
+        assert plain is not None
+        self._word(plain[0], called=False)
+        raise refused_sign(word[plain.end()])
+
+    def _word(self, word: str, *, called: bool) -> None:
+        upper = word.upper()
+        if upper in KEYWORDS or (called and upper in FUNCTIONS):
+            self._put(upper)
+        elif called:
+            raise refused_function(word)
+        elif word.casefold() in self._released:
+            self._column(self._released[word.casefold()])
+        else:
+            raise refused_word(word, self._names)
+
+    def _value(self, value: str) -> None:
+        hidden = next((sign for sign in value if not sign.isprintable()), None)
+        if hidden is not None:
+            raise refused_sign(hidden)
+        self._operand(f"v_{len(self.values)}")
+        self.values.append(value)
+
+    def _quoted(self, name: str) -> None:
+        column = next((column for column in self._released.values() if column.name == name), None)
+        if column is None:
+            raise ExpressionRefused(
+                "a name in double quotes that is not a column", "Values of a category stand in single quotes."
+            )
+        if is_plain(name):
+            raise ExpressionRefused('the sign "', "Write the name of a column as it is.")
+        self._column(column)
+
+    def _column(self, column: Column) -> None:
+        self._operand(f"c_{len(self.columns)}")
+        self.columns.append(column)
+
+    def _operand(self, token: str) -> None:
+        self._operands += 1
+        if self._operands > MOST_NODES:
+            raise too_many()
+        self._put(token)
+
+    def _put(self, token: str) -> None:
+        if token in ("(", "CASE"):
+            self._nested += 1
+        elif token in (")", "END"):
+            self._nested -= 1
+        self._prefixes = self._prefixes + 1 if token in _PREFIXES else 0
+        if max(self._nested, self._prefixes) > MOST_DEPTH:
+            raise too_deep()
+        self.tokens.append(token)
+
+
+def _check_blanks(blanks: str) -> None:
+    """Refuse blanks that an expression does not have, such as one that does not break a line."""
+    other = blanks.strip(_BLANKS)
+    if other:
+        raise refused_sign(other[0])
+
+
+def too_deep() -> ExpressionRefused:
+    """Return what is raised for a text with too many levels."""
+    return ExpressionRefused(f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part.")
+
+
+def too_many() -> ExpressionRefused:
+    """Return what is raised for a text with too many parts."""
+    return ExpressionRefused(f"more than {MOST_NODES} parts", "Ask in several questions, each of a part.")
+
+
+def _unreadable(sign: str) -> ExpressionRefused:
+    if sign in "'\"":
+        return ExpressionRefused(
+            "a quote that is not closed", "Close it; a quote inside quotes is written twice."
+        )
+    return refused_sign(sign)

@@ -1,0 +1,446 @@
+"""Text queries: the aggregates that one needs, their calibration, and the result of it all."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.privacy.shares import Shares
+from discreet.query.aggregates import Histogram, Sums
+from discreet.query.calibration import CostModel
+from discreet.query.language._group_by import write_edge
+from discreet.query.results import Preview, QueryResult, ResultCell, interval_width
+from discreet.query.together import alone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import Floats
+    from discreet.privacy import Promise
+    from discreet.query.aggregates import Aggregate
+    from discreet.query.answers import Answer, RefinableSums
+    from discreet.query.calibration import Law
+    from discreet.query.database import Database
+    from discreet.query.language.query import Query
+    from discreet.query.together import Flow
+    from discreet.schema import Column, Schema
+
+
+PAIR = ("counts", "sums")
+"""The two questions of a mean by groups; each gets half of the promise."""
+_LEAST_COUNT = 3.0  # standard deviations of its noise that a count must have to be divided by
+_SMALLEST_SD = 1e-150  # whose square is a number yet
+_LARGEST_SD = 1e100
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAggregate:
+    """One aggregate behind a text query, paid by a promise or by the variance of its noise."""
+
+    aggregate: Aggregate
+    privacy: Promise | None
+    variance: float | None
+
+
+def plan_aggregates(
+    asked: Query, sums: Any, privacy: Promise | None, sd: float | None
+) -> list[PlannedAggregate]:
+    """Return the aggregates that a query needs: one, and two for a mean by groups.
+
+    Parameters
+    ----------
+    asked : Query
+        Parsed query that is planned.
+    sums : CostModel or NoisySums
+        Object that knows schema, neighbors and the public number of rows.
+    privacy : Promise or None
+        Promise of all aggregates together; None where `sd` is given.
+    sd : float or None
+        Standard deviation of a count or a sum, in its unit; None where `privacy` is given.
+
+    Privacy
+    -------
+    The two questions of a mean by groups get half of the promise each, rounded down.
+
+    Reference
+    ---------
+    docs/explanation/theorems/composition.md.
+    """
+    variance = _variance(asked, privacy, sd)
+    if not (asked.verb == "mean" and asked.by):
+        return [PlannedAggregate(_question(asked, sums.n_rows), privacy, variance)]
+    halves = dict.fromkeys(PAIR, 1.0)
+    shares = Shares(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
+    pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
+    return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
+
+
+def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float | None:
+    if (privacy is None) == (sd is None):
+        raise ParameterError(
+            "A question must be told how much to protect, by exactly one of a promise and a noise, and was "
+            f"given {'neither' if sd is None else 'both'}. Give an epsilon, with a delta for Gaussian noise, "
+            "or a mu or a rho, or else the sd of a count or a sum; the price can be asked first, free."
+        )
+    if sd is None:
+        return None
+    if asked.verb == "mean":
+        raise ParameterError(
+            "sd must be of a count or a sum, and a mean was asked for, whose noise depends on how many rows "
+            "there are. Give an epsilon, a mu or a rho."
+        )
+    if not (math.isfinite(sd) and _SMALLEST_SD <= sd <= _LARGEST_SD):
+        raise ParameterError(
+            f"sd of a question must be from {_SMALLEST_SD:g} to {_LARGEST_SD:g}, was {sd!r}. Give it in "
+            "the unit of the answer."
+        )
+    return float(sd) ** 2
+
+
+def _question(asked: Query, n_rows: int | None) -> Aggregate:
+    """Return the one question that answers a sentence."""
+    if asked.by:
+        return _grouped(asked, None if asked.expression is None and asked.where is None else _scalar(asked))
+    if asked.verb == "mean" and not _plain_mean(asked, n_rows):
+        return Sums((_displacement(asked), asked.where or "TRUE"))
+    return Sums((_scalar(asked),))
+
+
+def _grouped(asked: Query, expression: Any) -> Histogram:
+    edges = {axis.column: axis.edges for axis in asked.by if axis.edges}
+    return Histogram([axis.column for axis in asked.by], edges, expression)
+
+
+def _plain_mean(asked: Query, n_rows: int | None) -> bool:
+    """Whether a mean is over all rows, whose number is public."""
+    return asked.verb == "mean" and not asked.by and asked.where is None and bool(n_rows)
+
+
+def _scalar(asked: Query) -> Any:
+    """Return the expression whose sum over all rows answers a count or a sum."""
+    if asked.expression is None:
+        return asked.where or "TRUE"
+    if asked.where is None:
+        return asked.expression
+    if asked.expression.is_condition:
+        return f"({asked.where.canonical}) AND ({asked.expression.canonical})"
+    return _among(asked, asked.expression.canonical)
+
+
+def _among(asked: Query, text: str) -> str:
+    return text if asked.where is None else f"CASE WHEN {asked.where.canonical} THEN {text} ELSE 0 END"
+
+
+def _middle(asked: Query) -> float:
+    """Return the middle of what is averaged: counted from there, one row moves a sum the least."""
+    assert asked.expression is not None
+    return asked.expression.lower / 2 + asked.expression.upper / 2
+
+
+def _displacement(asked: Query) -> str:
+    assert asked.expression is not None
+    middle = _middle(asked)
+    text = asked.expression.canonical
+    if asked.expression.is_condition:
+        text = f"CASE WHEN {text} THEN 1 ELSE 0 END"
+    return _among(asked, f"({text}) - ({middle!r})" if middle else text)
+
+
+def combine_values(
+    asked: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
+) -> tuple[Floats, Floats, float | None]:
+    """Return the numbers of an answer, their standard deviations, and that of a count of rows."""
+    if asked.verb != "mean":
+        count_sd = float(np.ravel(sds[0])[0]) if asked.verb == "count" else None
+        return values[0], sds[0], count_sd
+    if _plain_mean(asked, n_rows):
+        assert n_rows
+        return values[0] / n_rows, sds[0] / n_rows, None
+    if asked.by:
+        (counts, sums), (count_sds, sum_sds) = values, sds
+    else:
+        sums, counts, sum_sds, count_sds = values[0][:1], values[0][1:], sds[0][:1], sds[0][1:]
+    mean, spread = _ratio(asked, sums, sum_sds, counts, count_sds)
+    return mean, spread, float(np.ravel(count_sds)[0])
+
+
+def _ratio(
+    asked: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
+) -> tuple[Floats, Floats]:
+    """Divide sums of displacements by counts; where a count is within its noise there is no mean."""
+    enough = counts > _LEAST_COUNT * count_sd
+    divisor = np.where(enough, counts, np.nan)
+    offset = sums / divisor
+    spread = np.hypot(sum_sd, offset * count_sd) / divisor
+    return offset + _middle(asked), spread
+
+
+def run_query(
+    db: RefinableSums,
+    asked: Query,
+    *,
+    privacy: Promise | None = None,
+    sd: float | None = None,
+    owner: str | None = None,
+    refines: Sequence[str] = (),
+    request: str | None = None,
+) -> QueryResult:
+    """Have a question answered by whoever answers noisy sums.
+
+    Parameters
+    ----------
+    db : RefinableSums
+        A database, rows in memory, or a client of a server.
+    asked : Query
+        The question.
+    privacy : PureDP, ApproxDP, ZCDP or GaussianDP
+        What the answer shall promise.
+    sd : float
+        Instead of a promise: how noisy a count or a sum may be, in its unit.
+    owner : str, optional
+        Who asks: charged beside the total.
+    refines : sequence of str
+        Receipts of an earlier answer to the same question, as `QueryResult.receipts` names them: another one
+        is paid for, and all are merged.
+    request : str, optional
+        A key for this request: sent again with the same key it is never charged twice.
+
+    Returns
+    -------
+    QueryResult
+        Without the fields that only a ledger knows.
+
+    Raises
+    ------
+    BudgetExceeded
+        The ledger's limit does not allow it; nothing was charged.
+
+    Privacy
+    -------
+    A mean by groups asks two questions, each with half of the promise; the first is refused unless both fit
+    what is left.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+    """
+    return alone(query_task(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request))
+
+
+class TextQueryOptions(TypedDict, total=False):
+    """How a sentence is answered; see :func:`run_query`."""
+
+    privacy: Promise | None
+    sd: float | None
+    owner: str | None
+    refines: Sequence[str]
+    request: str | None
+
+
+def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOptions]) -> Flow[QueryResult]:
+    """Return the flow of a question, which is carried out together with those of others.
+
+    Parameters
+    ----------
+    db, asked, **manner
+        As for :func:`run_query`. A `db` that has no flows of its own, as a client of a server, is asked
+        question by question.
+
+    Privacy
+    -------
+    As for :func:`run_query`.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+    """
+    owner, refines, request = manner.get("owner"), manner.get("refines", ()), manner.get("request")
+    asks = _asks(db, asked, manner.get("privacy"), manner.get("sd"), refines)
+    if refines and len(asks) > 1:
+        # All of them before the first is charged; a client has to leave that to its server.
+        check: Any = getattr(db, "check_refines", None)
+        for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
+            check(one.aggregate, receipt, owner=owner)
+    answers: list[Answer] = []
+    words, flow = str(asked), getattr(db, "asking", None)
+    for i, one in enumerate(asks):
+        suffix = "" if len(asks) == 1 else f"/{PAIR[i]}"
+        how: dict[str, Any] = {
+            "privacy": one.privacy,
+            "variance": one.variance,
+            "owner": owner,
+            "plan": [later.privacy for later in asks[i + 1 :] if later.privacy is not None],
+            "refines": refines[i] if refines else None,
+            "request": None if request is None else request + suffix,
+            "said": words,
+        }
+        if flow is None:
+            answers.append(db.ask(one.aggregate, **how))
+        else:
+            answers.append((yield from flow(one.aggregate, **how)))
+    values, spreads, count_sd = combine_values(
+        asked,
+        [np.asarray(answer.value) for answer in answers],
+        [np.asarray(answer.sd) for answer in answers],
+        db.n_rows,
+    )
+    paid = [answer for answer in answers if answer.cost]
+    law = answers[0].law
+    return QueryResult(
+        question=words,
+        measure=asked.measure,
+        axes=tuple(axis.column for axis in asked.by),
+        cells=_cells(asked, answers[0].labels, values, spreads, law),
+        law=law,
+        cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
+        count_margin=None if count_sd is None else count_sd * interval_width(law),
+        cached=bool(paid) and all(answer.cached for answer in paid),
+        receipts=tuple(answer.receipt for answer in paid),
+        parts=tuple(answer.parts for answer in paid),
+    )
+
+
+def is_free(
+    db: Database,
+    asked: Query,
+    *,
+    privacy: Promise | None = None,
+    sd: float | None = None,
+    owner: str | None = None,
+    refines: Sequence[str] = (),
+) -> bool:
+    """Say whether :func:`run_query` would charge nothing. Free.
+
+    Parameters
+    ----------
+    db, asked, privacy, sd, owner, refines
+        As for :func:`run_query`.
+
+    Privacy
+    -------
+    Follows from the schema and from what this owner has paid; of a mean by groups, for both questions.
+
+    Reference
+    ---------
+    docs/explanation/theorems/composition.md.
+    """
+    asks = _asks(db, asked, privacy, sd, refines)
+    receipts: Sequence[str | None] = refines or [None] * len(asks)
+    return all(
+        db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
+        for one, receipt in zip(asks, receipts, strict=True)
+    )
+
+
+def _asks(
+    db: RefinableSums, asked: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
+) -> list[PlannedAggregate]:
+    asks = plan_aggregates(asked, db, privacy, sd)
+    if len(refines) not in (0, len(asks)):
+        raise ParameterError(
+            f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
+            f"named {len(refines)}. Give all receipts of the earlier answer, in their order."
+        )
+    return asks
+
+
+def preview_query(
+    schema: Schema,
+    n_rows: int | None,
+    asked: Query,
+    *,
+    privacy: Promise | None = None,
+    sd: float | None = None,
+) -> Preview:
+    """Say what a question would cost, and how noisy its answer would be. Free.
+
+    Parameters
+    ----------
+    schema : Schema
+        What is declared.
+    n_rows : int or None
+        The number of rows where it is public; None otherwise, and if nobody looked.
+    asked : Query
+        The question.
+    privacy, sd
+        As for :func:`run_query`.
+
+    Returns
+    -------
+    Preview
+        With the noise of one group, which is that of all; with no cell where it depends on how many rows a
+        mean is over. A mean over chosen rows is at least as noisy as it says.
+
+    Privacy
+    -------
+    Follows from the schema and the public number of rows.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+    pricing = CostModel(schema, n_rows)
+    fits = [
+        pricing.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
+        for one in plan_aggregates(asked, pricing, privacy, sd)
+    ]
+    bound, noise = fits[0]
+    law, spread = noise.law, np.ravel(bound.arrange(noise.sd(bound), 0.0))
+    one: float | None = float(spread[0])  # all groups have the same noise
+    count_sd = None
+    if asked.verb == "count":
+        count_sd = one
+    elif asked.verb == "mean" and asked.by:
+        # How many rows a group has is not public, so that the noise of its mean is not either.
+        one, count_sd = None, one
+    elif asked.verb == "mean":
+        # With a condition fewer rows are averaged, and the answer is noisier.
+        one = float(spread[0]) / n_rows if n_rows else None
+    return Preview(
+        question=str(asked),
+        sql=asked.sql,
+        is_free=all(noise.promise is None for _, noise in fits),
+        measure=asked.measure,
+        axes=tuple(axis.column for axis in asked.by),
+        cells=()
+        if one is None
+        else (ResultCell(key=(), value=None, sd=one, margin=one * interval_width(law)),),
+        law=law,
+        cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
+        count_margin=None if count_sd is None else count_sd * interval_width(law),
+    )
+
+
+def _cells(
+    asked: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
+) -> tuple[ResultCell, ...]:
+    keys: Any = [()]
+    if asked.by:
+        assert labels is not None
+        columns = [asked.schema.column(axis.column) for axis in asked.by]
+        named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
+        keys = itertools.product(*named)
+    flat = zip(keys, np.ravel(values).tolist(), np.ravel(sds).tolist(), strict=True)
+    return tuple(
+        ResultCell(key=key, value=None, sd=None, margin=None)
+        if math.isnan(value)
+        else ResultCell(key=key, value=value, sd=sd, margin=sd * interval_width(law))
+        for key, value, sd in flat
+    )
+
+
+def _label(value: Any, column: Column) -> str:
+    """Write a value of a column, or the two ends of a cell, for people."""
+    if value is None:
+        return "(missing)"
+    if isinstance(value, tuple):
+        low, high = (write_edge(end, column).strip("'") for end in value)
+        if math.isinf(value[0]):
+            return f"below {high}"
+        return f"{low} or more" if math.isinf(value[1]) else f"{low} to below {high}"
+    return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)

@@ -1,0 +1,370 @@
+"""Gram matrices across databases: cross products from sketches, and the blocks put together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from scipy import special
+
+from discreet._typing import Floats
+from discreet.errors import ParameterError
+from discreet.query.aggregates import MOST_CELLS, Aggregate, Gram, SignSketches
+from discreet.query.aggregates._sketches import MOST_SKETCHES
+from discreet.query.passes import ONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._typing import Ints
+    from discreet.query.answers import Answer
+
+
+@dataclass(frozen=True, eq=False)
+class CrossProducts:
+    """Estimated sums of products of the coordinates of one database with those of another.
+
+    Attributes
+    ----------
+    value : array of shape (left coordinates, right coordinates)
+        Unbiased for the sum over all ids that both have. Coordinates are fractions of the declared ranges,
+        counted from the centers of the two questions.
+    sd : array
+        Standard deviation of each, signs and noise together, estimated from the same sketches.
+    sketches : int
+        How many there were.
+
+    Privacy
+    -------
+    Computed from two noisy answers; nothing more is paid. Whoever is in both databases has paid both.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-vertical.md.
+    """
+
+    value: Floats
+    sd: Floats
+    sketches: int
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends between which each sum lies with probability ``level``, for dozens of sketches."""
+        if not 0 < level < 1:
+            raise ParameterError(f"level of CrossProducts.interval must be between 0 and 1, was {level!r}.")
+        half = float(special.ndtri((1 + level) / 2))
+        return self.value - half * self.sd, self.value + half * self.sd
+
+
+def cross_products(left: tuple[SignSketches, Answer], right: tuple[SignSketches, Answer]) -> CrossProducts:
+    """Estimate products across two databases from what each answered.
+
+    Parameters
+    ----------
+    left, right : (SignSketches, Answer)
+        The question that a database was asked, and its answer. Both questions must have the same key and the
+        same number of sketches.
+
+    Privacy
+    -------
+    Post-processing. If the ids of the two databases differ, or mean different people, nothing shows it:
+    the estimate is then 0 up to its standard deviation.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-vertical.md.
+    """
+    (asked, answer), (other, response) = left, right
+    for name, one, two in (("key", asked.key, other.key), ("sketches", asked.sketches, other.sketches)):
+        if one != two:
+            raise ParameterError(
+                f"{name} of the two questions of cross_products must be the same, were {one!r} and {two!r}. "
+                "People have other signs otherwise, and the estimate would be noise around 0: ask again."
+            )
+    return estimated(
+        np.asarray(answer.value), np.asarray(response.value), np.asarray(answer.sd), np.asarray(response.sd)
+    )
+
+
+def estimated(left: Floats, right: Floats, left_sd: Floats, right_sd: Floats) -> CrossProducts:
+    """Estimate products from sketches with the same signs, one row each, and their noise's deviations."""
+    m = len(left)
+    value = left.T @ right / m
+    # The mean square of a column of sketches is |a|^2 + R in expectation, and below R by chance alone.
+    squares = [
+        np.maximum((sketch**2).mean(axis=0), noise[0] ** 2)
+        for sketch, noise in ((left, left_sd), (right, right_sd))
+    ]
+    product = np.outer(*squares)
+    # The square of an estimate is larger by its variance; what is left out is negative: see the theorem.
+    variance = (product + np.maximum(value**2 - product / m, 0.0)) / m
+    return CrossProducts(value, np.sqrt(variance), m)
+
+
+def sketch_variance(
+    squares: tuple[float, float],
+    noises: tuple[float, float],
+    *,
+    product: float = 0.0,
+    quartic: float = 0.0,
+    sketches: int,
+) -> float:
+    """Return the variance of an estimated product of two columns, exactly.
+
+    Parameters
+    ----------
+    squares : (float, float)
+        Sums of squares of the two columns, about their centers.
+    noises : (float, float)
+        Variances of the noise on each sketch.
+    product, quartic : float
+        Sum of products of the two columns, and of products of their squares.
+    sketches : int
+        How many.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-vertical.md.
+    """
+    (a, b), (r, s) = squares, noises
+    return ((a + r) * (b + s) + product**2 - 2 * quartic) / sketches
+
+
+def best_sketches(squares: Sequence[float], noises: Sequence[float]) -> int:
+    """Return the number of sketches that makes estimates across databases most exact.
+
+    Parameters
+    ----------
+    squares : sequence of float
+        For each database what a column's sum of squares about its center may be: a public guess, such as a
+        twelfth of the number of rows, which is that of a column spread evenly over its range.
+    noises : sequence of float
+        For each database the variance that a single sketch would have, if all of the promise were for it.
+
+    Notes
+    -----
+    With ``m`` sketches the noise of each is ``m`` times as large. ``(A + m r) (B + m s) / m`` is least at
+    ``m = sqrt(A B / (r s))``, and at most an eighth above that least value from half to twice this number.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-vertical.md.
+    """
+    logs = [math.log(square / noise) for square, noise in zip(squares, noises, strict=True)]
+    exponent = min(max(sum(logs) / len(logs), 0.0), math.log(MOST_SKETCHES))
+    return min(max(round(math.exp(exponent)), 1), MOST_SKETCHES)
+
+
+Asker: TypeAlias = Callable[[int, Aggregate, Fraction, Fraction], tuple[Floats, Floats]]
+"""Database, question, the database's share of a promise and which portion of it is for the question; returns
+the answer and its standard deviations."""
+
+OWN = Fraction(1, 10)
+"""Portion of a share for products inside the database; those across are far noisier."""
+ACROSS = 1 - OWN
+"""Portion of a share for sketches."""
+_MOVES = (0.0, 0.25, 0.5, 0.75, 1.0)  # parts of the way from the center of a question to the means
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one database has of a question: columns, and where their coordinates stand."""
+
+    database: int
+    columns: tuple[str, ...]
+    places: Ints
+    center: Floats
+    radius: float | None
+    spread: float  # mean square of a coordinate, if rows are spread evenly over what is declared
+
+    def sketches(self, m: int, key: str, offset: Floats | float = 0.0) -> SignSketches:
+        """Return the question for its sketches, about its center or farther on."""
+        return SignSketches(self.columns, m, key, (self.center + offset).tolist(), self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """A database's own Gram matrix, taken apart; sums and count are 0 and NaN where they were not asked."""
+
+    products: Floats
+    products_sd: Floats
+    sums: Floats
+    sums_sd: Floats
+    count: float = math.nan
+    count_sd: float = math.nan
+
+    @classmethod
+    def of(cls, value: Floats, sd: Floats, *, counted: bool) -> Own:
+        """Take the answer of a Gram question apart, that of one with sums if counted."""
+        if not counted:
+            return cls(value, sd, np.zeros(len(value)), np.zeros(len(value)))
+        return cls(value[1:, 1:], sd[1:, 1:], value[0, 1:], sd[0, 1:], float(value[0, 0]), float(sd[0, 0]))
+
+    def square(self, count: float, offset: Floats) -> float:
+        """Return the mean over coordinates of their sums of squares, about a center that was moved."""
+        squares = np.diag(self.products) - 2 * offset * self.sums + count * offset**2
+        # Below its noise nothing is known of it.
+        return max(float(squares.mean()), float(np.diag(self.products_sd).mean()))
+
+
+@dataclass(frozen=True, eq=False)
+class GramAcross:
+    """A Gram matrix whose columns are in several databases.
+
+    Attributes
+    ----------
+    parts : sequence of (Part, Fraction)
+        What each database has, and its share of the promise.
+    key : str
+        Fixes the signs.
+    sketches : int or None
+        How many; the best number if None.
+    preview : callable
+        Looks up the noise of a question, free.
+
+    Privacy
+    -------
+    A tenth of each share is for products inside the database, the rest for its sketches. How many sketches
+    are asked, and about which center, follows from noisy answers alone.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-vertical.md.
+    """
+
+    parts: Sequence[tuple[Part, Fraction]]
+    key: str
+    sketches: int | None
+    preview: Asker
+
+    def ask(self, asker: Asker, *, with_sums: bool, n_rows: int | None) -> tuple[Floats, Floats, int, float]:
+        """Ask for products inside databases, then for sketches about what is known of the means.
+
+        Returns the matrix, its standard deviations, the number of sketches, and the number of rows.
+        """
+        self._noises()  # first: a database without ids refuses here, before anything is paid
+        counted = with_sums or n_rows is None
+        own = self._own(asker, counted)
+        count, count_sd = _counted(n_rows, own)
+        parts = [part for part, _ in self.parts]
+        moves = [_MOVES if with_sums and part.radius is None else _MOVES[:1] for part in parts]
+        # Paid for, so as good as public: how long the columns are says what sketches serve best.
+        chosen = [
+            self._center(place, each, count, moved)
+            for place, (each, moved) in enumerate(zip(own, moves, strict=True))
+        ]
+        offsets = [offset for offset, _, _ in chosen]
+        m = self._best([square for _, square, _ in chosen], [noise for _, _, noise in chosen])
+        sketched = [
+            asker(part.database, part.sketches(m, self.key, offset), share, ACROSS)
+            for (part, share), offset in zip(self.parts, offsets, strict=True)
+        ]
+        value, sd = _diagonal(parts, own)
+        for i, k in itertools.combinations(range(len(parts)), 2):
+            (x, x_sd), (y, y_sd), u, v = sketched[i], sketched[k], offsets[i], offsets[k]
+            found = estimated(x, y, x_sd, y_sd)
+            # sum (a - c)(b - d)' about c and d, from sketches about c + u and d + v.
+            shift = np.outer(own[i].sums, v) + np.outer(u, own[k].sums) - count * np.outer(u, v)
+            noise = np.outer(own[i].sums_sd, v) ** 2 + np.outer(u, own[k].sums_sd) ** 2
+            noise += (count_sd * np.outer(u, v)) ** 2
+            _put(value, parts[i], parts[k], found.value + shift)
+            _put(sd, parts[i], parts[k], np.sqrt(found.sd**2 + noise))
+        if with_sums:
+            value = _bordered(value, parts, [each.sums for each in own], count)
+            sd = _bordered(sd, parts, [each.sums_sd for each in own], count_sd)
+        return value, sd, m, count
+
+    def expected_sd(self, *, with_sums: bool, n_rows: float) -> Floats:
+        """Return the deviations that columns would have which are spread evenly over their ranges."""
+        noises = self._noises()
+        own = self._own(self.preview, with_sums)
+        parts = [part for part, _ in self.parts]
+        squares = [n_rows * part.spread for part in parts]
+        m = self._best(squares, noises)
+        _, sd = _diagonal(parts, own)
+        for i, k in itertools.combinations(range(len(parts)), 2):
+            variance = sketch_variance((squares[i], squares[k]), (m * noises[i], m * noises[k]), sketches=m)
+            block = np.full((len(parts[i].places), len(parts[k].places)), math.sqrt(variance))
+            _put(sd, parts[i], parts[k], block)
+        return _bordered(sd, parts, [each.sums_sd for each in own], 0.0) if with_sums else sd
+
+    def _own(self, asker: Asker, counted: bool) -> list[Own]:
+        made = []
+        for part, share in self.parts:
+            asked = Gram(part.columns, part.center.tolist(), part.radius, counted)
+            made.append(Own.of(*asker(part.database, asked, share, OWN), counted=counted))
+        return made
+
+    def _noises(self) -> list[float]:
+        """Return for each part the variance that a single sketch would have."""
+        return [self._noise(place, 0.0) for place in range(len(self.parts))]
+
+    def _noise(self, place: int, offset: Floats | float) -> float:
+        part, share = self.parts[place]
+        question = part.sketches(1, self.key, offset)
+        return float(self.preview(part.database, question, share, ACROSS)[1][0, 0]) ** 2
+
+    def _center(
+        self, place: int, own: Own, count: float, moves: Sequence[float]
+    ) -> tuple[Floats, float, float]:
+        """Return how far sketches are moved, the mean square of coordinates there, and the noise of a sketch.
+
+        Notes
+        -----
+        The variance of an estimate grows with mean square times noise. About the means the first is least,
+        about the middle of the ranges the second.
+        """
+        part, _ = self.parts[place]
+        tried = [_offset(part.center, moved * own.sums / count) for moved in moves]
+        found = [(offset, own.square(count, offset), self._noise(place, offset)) for offset in tried]
+        return min(found, key=lambda each: each[1] * each[2])
+
+    def _best(self, squares: Sequence[float], noises: Sequence[float]) -> int:
+        if self.sketches is not None:
+            return self.sketches
+        best = best_sketches([max(square, 2.0**-20) for square in squares], noises)
+        return min([best, *(MOST_CELLS // len(part.places) for part, _ in self.parts)])
+
+
+def _diagonal(parts: Sequence[Part], own: Sequence[Own]) -> tuple[Floats, Floats]:
+    """Return a matrix of products, and one of their deviations, with the databases' own in place."""
+    size = sum(len(part.places) for part in parts)
+    value, sd = np.zeros((size, size)), np.zeros((size, size))
+    for part, each in zip(parts, own, strict=True):
+        value[np.ix_(part.places, part.places)] = each.products
+        sd[np.ix_(part.places, part.places)] = each.products_sd
+    return value, sd
+
+
+def _put(matrix: Floats, one: Part, other: Part, block: Floats) -> None:
+    """Put a block in place, and its mirror image."""
+    matrix[np.ix_(one.places, other.places)] = block
+    matrix[np.ix_(other.places, one.places)] = block.T
+
+
+def _bordered(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], corner: float) -> Floats:
+    """Put sums and the number of rows before a matrix of products."""
+    made = np.empty((len(matrix) + 1, len(matrix) + 1))
+    made[0, 0], made[1:, 1:] = corner, matrix
+    for part, sums in zip(parts, edge, strict=True):
+        made[0, 1 + part.places] = made[1 + part.places, 0] = sums
+    return made
+
+
+def _counted(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
+    """Return the number of rows and the deviation of its noise, from all that was counted."""
+    if n_rows is not None:
+        return float(max(n_rows, 1)), 0.0
+    weights = np.array([1 / each.count_sd**2 for each in own])
+    count = float(weights @ [each.count for each in own] / weights.sum())
+    return max(count, 1.0), float(weights.sum() ** -0.5)
+
+
+def _offset(center: Floats, means: Floats) -> Floats:
+    """Return how far a noisy mean is from a center, both on the grid of questions and inside the box."""
+    moved = np.floor(np.clip(center + means, 0.0, 1.0) * ONE + 0.5) / ONE
+    return np.asarray(moved - center)

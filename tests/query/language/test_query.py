@@ -1,0 +1,260 @@
+"""Questions are read, written as sentences and as SQL, and read again as the same; nothing else happens."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet.errors import ExpressionRefused, ParameterError
+from discreet.noise import Stream
+from discreet.query.language._group_by import GroupKey
+from discreet.query.language.query import Query, build_query, parse_query
+from discreet.schema import Column, Schema
+from tests.effort import function_calls
+from tests.query.language.queries import Streamed, drawn, question, spoiled
+from tests.query.survey import SCHEMA
+
+
+def check_identity(text: str) -> None:
+    found = parse_query(text, SCHEMA)
+    again = parse_query(found.sql, SCHEMA)
+    assert again == found
+    assert again.sql == found.sql
+    assert parse_query(str(found), SCHEMA) == found
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn(question))
+def test_sentence_to_sql_to_sentence_is_the_identity(text: str) -> None:
+    check_identity(text)
+
+
+@pytest.mark.stats
+def test_sentence_to_sql_to_sentence_is_the_identity_20_000_times() -> None:
+    choose = Streamed(Stream())
+    texts = [question(choose) for _ in range(20_000)]
+    assert len(set(texts)) > 15_000
+    for text in texts:
+        check_identity(text)
+
+
+def refusal_of(text: str) -> ExpressionRefused | None:
+    """Return why a text is refused; whatever else is raised is a mistake of ours."""
+    try:
+        parse_query(text, SCHEMA)
+    except ExpressionRefused as refused:
+        return refused
+    return None
+
+
+def check_spoiled(text: str) -> None:
+    refused = refusal_of(text)
+    if refused is None:
+        check_identity(text)
+        return
+    assert refused.construct.isprintable()
+    if refused.hint.startswith("Write: "):
+        check_identity(refused.hint.removeprefix("Write: "))
+
+
+@settings(max_examples=250, deadline=None)
+@given(drawn(spoiled))
+def test_a_spoiled_question_is_read_or_refused_and_nothing_else(text: str) -> None:
+    check_spoiled(text)
+
+
+@pytest.mark.stats
+def test_a_spoiled_question_is_read_or_refused_and_nothing_else_20_000_times() -> None:
+    choose = Streamed(Stream())
+    texts = [spoiled(choose) for _ in range(20_000)]
+    assert len(set(texts)) > 19_000
+    for text in texts:
+        check_spoiled(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(max_size=80), st.sampled_from(["", "SELECT ", "count where ", "SELECT COUNT(*) FROM t WHERE "])
+)
+def test_any_text_at_all_is_read_or_refused(text: str, before: str) -> None:
+    check_spoiled(before + text)
+
+
+ENDLESS = {
+    "nested parentheses": "count where " + "(" * 4000 + "TRUE" + ")" * 4000,
+    "nested in SQL": "SELECT SUM(" + "(" * 3000 + "age" + ")" * 3000 + ") FROM t",
+    "never closed": "SELECT COUNT(*) FROM t WHERE " + "(" * 8000,
+    "a chain of signs": "sum(" + "-" * 8000 + "age)",
+    "a chain of NOT": "count where " + "NOT " * 1900 + "smoker",
+    "comments that never end": "SELECT " + "/*" * 4000,
+    "quotes": "count where sex = " + "'" * 8001,
+    "quotes in SQL": "SELECT COUNT(*) FROM t WHERE sex = " + "'" * 8001,
+    "commas": "count by " + "," * 8000,
+    "commas in SQL": "SELECT " + "," * 8000 + " FROM t",
+    "parentheses and commas": "count by " + ",(" * 4000,
+    "keys": "SELECT " + "sex," * 1300 + "COUNT(*) FROM t GROUP BY " + "age," * 700 + "age",
+    "edges": "count by age (" + ",".join(map(str, range(1800))) + ")",
+    "a megabyte": "count where age > 1" + " " * 2**20,
+    "a megabyte of SQL": "SELECT " + "x" * 2**20,
+    "NUL": "\x00" * 8000,
+    "a lone surrogate": "SELECT COUNT(*) FROM t WHERE sex = '\ud800'",
+    "selects": "SELECT " * 1100,
+    "withs": "WITH " * 1600 + "SELECT COUNT(*) FROM t",
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+def test_hostile_texts_are_refused_at_once(text: str) -> None:
+    refused = None
+
+    def read() -> None:
+        nonlocal refused
+        refused = refusal_of(text)
+
+    assert function_calls(read) < 1_000_000  # the most is 400,000, about a tenth of a second
+    if text == ENDLESS["edges"]:
+        assert refused is None
+    else:
+        assert refused is not None
+        # What is repeated of a text is short.
+        assert len(str(refused)) < 1500
+
+
+@pytest.mark.parametrize("piece", ["'", "''\"", "/*", "//*", "(", "a'b", "1.", "1e5", "e+5by ", ",("])
+@pytest.mark.parametrize("before", ["count where ", "SELECT COUNT(*) FROM t WHERE ", "count by "])
+def test_reading_effort_grows_with_the_length_of_a_text(before: str, piece: str) -> None:
+    half, whole = (
+        function_calls(lambda size=size: refusal_of(before + piece * (size // len(piece))))  # type: ignore[misc]
+        for size in (3900, 7800)
+    )
+    assert whole < 2.2 * half + 1000
+
+
+def test_something_else_than_a_text_is_refused() -> None:
+    with pytest.raises(ExpressionRefused, match="no text"):
+        parse_query(b"count", SCHEMA)  # type: ignore[arg-type]
+
+
+# Parts.
+
+
+def test_a_sentence_of_parts_is_the_typed_one() -> None:
+    made = build_query(
+        "mean",
+        "age * 2",
+        "smoker",
+        [
+            "sex",
+            {"column": "hours-per-week", "edges": [20, 40.5]},
+            {"column": "admitted", "edges": ["2020-03-01"]},
+        ],
+        SCHEMA,
+    )
+    typed = "mean(age * 2) where smoker by sex, \"hours-per-week\" (20, 40.5), admitted ('2020-03-01')"
+    assert made == parse_query(typed, SCHEMA)
+    assert made.by[1:] == (GroupKey("hours-per-week", (20.0, 40.5)), GroupKey("admitted", (60.0,)))
+    assert build_query("count", None, None, [], SCHEMA) == parse_query("count", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (("count", "age", None, []), "something to count"),
+        (("sum", None, None, []), "nothing to compute"),
+        (("sum", "age", "age", []), "something else than a condition"),
+        (("count", None, None, ["agee"]), "the unknown column agee. Did you mean age"),
+        (("count", None, None, ['sex", "age']), "the unknown column"),
+        (("count", None, None, ["sex", "SEX"]), "comes twice"),
+        (("count", None, None, ["hours-per-week"]), 'BY "hours-per-week" \\(25, 50, 75\\)'),
+        (("count", None, None, [{"column": "age", "edges": []}]), "rising numbers"),
+        (("count", None, None, [{"column": "age", "edges": [3, 3]}]), "rising numbers"),
+        (("count", None, None, [{"column": "age", "edges": [float("nan")]}]), "rising numbers"),
+        (("count", None, None, [{"column": "age", "edges": [1, float("inf")]}]), "rising numbers"),
+        (("count", None, None, [{"column": "age", "edges": [10**400]}]), "rising numbers"),
+        (("count", None, None, [{"column": "age", "edges": [True]}]), "rising numbers"),
+        (("count", None, None, [{"column": "age", "edges": ["2020-01-01"]}]), "rising numbers"),
+        (("count", None, None, [{"column": "admitted", "edges": ["2020-02-31"]}]), "rising numbers"),
+        (("count", None, None, [{"column": "sex", "edges": [1]}]), "rising numbers. Leave them out"),
+    ],
+)
+def test_parts_are_refused_like_texts(parts: Any, said: str) -> None:
+    verb, expression, where, by = parts
+    with pytest.raises(ExpressionRefused, match=said):
+        build_query(verb, expression, where, by, SCHEMA)
+
+
+@pytest.mark.parametrize("by", [[5], [{"column": "age"}], [{"column": "age", "edges": [1], "x": 1}], [None]])
+def test_groups_that_are_none_are_refused(by: Any) -> None:
+    with pytest.raises(ParameterError, match="by of build_query must hold names"):
+        build_query("count", None, None, by, SCHEMA)
+    with pytest.raises(ParameterError, match="verb of build_query"):
+        build_query("max", "age", None, [], SCHEMA)  # type: ignore[arg-type]
+
+
+# What would be read as something else.
+
+
+@pytest.mark.parametrize("text", ["sum(age) + 1", "mean (age) / (where + 1)", "sum(age) > 3"])
+def test_what_stands_after_the_parentheses_is_not_taken_into_them(text: str) -> None:
+    with pytest.raises(ExpressionRefused, match=r"something after \w+\(...\)"):
+        parse_query(text, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["count )(", "count (", "count * *", "count ()()"])
+def test_only_rows_are_counted(text: str) -> None:
+    with pytest.raises(ExpressionRefused, match="something to count after COUNT"):
+        parse_query(text, SCHEMA)
+
+
+def test_edges_are_written_with_all_their_digits_and_odd_names_in_quotes() -> None:
+    found = parse_query('count by "hours-per-week" (1.2345678, 99.00001), "where"', SCHEMA)
+    assert str(found) == 'count by "hours-per-week" (1.2345678, 99.00001), "where"'
+    assert isinstance(found, Query)
+    with pytest.raises(ExpressionRefused, match="rising numbers"):
+        parse_query("count by age (3 0)", SCHEMA)
+
+
+# Dates.
+
+DAYS = Schema(
+    columns=[
+        Column("am Tag", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column("d", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column("age", type="integer", lower=0, upper=9),
+        Column("c", values=("(366 < d)", "b")),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("d > '2021-01-01'", "'2021-01-01' < d"),
+        ("d > 366", "'2021-01-01' < d"),
+        ("not d > '2021-01-01'", "d <= '2021-01-01'"),
+        ("d in ('2021-05-05', '2021-05-06')", "('2021-05-05' = d) OR ('2021-05-06' = d)"),
+        (
+            "\"am Tag\" between '2021-01-01' and '2022-01-01' and age > 3",
+            "(\"am Tag\" <= '2022-01-01') AND (3 < age) AND ('2021-01-01' <= \"am Tag\")",
+        ),
+        (
+            "case when d > '2021-01-01' then 1 else 0 end = 1",
+            "1 = CASE WHEN ('2021-01-01' < d) THEN 1 ELSE 0 END",
+        ),
+        # Where no date can stand, the number of the day does.
+        ("d > 366.5", "366.5 < d"),
+        ("d + 1 > 367", "367 < (d + 1)"),
+        ("-5 < d", "-5 < d"),
+        ("d > 1e9", "1000000000 < d"),
+        ("c = '(366 < d)'", "c IN ('(366 < d)')"),
+    ],
+)
+def test_days_are_written_as_dates_and_read_as_the_same_question(typed: str, written: str) -> None:
+    asked = parse_query(f"count where {typed}", DAYS)
+    assert str(asked) == f"count where {written}"
+    assert parse_query(str(asked), DAYS) == asked
+    assert parse_query(asked.sql, DAYS) == asked
