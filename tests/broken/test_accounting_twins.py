@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import cross_val_score
 
 from discreet.errors import BudgetExceeded
+from discreet.ledger import Ledger
+from discreet.ledger._caps import Caps
 from discreet.privacy.amounts import float_down
 from discreet.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
-from discreet.privacy.caps import Caps
 from discreet.privacy.compose import Spending
-from discreet.privacy.ledger import Ledger
 from discreet.privacy.promises import ApproxDP, PureDP
-from tests.privacy.ledger_workers import crowd
+from tests.ledger.ledger_workers import crowd
 
 if TYPE_CHECKING:
     from collections.abc import Callable

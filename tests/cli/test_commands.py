@@ -14,7 +14,7 @@ import pytest
 
 from discreet import Schema
 from discreet.cli import reference
-from discreet.job.log import check_log
+from discreet.ledger.audit_log import check_log
 from discreet.release import METHODS
 from discreet.tables import Table
 from tests.cli.run import discreet

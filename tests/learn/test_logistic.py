@@ -22,8 +22,9 @@ from discreet.learn.logistic.defaults import (
 )
 from discreet.learn.logistic.plan import Facts
 from discreet.learn.perturbed.embedding import Embedding
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.ledger._caps import SAMPLERS, Caps
 from discreet.privacy.amounts import Amount, exact
 from discreet.privacy.calibrate import (
     gaussian_delta,
@@ -19,7 +20,6 @@ from discreet.privacy.calibrate import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from discreet.privacy.caps import SAMPLERS, Caps
 from discreet.privacy.compose import Spending
 from discreet.privacy.promises import (
     ZCDP,

@@ -17,7 +17,8 @@ from discreet.errors import (
     TableChanged,
 )
 from discreet.learn import PrivateKMeans, PrivatePCA
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import ClusterSums, Database, Gram, Histogram, NodeTables, Sums
 from discreet.query.engines.duckdb import DuckDBEngine
 from discreet.query.questions import Node

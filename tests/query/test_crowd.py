@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from discreet.errors import EngineFailed
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram, Sums, slots
 from discreet.query.engines.duckdb import DuckDBEngine
 from discreet.query.slots import Slots

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from discreet.errors import EngineFailed, ParameterError
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram
 from discreet.query import slots as module
 from discreet.query.engines.duckdb import DuckDBEngine
@@ -152,9 +153,9 @@ def test_what_depends_on_nothing_private_is_said_at_once(clock: Clock) -> None:
 def test_neither_an_answer_nor_the_record_says_how_long_the_engine_took(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from discreet.privacy.ledger import book, charging
+    from discreet.ledger import _charges, _ledger
 
-    for room in (book, charging):
+    for room in (_ledger, _charges):
         monkeypatch.setattr(room, "now", lambda: f"{clock.now!r}")
     records = []
     for rows in neighbors():

@@ -16,7 +16,8 @@ from discreet.errors import (
     LedgerUnavailable,
     TableChanged,
 )
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Answer, Database, Sums
 from discreet.query.together import Wish, alone, together
 from tests.query.people import people, people_schema

@@ -23,7 +23,8 @@ from discreet.errors import (
     ParameterError,
     SourceError,
 )
-from discreet.privacy import ZCDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP
 from discreet.query import Database
 from discreet.server.access import AccessBook
 from discreet.server.config import Config

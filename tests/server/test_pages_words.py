@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.privacy import ApproxDP, Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, PureDP
 from discreet.server import books
 from discreet.server.pages.budgets import budget_view, currency_of, price_in, spent_share
 from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps

@@ -9,7 +9,8 @@ import pytest
 from discreet.job import asking
 from discreet.job.behind import asks_of
 from discreet.job.sentence import read_sentence
-from discreet.privacy import ZCDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP
 from discreet.query import Histogram
 from tests.server.markup import Visitor, read
 

@@ -24,7 +24,7 @@ from discreet.errors import (
     SchemaError,
 )
 from discreet.job.sentence import read_sentence
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
 from discreet.server import run, wire

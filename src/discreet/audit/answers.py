@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from discreet._typing import Floats
-    from discreet.privacy import Ledger, Promise
-    from discreet.privacy.ledger.entries import Entry
+    from discreet.ledger import Ledger
+    from discreet.ledger.entries import Entry
+    from discreet.privacy import Promise
     from discreet.query.answering import EngineSums
     from discreet.query.noising import Law, Noise
     from discreet.query.questions import Bound

@@ -13,14 +13,14 @@ from discreet.job.aware import AwareRows
 from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
 from discreet.job.keeping import Keeper
-from discreet.job.log import FILE as LOG
-from discreet.job.log import TUNED, Log
 from discreet.job.options import DEFAULT, floors_asked, method_for, promise_for
 from discreet.job.registry import charged_ledger
 from discreet.job.result import Published, notes_of, rows_of, sentences_of
 from discreet.job.sample import Pairs
 from discreet.job.stages import Stages
 from discreet.job.steps import ATTACK_RECORDS
+from discreet.ledger.audit_log import FILE as LOG
+from discreet.ledger.audit_log import TUNED, Log
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
 from discreet.report.classifier import write_classifier
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from discreet.job.stages import Progress, Say
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.schema import Schema
 
 ATTACKS, REPORT = "attacks.json", "report.html"

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import DiscreetWarning, OtherLedger
 from discreet.job.declared import is_bundled, label_of, ledger_place, log_place, path_of, table_of
 from discreet.job.fingerprint import fingerprint, is_same
-from discreet.job.log import Log
-from discreet.privacy import Ledger
-from discreet.privacy.ledger.store import fresh_key
+from discreet.ledger import Ledger
+from discreet.ledger._store import fresh_key
+from discreet.ledger.audit_log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

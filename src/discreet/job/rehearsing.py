@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.job import steps
 from discreet.job.declared import label_of, schema_of, table_of
-from discreet.job.log import Log
 from discreet.job.options import DEFAULT, floors_asked, method_for, promise_for
 from discreet.job.result import Row, notes_of, rows_of, sentences_of
 from discreet.job.stages import Stages
+from discreet.ledger.audit_log import Log
 from discreet.release.base import check_publishable
 from discreet.report.drafting import drafted
 from discreet.tables import open_table

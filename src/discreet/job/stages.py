@@ -13,7 +13,7 @@ from discreet.report.findings import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from discreet.job.log import Log
+    from discreet.ledger.audit_log import Log
 
     Say: TypeAlias = Callable[[Stage], None]
     Progress: TypeAlias = Callable[[str, float], None]

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.errors import EngineFailed, LedgerError, ParameterError
 from discreet.noise import Pool, Stream
-from discreet.privacy import Ledger, PosteriorOdds, Receipt, promise_from_dict
+from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.noising import SeededDraws
 from discreet.query.pricing import Pricing
@@ -24,8 +24,9 @@ from discreet.query.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from discreet.ledger import Ledger
+    from discreet.ledger.entries import Entry
     from discreet.privacy import Promise
-    from discreet.privacy.ledger.entries import Entry
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
     from discreet.query.noising import Asked, Draws, Noise

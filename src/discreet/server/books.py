@@ -12,8 +12,8 @@ from discreet.privacy import Spending
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from discreet.ledger.entries import Entry
     from discreet.privacy import Promise, Receipt
-    from discreet.privacy.ledger.entries import Entry
     from discreet.server.access import Caller
     from discreet.server.office import Office
 

@@ -18,7 +18,7 @@ from discreet.job.costs import prices
 from discreet.job.declared import schema_of, table_of
 from discreet.job.registry import Recognition
 from discreet.job.sentence import read_sentence, sentence_of
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.query import Database, Sums
 from discreet.query.questions import question_from_dict
 from discreet.query.together import Wish, alone
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from discreet.job.reply import Reply
     from discreet.job.sentence import Sentence
+    from discreet.ledger.entries import Entry
     from discreet.privacy import Promise, Receipt
-    from discreet.privacy.ledger.entries import Entry
     from discreet.query import Question
     from discreet.query.together import Flow
     from discreet.schema import Schema

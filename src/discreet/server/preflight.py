@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, ParameterError
 from discreet.job.declared import table_of
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.query.curation import Curation
 from discreet.server.config import Config
 from discreet.server.office import declared_in, known_table

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, SourceError
-from discreet.job.log import Log, check_log, read_log
+from discreet.ledger.audit_log import Log, check_log, read_log
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from discreet.privacy import Ledger, Receipt
+    from discreet.ledger import Ledger
+    from discreet.privacy import Receipt
 
 _MOST_TAIL = 1 << 22  # bytes that are read to show the last refusals
 _MOST_ASKED = 500  # characters of a question: whoever asks free repeats must not fill the disk

@@ -20,8 +20,9 @@ from discreet.learn.large_margin.gaussians import common_shift
 from discreet.learn.large_margin.plan import Facts
 from discreet.learn.large_margin.solver import psd_part
 from discreet.learn.large_margin.squares import to_coordinates, to_matrices
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 
 if TYPE_CHECKING:
     from pathlib import Path

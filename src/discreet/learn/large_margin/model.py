@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats, Ints
     from discreet.learn.large_margin.gaussians import Ellipse
     from discreet.learn.large_margin.plan import Plan
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import Ledger, Promise
+    from discreet.privacy import Promise
 
 
 class LargeMarginGaussianClassifier(PerturbedClassifier):

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from discreet._typing import AnyArray, Floats, Ints
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
 
 Planned = TypeVar("Planned")
 POSITIVE_OR_NONE = Domain(

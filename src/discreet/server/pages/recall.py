@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from discreet.job.reply import Reply
+    from discreet.ledger.entries import Entry
     from discreet.privacy import Promise
-    from discreet.privacy.ledger.entries import Entry
     from discreet.query import Answer, Question
     from discreet.server.access import Caller
     from discreet.server.office import Office
