@@ -19,7 +19,7 @@ import pytest
 from scipy.special import ndtr
 
 from discreet.errors import BudgetExceeded, PromiseError
-from discreet.ledger._caps import Caps
+from discreet.ledger import Caps
 from discreet.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
 from discreet.privacy.compose import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
@@ -134,7 +134,7 @@ LIMITS = (ApproxDP(epsilon=1, delta=0.05), ApproxDP(epsilon=0.5, delta=0.2), App
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8, 1.0])
 def test_no_tree_passes_the_limit_under_caps(limit: ApproxDP, share: float) -> None:
-    caps = Caps.fix(limit, gaussian_share=share)
+    caps = Caps.from_limit(limit, gaussian_share=share)
     reached = best(under(caps), menu_of(caps, 2), limit.epsilon, depth=3)
     assert 0.3 * limit.delta < reached <= limit.delta * (1 + TOLERANCE)
 
@@ -144,13 +144,13 @@ def test_no_tree_passes_the_limit_under_caps(limit: ApproxDP, share: float) -> N
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.8, 1.0])
 @pytest.mark.parametrize("parts", [2, 3, 4])
 def test_no_deeper_tree_passes_the_limit_under_caps(limit: ApproxDP, share: float, parts: int) -> None:
-    caps = Caps.fix(limit, gaussian_share=share)
+    caps = Caps.from_limit(limit, gaussian_share=share)
     assert best(under(caps), menu_of(caps, parts), limit.epsilon, depth=5) <= limit.delta * (1 + TOLERANCE)
 
 
 def test_trees_beat_caps_that_forget_what_has_no_cap() -> None:
     for limit in LIMITS:
-        caps = Caps.fix(limit)
+        caps = Caps.from_limit(limit)
         twin = OldCaps(limit=caps.limit, amounts=caps.amounts, weight=caps.weight, gaussian_share=0.5)
         assert best(under(twin), menu_of(caps, 2), limit.epsilon, depth=3) > 1.2 * limit.delta
 
@@ -160,7 +160,10 @@ def test_trees_beat_pure_events_that_are_read_as_gaussian() -> None:
     menu = tuple(PureDP(epsilon=1 / math.sqrt(k)) for k in (1, 2, 4))
     assert best(pure_as_gaussian(limit), menu, limit.epsilon, depth=4) > 1.2 * limit.delta
     for share in (0.0, 0.5):
-        assert best(under(Caps.fix(limit, gaussian_share=share)), menu, limit.epsilon, depth=4) <= limit.delta
+        assert (
+            best(under(Caps.from_limit(limit, gaussian_share=share)), menu, limit.epsilon, depth=4)
+            <= limit.delta
+        )
 
 
 def watching(limit: ApproxDP, looks: int) -> tuple[Promise, ...]:
@@ -180,6 +183,6 @@ def test_trees_beat_a_running_minimum() -> None:
     menu = watching(limit, looks=3)
     assert best(running_minimum(limit), menu, limit.epsilon, depth=4) > 1.4 * limit.delta
     for share in (0.0, 0.2, 0.5, 0.8, 1.0):
-        caps = Caps.fix(limit, gaussian_share=share)
+        caps = Caps.from_limit(limit, gaussian_share=share)
         both = (*menu, *menu_of(caps, 3))
         assert best(under(caps), both, limit.epsilon, depth=4) <= limit.delta * (1 + TOLERANCE)

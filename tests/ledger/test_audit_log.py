@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import SourceError
-from discreet.ledger.audit_log import Log, check_log
+from discreet.ledger.audit_log import AuditLog, check_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def written(path: Path, lines: int = 4) -> Log:
-    log = Log(path)
+def written(path: Path, lines: int = 4) -> AuditLog:
+    log = AuditLog(path)
     log.begin(what="release of survey")
     for number in range(1, lines):
         log.write("stage", name=f"stage {number}", seconds=0.5)
@@ -49,7 +49,7 @@ def test_a_release_carries_a_copy_of_everything_so_far(tmp_path: Path) -> None:
 
 
 def test_a_run_that_nobody_counts_has_a_log_of_its_own(tmp_path: Path) -> None:
-    log = Log(None)
+    log = AuditLog(None)
     log.begin(what="release")
     log.write("stage", name="read")
     log.copy(tmp_path / "audit.jsonl")
@@ -90,7 +90,7 @@ def test_half_a_line_of_a_power_failure_is_cut_off_by_the_next_run(tmp_path: Pat
 
 
 def test_a_line_longer_than_a_block_is_followed_too(tmp_path: Path) -> None:
-    log = Log(tmp_path / "audit.jsonl")
+    log = AuditLog(tmp_path / "audit.jsonl")
     log.write("stage", said="x" * 200_000)
     log.write("stage", said="y")
     assert check_log(tmp_path / "audit.jsonl") == 2
@@ -107,11 +107,11 @@ def test_a_last_line_that_is_not_ours_stops_the_run(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="audit log"):
-        Log(tmp_path / "no" / "audit.jsonl").write("begin")
+        AuditLog(tmp_path / "no" / "audit.jsonl").write("begin")
 
 
 def _many(path: Path) -> None:
-    log = Log(path)
+    log = AuditLog(path)
     for number in range(50):
         log.write("stage", number=number)
 

@@ -20,13 +20,13 @@ from discreet.errors import (
     NotALedger,
     ParameterError,
 )
-from discreet.ledger import Ledger, backup
+from discreet.ledger import Ledger, _opening
 from discreet.privacy.promises import PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet.ledger.transaction import Session
+    from discreet.ledger.transaction import Transaction
 
 TENTH = PureDP(epsilon=0.1)
 LIMIT = PureDP(epsilon=1)
@@ -58,8 +58,12 @@ def ledger(place: str) -> Iterator[Ledger]:
 def state(ledger: Ledger) -> tuple[Any, ...]:
     """Everything that a ledger knows."""
     ledger.check()
-    with ledger._store.read() as session:
-        tables = [sorted(session.totals().items()), sorted(session.marks().items()), list(session.record())]
+    with ledger._store.read() as transaction:
+        tables = [
+            sorted(transaction.totals().items()),
+            sorted(transaction.marks().items()),
+            list(transaction.record()),
+        ]
     return ledger.identity, ledger.head, ledger.entries(), ledger.owners(), ledger.secret(), tables
 
 
@@ -165,7 +169,7 @@ def test_a_record_that_went_two_ways_is_refused_from_where_they_part(
 def test_a_twin_that_does_not_look_for_what_would_be_forgotten_is_caught_by_the_check(
     ledger: Ledger, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup, "_check_earlier", lambda *_: None)
+    monkeypatch.setattr(_opening, "_check_earlier", lambda *_: None)
     rows, _ = ledger.backup(tmp_path / "copy")
     ledger.charge(TENTH)
     # the totals of the backup would say less than the record of the ledger: the check says so
@@ -223,10 +227,10 @@ def test_a_damaged_ledger_gives_no_backup_and_a_damaged_backup_is_not_put_back(
 def test_a_file_that_appears_meanwhile_is_not_written_over(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(session: Session) -> None:
+    def late(transaction: Transaction) -> None:
         (tmp_path / "copy").write_text("somebody else's")
 
-    monkeypatch.setattr(backup, "check", late)
+    monkeypatch.setattr(_opening, "check_record", late)
     with pytest.raises(LedgerError, match="must be a file that does not exist yet"):
         ledger.backup(tmp_path / "copy")
     assert (tmp_path / "copy").read_text() == "somebody else's"
@@ -305,12 +309,12 @@ def test_a_restore_that_is_killed_leaves_the_target_as_it_was(
         child = os.fork()
         if child == 0:
             try:
-                from discreet.ledger.transaction import Session
+                from discreet.ledger.transaction import Transaction
 
                 def die(*_: object) -> None:
                     os.kill(os.getpid(), 9)
 
-                setattr(Session, "insert" if at == "row" else "put_total", die)
+                setattr(Transaction, "insert" if at == "row" else "put_total", die)
                 Ledger.restore(tmp_path / source, place)
             finally:
                 os._exit(0)  # never back into the tests

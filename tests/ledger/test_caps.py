@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
-from discreet.ledger import Ledger
-from discreet.ledger._caps import Caps
+from discreet.ledger import Caps, Ledger
 from discreet.noise import Stream, uniform_integers
 from discreet.privacy.amounts import ZERO
 from discreet.privacy.calibrate import gaussian_delta, gaussian_mu, zcdp_rho
@@ -70,7 +69,7 @@ def test_nothing_is_admitted_after_a_first_charge_that_has_no_cap(tmp_path: Path
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("first", [ZCDP(rho=zcdp_rho(1, 1e-6)), GaussianDP(mu=gaussian_mu(1, 1e-6))])
 def test_no_plan_fits_after_a_first_charge_that_passes_a_cap(first: Promise, share: float) -> None:
-    caps = Caps.fix(LIMIT, gaussian_share=share)
+    caps = Caps.from_limit(LIMIT, gaussian_share=share)
     for later in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9), ApproxDP(epsilon=1e-9, delta=1e-15)):
         with pytest.raises(BudgetExceeded, match="left 0 of"):
             caps.admit(Spending(), Spending.of(first), scope="total", later=Spending.of(later))
@@ -147,7 +146,7 @@ def some_caps(dice: Dice) -> Caps:
             limit = PosteriorOdds(epsilon=epsilon, delta=delta, queries=1 + dice.below(6), theorem=theorem)
         case _:
             limit = ApproxDP(epsilon=epsilon, delta=delta)
-    return Caps.fix(limit, gaussian_share=dice.one_of(SHARES) if dice.roll() < 0.7 else dice.roll())
+    return Caps.from_limit(limit, gaussian_share=dice.one_of(SHARES) if dice.roll() < 0.7 else dice.roll())
 
 
 @lru_cache(maxsize=2 * LIMITS)
@@ -255,7 +254,7 @@ def test_a_ledger_admits_what_its_caps_admit() -> None:
     for _ in range(60):
         caps = some_caps(dice)
         share = caps.gaussian_share or 0.5
-        caps = Caps.fix(caps.limit, gaussian_share=share)
+        caps = Caps.from_limit(caps.limit, gaussian_share=share)
         scopes = {name: Scope.under(caps) for name in (None, "ann", "bob")}
         limit = caps.limit
         with Ledger.open(":memory:", limit=limit, owner_limit=limit, gaussian_share=share) as ledger:

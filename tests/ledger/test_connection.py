@@ -219,7 +219,7 @@ def test_a_client_that_falls_silent_does_not_hold_the_ledger(proxy: Proxy, postg
         store = silent._store
         with pytest.raises(LedgerUnavailable), store._writing():  # type: ignore[attr-defined]  # noqa: PT012
             proxy.stall = True
-            # Waits for the lock that nobody will give back, unless the server ends the silent session.
+            # Waits for the lock that nobody will give back, unless the server ends the silent transaction.
             other.charge(TENTH)
             proxy.close()
         assert other.spent().charges == 2

@@ -11,8 +11,7 @@ import pytest
 
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.law import BoundedLaw, GaussianLaw, LaplaceLaw
-from discreet.ledger import Ledger
-from discreet.ledger._caps import Caps
+from discreet.ledger import Caps, Ledger
 from discreet.privacy import (
     ApproxDP,
     ColumnFloor,
@@ -143,7 +142,7 @@ def test_what_a_limit_guarantees_is_beaten_by_nobody() -> None:
         promises, _ = release("gaussian", draws.choice(SIZES[1:3]), "sensitive", "sensitive")
         floors = next(p for p in promises if isinstance(p, ErrorFloor)).columns
         limit = ErrorFloor({name: floors[name] for name in draws.choice([("a",), ("n",), ("a", "n")])})
-        caps, books = Caps.fix(limit), Spending()
+        caps, books = Caps.from_limit(limit), Spending()
         admitted: dict[str, list[Event]] = {"a": [], "n": []}
         for asked, events in sequence(draws):
             try:
@@ -261,7 +260,7 @@ def test_a_limit_from_laplace_noise_is_guaranteed_as_gaussian_noise_keeps_it() -
         )
 
     limit = stated(LaplaceRelease)
-    caps = Caps.fix(limit)
+    caps = Caps.from_limit(limit)
     books = caps.admit(Spending(), Spending.of(stated(GaussianRelease)), scope="total")
     guarantee = caps.guarantee(books)
     assert isinstance(guarantee, ErrorFloor)
@@ -273,7 +272,7 @@ def test_a_limit_from_laplace_noise_is_guaranteed_as_gaussian_noise_keeps_it() -
 def test_an_integer_under_a_continuous_limit_is_refused() -> None:
     promises, _ = release("gaussian", 0.1, "sensitive", "sensitive")
     floors = next(p for p in promises if isinstance(p, ErrorFloor)).columns
-    caps = Caps.fix(ErrorFloor(x=floors["a"]))
+    caps = Caps.from_limit(ErrorFloor(x=floors["a"]))
     with pytest.raises(PromiseError, match="van_trees of the floor for 'x'"):
         caps.admit(Spending(), Spending.of(ErrorFloor(x=floors["n"])), scope="total")
 

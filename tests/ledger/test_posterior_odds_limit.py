@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from discreet import Column, Database, Schema
 from discreet.errors import BudgetExceeded, LedgerError, ParameterError, PromiseError
 from discreet.learn import PrivateKMeans
-from discreet.ledger import Ledger
-from discreet.ledger._caps import Caps
+from discreet.ledger import Caps, Ledger
 from discreet.noise import Stream, uniform_integers
 from discreet.privacy.calibrate import odds_rho
 from discreet.privacy.compose import Spending
@@ -40,7 +39,7 @@ ROWS = {"age": [20.0, 30.0, 44.5, 71.0] * 5, "sex": ["f", "m"] * 10}
 def test_a_limit_travels_and_stays(tmp_path: Path) -> None:
     limit = PosteriorOdds(epsilon=1, delta=1e-6, queries=5)
     assert promise_from_dict(json.loads(json.dumps(limit.to_dict()))) == limit
-    caps = Caps.fix(limit)
+    caps = Caps.from_limit(limit)
     assert Caps.from_dict(json.loads(json.dumps(caps.to_dict()))) == caps
     with Ledger.open(tmp_path / "odds.ledger", limit=limit) as ledger:
         assert ledger.remaining() == caps.left(Spending())
@@ -71,7 +70,7 @@ def test_every_budget_pays_for_exactly_its_questions(
     limit = PosteriorOdds(epsilon=epsilon, delta=delta, queries=queries, theorem=theorem)  # type: ignore[arg-type]
     schema = Schema(columns=[Column("x", lower=0, upper=upper), Column("y", lower=0, upper=1)])
     costs = [Pricing(schema, 3).cost(Sums(column), privacy=limit)[0] for column in ("x", "y")]
-    caps, books = Caps.fix(limit), Spending()
+    caps, books = Caps.from_limit(limit), Spending()
     for k in range(queries):
         books = caps.admit(books, Spending.of(costs[k % 2]), scope="total")
     more = Spending.of(GaussianDP(mu=1e-9) if theorem == "corrected" else PureDP(epsilon=1e-9))
@@ -115,7 +114,7 @@ def test_a_learner_that_needs_more_questions_than_are_left_is_told_before_it_pay
 
 def test_only_what_the_theorem_covers_is_charged() -> None:
     rho = odds_rho(1, 1e-6)
-    caps = Caps.fix(PosteriorOdds(epsilon=1, delta=1e-6, queries=10))
+    caps = Caps.from_limit(PosteriorOdds(epsilon=1, delta=1e-6, queries=10))
     books = caps.admit(Spending(), Spending.of(PureDP(epsilon=math.sqrt(rho))), scope="total")
     assert caps.left(books)["rho"] == pytest.approx(rho / 2)  # a pure event counts as its rho
     with pytest.raises(BudgetExceeded, match="rho"):
@@ -123,12 +122,12 @@ def test_only_what_the_theorem_covers_is_charged() -> None:
     for other in (ZCDP(rho=rho / 10), ApproxDP(epsilon=0.01, delta=1e-9)):
         with pytest.raises(PromiseError, match=r"must be of a kind that the limit log-odds = 1.* can add up"):
             caps.admit(Spending(), Spending.of(other), scope="total")
-    laplace = Caps.fix(PosteriorOdds(epsilon=1, delta=1e-6, queries=10, theorem="theorem 5"))
+    laplace = Caps.from_limit(PosteriorOdds(epsilon=1, delta=1e-6, queries=10, theorem="theorem 5"))
     with pytest.raises(PromiseError, match="Gaussian"):
         laplace.admit(Spending(), Spending.of(GaussianDP(mu=0.01)), scope="total")
     for theorem in ("theorem 1", "theorem 4", "dp exact", "dp concentrated"):
         with pytest.raises(ParameterError, match="theorem of a limit must be 'corrected'"):
-            Caps.fix(PosteriorOdds(epsilon=1, delta=1e-6, queries=10, theorem=theorem))
+            Caps.from_limit(PosteriorOdds(epsilon=1, delta=1e-6, queries=10, theorem=theorem))
     with pytest.raises(ParameterError, match="neighbors of PosteriorOdds must be 'replace-one'"):
         PosteriorOdds(epsilon=1, delta=1e-6, queries=10, neighbors="add-remove")
     with pytest.raises(PromiseError, match="Charge what its noise costs"):

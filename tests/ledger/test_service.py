@@ -1,4 +1,4 @@
-"""What a service needs of a ledger: what was asked, keys of requests, whose it is, and its history."""
+"""What a service read_set of a ledger: what was asked, keys of requests, whose it is, and its history."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from discreet.errors import (
     ParameterError,
     PromiseError,
 )
-from discreet.ledger import Entry, Ledger, totals
-from discreet.ledger._verification import request_mark
+from discreet.ledger import Entry, Ledger, _charges
+from discreet.ledger.records import request_mark
 from discreet.privacy.promises import ApproxDP, GaussianDP, PureDP
 from discreet.privacy.receipt import canonical
 
@@ -61,8 +61,8 @@ def test_what_was_asked_is_in_the_record_and_not_on_the_receipt(
     assert "asked" not in told.to_dict()
     assert ledger.entries() == [Entry(told, COUNT, b"41.5"), Entry(silent, None, None)]
     assert ledger.entry(told.id) == Entry(told, COUNT, b"41.5")
-    with ledger._store.read() as session:
-        bodies = [row.body for row in session.record()]
+    with ledger._store.read() as transaction:
+        bodies = [row.body for row in transaction.record()]
     assert "asked" in bodies[1]
     assert "asked" not in bodies[2]
     assert "request" not in bodies[2]
@@ -159,8 +159,8 @@ def test_of_a_free_repeat_no_more_is_kept_than_its_key_and_a_digest(place: str) 
         for i in range(3):
             said: dict[str, Any] = COUNT | {"said": f"{i}" * 10_000}
             assert ledger.charge(TENTH, owner="ann", question="q", asked=said, request=f"k{i}") == first
-        with ledger._store.read() as session:
-            bodies = [row.body for row in session.record()][2:]
+        with ledger._store.read() as transaction:
+            bodies = [row.body for row in transaction.record()][2:]
         assert len(bodies) == 3
         assert max(map(len, bodies)) < 250
         # Nor can what is kept be taken for what was asked with another key.
@@ -175,10 +175,10 @@ def test_a_key_whose_row_has_all_that_was_asked_is_known_by_it(place: str) -> No
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         first = ledger.charge(TENTH, owner="ann", question="q")
 
-        def remember(session: Any) -> None:
+        def remember(transaction: Any) -> None:
             body = {"type": "request", "owner": "ann", "request": "k", "row": first.seq, "asked": COUNT}
-            row = session.append(first.when, canonical(body))
-            session.put_mark(request_mark("ann", "k"), row.seq)
+            row = transaction.append(first.when, canonical(body))
+            transaction.put_mark(request_mark("ann", "k"), row.seq)
 
         ledger._store.write(remember)
         ledger.check()
@@ -347,7 +347,7 @@ def test_ledgers_of_earlier_versions_go_on(place: str) -> None:
 def test_totals_that_are_kept_in_memory_are_only_a_reading_of_those_in_the_database(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(totals, "_KEPT", 3)
+    monkeypatch.setattr(_charges, "_KEPT", 3)
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         for i in range(10):
             ledger.charge(TENTH, owner=f"{i % 4}")

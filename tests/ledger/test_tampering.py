@@ -26,8 +26,8 @@ from discreet.errors import (
     ParameterError,
 )
 from discreet.ledger import Ledger
-from discreet.ledger.pool import IDLE
-from discreet.ledger.records import Row
+from discreet.ledger._store import IDLE
+from discreet.ledger.records import LedgerRow
 from discreet.privacy.promises import PureDP
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_a_forged_row_with_good_hashes_still_has_to_be_a_step_the_ledger_allows(
     ledger: Ledger, edit: Callable[..., None], body: str
 ) -> None:
     seq, head = ledger.head
-    forged = Row.after(seq, head, "2026-01-01T00:00:00+00:00", body)
+    forged = LedgerRow.from_previous(seq, head, "2026-01-01T00:00:00+00:00", body)
     edit(
         f"INSERT INTO record VALUES ({forged.seq}, '{forged.time}', '{body}', '{head}', '{forged.hash}')",
         f"UPDATE book SET seq = {forged.seq}, hash = '{forged.hash}'",
@@ -179,7 +179,7 @@ def test_a_ledger_cannot_be_bound_twice(ledger: Ledger, edit: Callable[..., None
     ledger.bind("survey")
     seq, head = ledger.head
     body = '{"dataset":"payroll","type":"bind"}'
-    forged = Row.after(seq, head, "2026-01-01T00:00:00+00:00", body)
+    forged = LedgerRow.from_previous(seq, head, "2026-01-01T00:00:00+00:00", body)
     edit(
         f"INSERT INTO record VALUES ({forged.seq}, '{forged.time}', '{body}', '{head}', '{forged.hash}')",
         f"UPDATE book SET seq = {forged.seq}, hash = '{forged.hash}'",
@@ -399,7 +399,7 @@ def test_a_file_moved_away_or_replaced_takes_no_more_charges(tmp_path: Path) -> 
 def test_a_thread_that_holds_the_book_makes_others_wait_their_turn(place: str) -> None:
     with Ledger.open(place, timeout=0.2) as ledger, ThreadPoolExecutor(1) as pool:
 
-        def hold(session: object) -> None:
+        def hold(transaction: object) -> None:
             waiting = pool.submit(ledger.charge, TENTH)
             with pytest.raises(LedgerUnavailable, match="another thread"):
                 waiting.result()

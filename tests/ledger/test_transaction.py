@@ -11,14 +11,14 @@ import pytest
 
 from discreet.errors import BudgetExceeded, LedgerError
 from discreet.ledger import Ledger
-from discreet.ledger.transaction import Needs
+from discreet.ledger.transaction import ReadSet
 from discreet.privacy.promises import PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from discreet.ledger.transaction import Session
+    from discreet.ledger.transaction import Transaction
     from discreet.privacy.receipt import Receipt
 
 SMALL = PureDP(epsilon=0.001)
@@ -34,25 +34,27 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def bodies(ledger: Ledger) -> list[str]:
-    with ledger._store.read() as session:
-        return [row.body for row in session.record(after=1)]
+    with ledger._store.read() as transaction:
+        return [row.body for row in transaction.record(after=1)]
 
 
 def charges(ledger: Ledger, count: int) -> list[Any]:
     return [
-        ledger.charging(SMALL, owner=f"a{i % 5}", what="count", question=f"q{i % 7}", request=f"k{i % 9}")
+        ledger.prepare_charge(
+            SMALL, owner=f"a{i % 5}", what="count", question=f"q{i % 7}", request=f"k{i % 9}"
+        )
         for i in range(count)
     ]
 
 
 def test_charges_together_write_what_they_write_one_by_one(place: str, tmp_path: Path) -> None:
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger, Ledger.open(tmp_path / "alone") as alone:
-        outcomes = ledger.do(charges(ledger, 40))
+        outcomes = ledger.execute(charges(ledger, 40))
         for work in charges(alone, 40):
-            alone.do([work])
+            alone.execute([work])
         assert bodies(ledger) == bodies(alone)
         assert not [one for one in outcomes if isinstance(one, Exception)]
-        kept = ledger.do([ledger.keeping(one, b"7") for one in ledger.history()])
+        kept = ledger.execute([ledger.prepare_answer(one, b"7") for one in ledger.history()])
         assert kept == [b"7"] * len(ledger.history())
         ledger.check()
 
@@ -65,9 +67,9 @@ def statements(path: Path, count: int) -> int:
         (used,) = store._pool._here().idle
         seen: list[str] = []
         used.connection.set_trace_callback(seen.append)
-        works = [ledger.charging(SMALL, owner=f"a{i}", question=f"q{i}") for i in range(count)]
-        receipts: Any = ledger.do(works)
-        ledger.do([ledger.keeping(receipt, b"1") for receipt in receipts])
+        works = [ledger.prepare_charge(SMALL, owner=f"a{i}", question=f"q{i}") for i in range(count)]
+        receipts: Any = ledger.execute(works)
+        ledger.execute([ledger.prepare_answer(receipt, b"1") for receipt in receipts])
         used.connection.set_trace_callback(None)
         ledger.check()
     return len([text for text in seen if not text.startswith("INSERT")])
@@ -77,43 +79,48 @@ def test_many_who_share_a_transaction_send_no_more_questions_than_two(tmp_path: 
     assert statements(tmp_path / "few", 2) == statements(tmp_path / "many", 60)
 
 
-def undone(session: Session) -> None:
+def undone(transaction: Transaction) -> None:
     """Write into every table, and change one's mind."""
-    session.put_total("total", None, "nothing")
-    session.put_paid("q", "bob", 77)
-    session.put_answer("row:2", b"wrong")
-    session.put_mark("m", 77)
-    session.append("now", "{}")
+    transaction.put_total("total", None, "nothing")
+    transaction.put_paid("q", "bob", 77)
+    transaction.put_answer("row:2", b"wrong")
+    transaction.put_mark("m", 77)
+    transaction.append("now", "{}")
     raise ZeroDivisionError
 
 
 class Drafted:
-    """Work that says what it needs, and so is undone without the database."""
+    """Work that says what it read_set, and so is undone without the database."""
 
-    def __init__(self, work: Callable[[Session], Any]) -> None:
+    def __init__(self, work: Callable[[Transaction], Any]) -> None:
         self._work = work
-        self.needs = Needs(scopes=("total",), questions=("q",), answers=("row:2",), marks=("m",))
+        self.read_set = ReadSet(scopes=("total",), questions=("q",), answers=("row:2",), marks=("m",))
 
-    def __call__(self, session: Session) -> Any:
-        return self._work(session)
+    def __call__(self, transaction: Transaction) -> Any:
+        return self._work(transaction)
 
 
 @pytest.mark.parametrize("wrap", [Drafted, lambda work: work], ids=["drafted", "apart"])
 def test_a_piece_that_fails_leaves_nothing_of_what_it_wrote(place: str, wrap: Any) -> None:
-    def seen(session: Session) -> tuple[Any, ...]:
+    def seen(transaction: Transaction) -> tuple[Any, ...]:
         return (
-            session.total("total"),
-            session.paid("q"),
-            session.answer("row:2"),
-            session.mark("m"),
-            session.head(),
+            transaction.total("total"),
+            transaction.paid("q"),
+            transaction.answer("row:2"),
+            transaction.mark("m"),
+            transaction.head(),
         )
 
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         ledger.charge(SMALL, question="q", owner="ann", request="k")
         before = ledger._store.write(Drafted(seen))
         first, failed, second, charged = ledger._store.write_all(
-            [Drafted(seen), wrap(undone), Drafted(seen), ledger.charging(SMALL, owner="bob", question="q")]
+            [
+                Drafted(seen),
+                wrap(undone),
+                Drafted(seen),
+                ledger.prepare_charge(SMALL, owner="bob", question="q"),
+            ]
         )
         assert first == second == before
         assert isinstance(failed, ZeroDivisionError)
@@ -125,12 +132,12 @@ def test_a_piece_that_fails_leaves_nothing_of_what_it_wrote(place: str, wrap: An
 def test_a_twin_that_forgets_to_undo_one_table_is_caught(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from discreet.ledger import transaction as module
 
-    monkeypatch.setattr(module._Kept, "undo", lambda self: None)
+    monkeypatch.setattr(module._TableBuffer, "undo", lambda self: None)
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         ledger.charge(SMALL, question="q", owner="ann")
         outcomes: list[Any] = []
         with contextlib.suppress(LedgerError):
-            outcomes = ledger._store.write_all([Drafted(undone), ledger.charging(SMALL)])
+            outcomes = ledger._store.write_all([Drafted(undone), ledger.prepare_charge(SMALL)])
         # Either nobody can go on, or what was to be undone is in the ledger.
         assert not outcomes or isinstance(outcomes[1], LedgerError)
 
@@ -140,12 +147,12 @@ def test_what_is_read_is_not_all_kept_in_memory(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(module, "_MOST_KNOWN", 10)
     with Ledger.open(tmp_path / "survey.ledger") as ledger:
-        receipts: Any = ledger.do([ledger.charging(SMALL, question=f"q{i}") for i in range(50)])
-        ledger.do([ledger.keeping(receipt, b"1") for receipt in receipts])
-        with ledger._store.read() as session:
+        receipts: Any = ledger.execute([ledger.prepare_charge(SMALL, question=f"q{i}") for i in range(50)])
+        ledger.execute([ledger.prepare_answer(receipt, b"1") for receipt in receipts])
+        with ledger._store.read() as transaction:
             for receipt in receipts:
-                assert session.answer(f"question:{receipt.question}") == b"1"
-                assert len(session._answers.known) <= 11
+                assert transaction.answer(f"question:{receipt.question}") == b"1"
+                assert len(transaction._answers.known) <= 11
         ledger.check()
 
 
@@ -173,9 +180,9 @@ def test_rows_that_wait_are_part_of_what_is_looked_up(tmp_path: Path) -> None:
     path = tmp_path / "survey.ledger"
     with Ledger.open(path) as ledger:
 
-        def look(session: Session) -> Any:
-            row = session.append("now", '{"type":"bind","dataset":"x"}')
-            found = session.row(row.seq)
+        def look(transaction: Transaction) -> Any:
+            row = transaction.append("now", '{"type":"bind","dataset":"x"}')
+            found = transaction.row(row.seq)
             with closing(sqlite3.connect(path)) as other:
                 ((outside,),) = other.execute(
                     "SELECT count(*) FROM record WHERE seq = ?", (row.seq,)

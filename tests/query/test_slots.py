@@ -164,8 +164,8 @@ def test_neither_an_answer_nor_the_record_says_how_long_the_engine_took(
         with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock), slots=4.0, ledger=ledger) as db:
             answer = db.sum("x", privacy=MU)
         assert "1001" not in json.dumps(answer.to_dict()["receipt"]["when"])
-        with ledger._store.read() as session:
-            records.append([float(row.time) for row in session.record()])
+        with ledger._store.read() as transaction:
+            records.append([float(row.time) for row in transaction.record()])
     assert records[0] == records[1] == [1000.0, 1000.0, 1004.0]
 
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from discreet.ledger import Ledger
-from discreet.ledger.entries import charge_hash
+from discreet.ledger.records import charge_hash
 from discreet.privacy import ApproxDP, GaussianDP, PureDP, Receipt, promise_from_dict
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
 from discreet.report.composing import composed

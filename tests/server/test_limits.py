@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from discreet.batching import Step
 from discreet.query import slots
-from discreet.query.together import Wish
 from discreet.server.guard import Rates, Room
 from discreet.server.problems import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
     from tests.server.conftest import Service
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
@@ -77,8 +77,8 @@ class Held:
             self._wait(())
             return real(*given, **named)
 
-        def slow_flow(*given: Any, **named: Any) -> Flow[Any]:
-            yield Wish(self._wait, None)
+        def slow_flow(*given: Any, **named: Any) -> QueryTask[Any]:
+            yield Step(self._wait, None)
             return (yield from real(*given, **named))
 
         monkeypatch.setattr(service.office, what, slow_flow if what == "asking" else slow)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from discreet.batching import run_one
 from discreet.errors import DataError, ParameterError
 from discreet.job.axes import write_edge
 from discreet.job.behind import PAIR, asks_of, numbers_of
@@ -18,7 +19,6 @@ from discreet.job.reply import Cell, Reply, width
 from discreet.job.sentence import Sentence, read_sentence
 from discreet.query import Database
 from discreet.query.pricing import Pricing
-from discreet.query.together import alone
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import Floats
+    from discreet.batching import QueryTask
     from discreet.job.behind import Ask
     from discreet.privacy import Promise
     from discreet.query import Answer
     from discreet.query.noising import Law
     from discreet.query.sums import RefinableSums
-    from discreet.query.together import Flow
     from discreet.schema import Column, Schema
 
 
@@ -182,7 +182,9 @@ def answered(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
-    return alone(answering(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request))
+    return run_one(
+        answering(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+    )
 
 
 class Manner(TypedDict, total=False):
@@ -195,7 +197,7 @@ class Manner(TypedDict, total=False):
     request: str | None
 
 
-def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> Flow[Reply]:
+def answering(db: RefinableSums, asked: Sentence, **manner: Unpack[Manner]) -> QueryTask[Reply]:
     """Return the flow of a question, which is carried out together with those of others.
 
     Parameters

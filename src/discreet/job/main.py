@@ -20,7 +20,7 @@ from discreet.job.sample import Pairs
 from discreet.job.stages import Stages
 from discreet.job.steps import ATTACK_RECORDS
 from discreet.ledger.audit_log import FILE as LOG
-from discreet.ledger.audit_log import TUNED, Log
+from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
 from discreet.report.classifier import write_classifier
@@ -179,7 +179,7 @@ def publish(
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, ledger=book, **options)
-    log = Log(log_place(book))
+    log = AuditLog(log_place(book))
     stages = Stages(log, say=say, progress=progress)
     table, label = table_of(source), label_of(source)
     with closing(book, ledger), recorded(log), keeper, building(folder, replace=replace) as room:
@@ -305,7 +305,7 @@ def closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
 
 
 @contextmanager
-def recorded(log: Log) -> Iterator[None]:
+def recorded(log: AuditLog) -> Iterator[None]:
     """Write down why a run ended early."""
     try:
         yield

@@ -22,7 +22,7 @@ from discreet.job.training import make_learner, on_sums, train
 from discreet.learn import METHODS
 from discreet.learn.layout import Layout
 from discreet.ledger.audit_log import FILE as LOG
-from discreet.ledger.audit_log import TUNED, Log
+from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable
 from discreet.report.folder import STATEMENT, date_files, digest_of, read_bytes, sign, signing_key
@@ -187,7 +187,7 @@ def publish_model(
         check_publishable(declared, f"the model {model}")
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=book, **parameters)
-    log = Log(log_place(book))
+    log = AuditLog(log_place(book))
     stages = Stages(log, say=say, progress=progress)
     table, label = table_of(source), label_of(source)
     with closing(book, ledger), recorded(log), building(folder, replace=replace) as room:

@@ -30,6 +30,7 @@ from discreet.privacy.promises import (
     promise_from_dict,
 )
 from discreet.privacy.reading import exp_up
+from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,7 @@ _FOR_SAMPLERS = Fraction(1, 10**6)
 
 _INFORMATION = "Fisher information of "
 
-# What a limit cannot express, and what therefore has a cap of 0 under it: the field of the books, what to
+# What a limit cannot express, and what therefore has a cap of 0 under it: the field of the spending, what to
 # call it, and the way out.
 _REFUSED = {
     "pure-dp": (
@@ -69,14 +70,14 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What may be spent in each currency under a limit.
+    """Amounts that may be spent in each currency under a limit.
 
     Attributes
     ----------
     limit : Promise
-        What is guaranteed while every cap holds, however the charges were chosen.
+        Promise that holds while every cap does, however the charges were chosen.
     amounts : tuple of (str, Amount)
-        The cap in each currency.
+        Cap in each currency, sorted by its name.
     weight : Amount
         What one unit of total variation counts in delta: ``1 + exp(epsilon)`` under an
         :class:`ApproxDP` limit, else nothing, since there it has a cap of its own.
@@ -87,7 +88,7 @@ class Caps:
     -------
     Under every cap the whole interaction keeps `limit`, with the charges chosen by someone who sees
     every answer. One exception adds room and no risk: the first charge of all was chosen before any
-    answer, so under an :class:`ApproxDP` limit it may instead be read exactly. If the books then pass a
+    answer, so under an :class:`ApproxDP` limit it may instead be read exactly. If the spending then passes a
     cap, that of 0 on what the limit cannot express included, nothing is admitted after it.
 
     Reference
@@ -101,13 +102,13 @@ class Caps:
     gaussian_share: float = 0.0
 
     @classmethod
-    def fix(cls, limit: Promise, *, gaussian_share: float = 0.5) -> Caps:
-        """Turn a limit into caps.
+    def from_limit(cls, limit: Promise, *, gaussian_share: float = 0.5) -> Caps:
+        """Return the caps of a limit.
 
         Parameters
         ----------
         limit : Promise
-            Any but :class:`NoPromise`.
+            Promise to keep: any but :class:`NoPromise`.
         gaussian_share : float
             Part of epsilon kept for Gaussian events under an :class:`ApproxDP` limit; the rest is for
             pure and (epsilon, delta) events. From 0 to 1.
@@ -172,18 +173,18 @@ class Caps:
     def admit(
         self, before: Spending, asked: Spending, *, scope: str, later: Spending | None = None
     ) -> Spending:
-        """Return the books after the charge `asked`, or refuse it.
+        """Return the spending after the charge `asked`, or refuse it.
 
         Parameters
         ----------
         before : Spending
-            The books so far.
+            Spending of the scope so far.
         asked : Spending
-            The charge.
+            Cost of the new charge.
         scope : str
-            Whose books they are, for the message.
+            Name of the owner, or "total", for the message.
         later : Spending, optional
-            What is going to be charged afterwards: it must fit too, and is not in what is returned.
+            Cost of charges to come: it must fit too, and is not in the returned spending.
 
         Raises
         ------
@@ -227,21 +228,21 @@ class Caps:
             raise self._exceeded(before, asked, scope, "the charge")
         return after
 
-    def _fits(self, books: Spending) -> bool:
-        """Say whether books pass no cap. They never shrink, so books that pass one never fit again."""
-        return not self._passed(books) and not any(getattr(books, name) for name, _, _ in self._refused)
+    def _fits(self, spent: Spending) -> bool:
+        """Return whether spending passes no cap. It never shrinks: once it passes one it never fits again."""
+        return not self._passed(spent) and not any(getattr(spent, name) for name, _, _ in self._refused)
 
-    def _passed(self, books: Spending) -> list[str]:
-        return [currency for currency, cap in self.amounts if self._spent(books, currency) > cap]
+    def _passed(self, spent: Spending) -> list[str]:
+        return [currency for currency, cap in self.amounts if self._spent(spent, currency) > cap]
 
     def holds(self, spent: Spending) -> bool:
-        """Say whether these books keep the limit, as all do that were admitted charge by charge."""
+        """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
         return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
 
     def _exceeded(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
         caps, left = dict(self.amounts), self.left(before)
         paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
-        # Where the books were full before, that is so in every currency: name one that is asked for, and
+        # Where the budget was full before, that is so in every currency: name one that is asked for, and
         # the number of questions before their noise.
         passed = [name for name in self._passed(before + asked) if name in paid] or paid
         currency = "queries" if "queries" in passed else passed[0]
@@ -270,20 +271,20 @@ class Caps:
         pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
         return _REFUSED[PureDP.kind if pure else self.limit.kind]
 
-    def _spent(self, books: Spending, currency: str) -> Amount:
-        """Return what the books come to in a currency of this limit."""
+    def _spent(self, spent: Spending, currency: str) -> Amount:
+        """Return the spending in one currency of this limit."""
         if currency.startswith(_INFORMATION):
-            cost = dict(books.columns).get(currency.removeprefix(_INFORMATION))
+            cost = dict(spent.columns).get(currency.removeprefix(_INFORMATION))
             return ZERO if cost is None or cost.information is None else cost.information
         if currency == "delta":
-            return books.point_delta + books.total_variation.times(self.weight)
+            return spent.point_delta + spent.total_variation.times(self.weight)
         if currency == "epsilon":
-            return books.linear
+            return spent.linear
         if currency == "rho":
-            return books.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else books.gaussian
+            return spent.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
         if currency == "queries":
-            return Amount.up(books.charges)
-        return books.total_variation
+            return Amount.up(spent.charges)
+        return spent.total_variation
 
     def _keeps_alone(self, asked: Spending) -> bool:
         return isinstance(self.limit, ApproxDP) and asked.delta_at(self.limit.epsilon) <= self.limit.delta
@@ -371,7 +372,7 @@ class Caps:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Caps:
-        """Make the caps that :meth:`to_dict` wrote."""
+        """Return the caps that :meth:`to_dict` wrote."""
         amounts = {name: Amount.parse(cap) for name, cap in values["amounts"].items()}
         return cls(
             limit=promise_from_dict(values["limit"]),
@@ -403,3 +404,13 @@ def _information(limit: ErrorFloor, name: str) -> Amount:
             "discreet.privacy.floors, which knows the column's range."
         )
     return Amount.down(information)
+
+
+def read_caps(values: Mapping[str, Any] | None) -> Caps | None:
+    """Return the caps in the JSON of a row; None where there is no limit."""
+    return None if values is None else Caps.from_dict(values)
+
+
+def write_caps(caps: Caps | None) -> str | None:
+    """Return caps as the text that a total keeps; None where there is no limit."""
+    return None if caps is None else canonical(caps.to_dict())

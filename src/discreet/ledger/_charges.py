@@ -1,4 +1,7 @@
-"""One charge, as it happens inside a transaction that holds the book."""
+"""Operations that write to a ledger, and the totals that they change.
+
+Each is prepared before the write lock is held, and executed inside a transaction of :meth:`Store.write_all`.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,26 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from discreet.errors import BudgetExceeded, KeyReused, LedgerTampered, ParameterError, PromiseError
-from discreet.ledger._store import TOTAL, owner_scope
-from discreet.ledger._verification import request_mark, scopes_of
-from discreet.ledger.entries import answer_key, missing_row, receipt_of
-from discreet.ledger.transaction import Needs
+from discreet.ledger._caps import Caps, write_caps
+from discreet.ledger.records import (
+    TOTAL,
+    answer_key,
+    charge_scopes,
+    make_receipt,
+    missing_row_error,
+    owner_scope,
+    request_mark,
+    scope_name,
+)
+from discreet.ledger.transaction import ReadSet
 from discreet.privacy.compose import Spending
 from discreet.privacy.receipt import canonical, now, product_version
 
 if TYPE_CHECKING:
-    from discreet.ledger.records import Row
-    from discreet.ledger.totals import Totals
-    from discreet.ledger.transaction import Session
+    from discreet.ledger.records import LedgerRow
+    from discreet.ledger.transaction import Transaction
     from discreet.privacy.promises import Promise
     from discreet.privacy.receipt import Receipt
-
 
 T = TypeVar("T")
 
@@ -34,24 +43,24 @@ _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What is charged, prepared as far as it can be before the book is held.
+    """Operation that charges promises, prepared as far as possible before the write lock is held.
 
     Attributes
     ----------
     identity : str
-        Of the ledger.
+        Identity of the ledger, for the receipt.
     totals : Totals
-        Of the ledger.
+        Totals of the ledger, which the charge adds to.
     promises : tuple of Promise
-        What the result will promise.
+        Promises of the result that is paid for.
     cost, later : Spending
-        What they cost; what will be charged afterwards and must fit too.
+        Cost of the promises, and of charges to come that must fit too.
     when : str
-        The time for the record.
+        Universal time for the row.
     body : dict
-        Of the row, with the scopes of a question that nobody paid for.
+        JSON body of the row, with the scopes of a question that was not paid for before.
     text : str
-        The same in canonical form.
+        The body in canonical form.
     """
 
     identity: str
@@ -64,142 +73,144 @@ class Charge:
     text: str
 
     @property
-    def needs(self) -> Needs:
-        """What is looked at for every charge; repeats look at more."""
+    def read_set(self) -> ReadSet:
+        """Entries that every charge reads; a repeat reads more."""
         owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
-        return Needs(
-            scopes=(TOTAL,) if owner is None else (TOTAL, owner_scope(owner)),
+        return ReadSet(
+            scopes=tuple(charge_scopes(owner, known=False)),
             questions=() if question is None else (question,),
             marks=() if request is None else (request_mark(owner, request),),
         )
 
-    def __call__(self, session: Session) -> Receipt:
-        """Charge, or find that it was charged before, or refuse."""
-        receipt, owner = self._settled(session), self.body["owner"]
-        everybody = self.totals.left(session, None)
-        own = everybody if owner is None else self.totals.left(session, owner)
-        return dataclasses.replace(receipt, left=(own, everybody))
+    def __call__(self, transaction: Transaction) -> Receipt:
+        """Return the receipt of the charge, or of an earlier one that paid for the same, or refuse."""
+        receipt, owner = self._find_or_charge(transaction), self.body["owner"]
+        total = self.totals.left(transaction, None)
+        own = total if owner is None else self.totals.left(transaction, owner)
+        return dataclasses.replace(receipt, left=(own, total))
 
-    def _settled(self, session: Session) -> Receipt:
+    def _find_or_charge(self, transaction: Transaction) -> Receipt:
+        """Return the receipt of the same request or question if there is one, else charge it."""
         owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
         if request is not None:
-            seq = session.mark(request_mark(owner, request))
+            seq = transaction.mark(request_mark(owner, request))
             if seq is not None:
-                return self._repeated(session, request, seq)
-        paid = session.paid(question) if question is not None else {}
+                return self._find_repeated(transaction, request, seq)
+        paid = transaction.paid(question) if question is not None else {}
         if paid:
-            earlier = self._earlier(session, paid)
+            earlier = self._find_paid(transaction, paid)
             if earlier is not None:
                 if request is not None:
-                    self._remember(session, request, earlier)
+                    self._record_request(transaction, request, earlier)
                 return earlier
         body, text = self.body, self.text
         if paid:
-            self._check_plan(session)
-            body = body | {"scopes": scopes_of(owner, known=True)}
+            self._check_plan(transaction)
+            body = body | {"scopes": charge_scopes(owner, known=True)}
             text = canonical(body)
-        self._spend(session, body["scopes"])
-        row = session.append(self.when, text)
+        self._spend(transaction, body["scopes"])
+        row = transaction.append(self.when, text)
         if question is not None:
-            session.put_paid(question, owner or "", row.seq)
+            transaction.put_paid(question, owner or "", row.seq)
         if request is not None:
-            session.put_mark(request_mark(owner, request), row.seq)
-        receipt = receipt_of(self.identity, row, body, self.promises)
-        # A charge that nobody made before has no answer yet, unless another owner paid for the question.
-        return self._answered(session, receipt) if paid else receipt
+            transaction.put_mark(request_mark(owner, request), row.seq)
+        receipt = make_receipt(self.identity, row, body, self.promises)
+        # A new charge has no answer yet, unless another owner paid for the question.
+        return self._with_answer(transaction, receipt) if paid else receipt
 
-    def _spend(self, session: Session, scopes: list[str]) -> None:
-        """Charge every scope, or refuse for the one that has least room, so that what fits it fits all."""
+    def _spend(self, transaction: Transaction, scopes: list[str]) -> None:
+        """Charge every scope, or refuse for the one with least room, so that what fits it fits all."""
         refused: list[BudgetExceeded] = []
         for scope in scopes:
             try:
-                self.totals.spend(session, scope, self.cost, self.later)
+                self.totals.spend(transaction, scope, self.cost, self.later)
             except BudgetExceeded as problem:
                 refused.append(problem)
         if refused:
             raise min(refused, key=lambda problem: problem.left / problem.asked if problem.asked else 0.0)
 
-    def _check_plan(self, session: Session) -> None:
-        """Refuse a plan that the total has no room for, as if nobody had paid for the question.
+    def _check_plan(self, transaction: Transaction) -> None:
+        """Refuse a plan that the total has no room for, as if the question had not been paid for.
 
-        Otherwise whoever asks with a plan that fits nothing would be told, for free, whether somebody else
-        has asked.
+        Otherwise a caller with a plan that fits nothing would learn for free whether another owner has asked.
         """
         if self.later is not None:
-            caps, spent = self.totals.of(session, TOTAL)
+            caps, spent = self.totals.of(transaction, TOTAL)
             if caps is not None:
                 caps.admit(spent, self.cost, scope=TOTAL, later=self.later)
 
-    def _earlier(self, session: Session, paid: dict[str, int]) -> Receipt | None:
-        """Return the receipt of a question already paid for by the owner, if it is."""
+    def _find_paid(self, transaction: Transaction, paid: dict[str, int]) -> Receipt | None:
+        """Return the receipt of the owner's earlier charge for the question; None if only others paid."""
         owner, first = self.body["owner"], min(paid.values())
         seq = first if owner is None else paid.get(owner)
-        row = _row(session, first if seq is None else seq)
+        row = _row(transaction, first if seq is None else seq)
         content = row.content
         if content["promises"] != self.body["promises"]:
             raise PromiseError(
                 "question of Ledger.charge must be a digest that fixes the promise too, and this one "
                 "was charged with another promise. Put the noise into the digest."
             )
-        return None if seq is None else self._answered(session, receipt_of(self.identity, row, content))
+        return (
+            None if seq is None else self._with_answer(transaction, make_receipt(self.identity, row, content))
+        )
 
-    def _repeated(self, session: Session, request: str, seq: int) -> Receipt:
-        """Return the receipt of what the same request was charged for, whatever happened since."""
-        said = _row(session, seq)
-        used = said.content
-        row = _row(session, used["row"]) if used["type"] == "request" else said
+    def _find_repeated(self, transaction: Transaction, request: str, seq: int) -> Receipt:
+        """Return the receipt of the charge that the same request made before, whatever happened since."""
+        first = _row(transaction, seq)
+        used = first.content
+        row = _row(transaction, used["row"]) if used["type"] == "request" else first
         content = row.content
         same = content["promises"] == self.body["promises"]
-        if not (same and self._same_question(content, _digest_in(used))):
+        if not (same and self._is_same_question(content, _asked_digest(used))):
             raise KeyReused(
                 f"request of Ledger.charge must be a new key for each new question, and {request!r} was "
                 f"used before, for row {row.seq} ({content['what']!r}). Choose another key, or repeat the "
                 "question as it was."
             )
-        return self._answered(session, receipt_of(self.identity, row, content))
+        return self._with_answer(transaction, make_receipt(self.identity, row, content))
 
-    def _same_question(self, content: dict[str, Any], asked: str | None) -> bool:
-        question, told = self.body["question"], _digest_in(self.body)
+    def _is_same_question(self, content: dict[str, Any], asked: str | None) -> bool:
+        question, asked_now = self.body["question"], _asked_digest(self.body)
         if question is not None and question == content["question"]:
             return True
         # The digest of a question holds the version of the data; that of what was asked does not.
-        if told is not None or asked is not None:
-            return told == asked
+        if asked_now is not None or asked is not None:
+            return asked_now == asked
         return question is None and content["question"] is None and self.body["what"] == content["what"]
 
-    def _remember(self, session: Session, request: str, earlier: Receipt) -> None:
+    def _record_request(self, transaction: Transaction, request: str, earlier: Receipt) -> None:
         """Record the key of a request that was free, so that it finds the same answer ever after."""
         owner = self.body["owner"]
         body = {"type": "request", "owner": owner, "request": request, "row": earlier.seq}
-        asked = _digest_in(self.body)
+        asked = _asked_digest(self.body)
         if asked is not None:
-            # Its digest alone: a row that nobody pays for must not be as long as whoever asks likes.
+            # Its digest alone: a row that costs nothing must not be as long as the caller likes.
             body["asked_sha256"] = asked
-        row = session.append(self.when, canonical(body))
-        session.put_mark(request_mark(owner, request), row.seq)
+        row = transaction.append(self.when, canonical(body))
+        transaction.put_mark(request_mark(owner, request), row.seq)
 
-    def _answered(self, session: Session, receipt: Receipt) -> Receipt:
+    def _with_answer(self, transaction: Transaction, receipt: Receipt) -> Receipt:
         assert receipt.seq is not None
-        answer = session.answer(answer_key(receipt.question, receipt.seq))
+        answer = transaction.answer(answer_key(receipt.question, receipt.seq))
         return dataclasses.replace(receipt, answer=answer)
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """An answer that is to be kept, for a charge that this ledger made.
+class StoreAnswer:
+    """Operation that stores the answer of a charge that this ledger made.
 
     Attributes
     ----------
     receipt : Receipt
-        Of the charge.
+        Receipt of the charge.
     seq : int
-        Its row.
+        Number of the charge's row.
     key : str
-        Where the answer is kept.
+        Key of the table of answers.
     answer : bytes
-        It.
+        Answer to store unless there is one.
     when, text : str
-        Time and body of its row.
+        Universal time and body of the new row.
     """
 
     receipt: Receipt
@@ -210,85 +221,85 @@ class Keeping:
     text: str
 
     @classmethod
-    def of(cls, receipt: Receipt, seq: int, answer: bytes) -> Keeping:
-        """Prepare to keep the answer of a charge."""
+    def from_receipt(cls, receipt: Receipt, seq: int, answer: bytes) -> StoreAnswer:
+        """Return the operation for the answer of a charge in row `seq`."""
         key, digest = answer_key(receipt.question, seq), hashlib.sha256(answer).hexdigest()
         text = canonical({"type": "answer", "key": key, "sha256": digest})
         return cls(receipt, seq, key, answer, now(), text)
 
     @property
-    def needs(self) -> Needs:
-        """The row of the charge, and the answer that may be there."""
-        return Needs(rows=(self.seq,), answers=(self.key,))
+    def read_set(self) -> ReadSet:
+        """Row of the charge, and the answer that may be there."""
+        return ReadSet(rows=(self.seq,), answers=(self.key,))
 
-    def __call__(self, session: Session) -> bytes:
-        """Keep it unless there is one, and return the one that is kept."""
-        find_charge(session, self.receipt, self.seq)
-        stored = session.answer(self.key)
+    def __call__(self, transaction: Transaction) -> bytes:
+        """Store the answer unless there is one, and return the stored one."""
+        check_receipt(transaction, self.receipt, self.seq)
+        stored = transaction.answer(self.key)
         if stored is None:
-            session.append(self.when, self.text)
-            session.put_answer(self.key, self.answer)
+            transaction.append(self.when, self.text)
+            transaction.put_answer(self.key, self.answer)
         return self.answer if stored is None else stored
 
 
 @dataclass(frozen=True, slots=True)
-class Work(Generic[T]):
-    """A charge or an answer to keep, for the ledger that was opened and for no other.
+class WriteOperation(Generic[T]):
+    """Charge or answer to store, for the ledger that was opened and for no other.
 
     Attributes
     ----------
     check : callable
-        Raises if the session is of another ledger.
-    work : callable
-        What is done.
+        Raises if the transaction is of another ledger.
+    operation : callable
+        Writes inside the transaction it is given.
     makes_marks : bool
-        Whether the table of marks has to be made first.
+        Whether the table of marks has to be created first.
     """
 
-    check: Callable[[Session], None]
-    work: Callable[[Session], T]
+    check: Callable[[Transaction], None]
+    operation: Callable[[Transaction], T]
     makes_marks: bool
 
     @property
-    def needs(self) -> Needs | None:
-        """What the work looks at; None where it runs statements of its own."""
-        return None if self.makes_marks else getattr(self.work, "needs", None)
+    def read_set(self) -> ReadSet | None:
+        """Entries that the operation reads; None where it runs statements of its own."""
+        return None if self.makes_marks else getattr(self.operation, "read_set", None)
 
-    def __call__(self, session: Session) -> T:
-        """Do it."""
-        self.check(session)
+    def __call__(self, transaction: Transaction) -> T:
+        """Execute the operation and return its result."""
+        self.check(transaction)
         if self.makes_marks:
-            session.execute(session.marks_table)
-        return self.work(session)
+            transaction.execute(transaction.marks_table)
+        return self.operation(transaction)
 
 
-def find_charge(session: Session, receipt: Receipt, seq: int) -> None:
-    """Make sure that the record has the row of a receipt as the receipt says it."""
-    row = session.row(seq)
+def check_receipt(transaction: Transaction, receipt: Receipt, seq: int) -> None:
+    """Raise LedgerTampered unless the record has the row of a receipt as the receipt states it."""
+    row = transaction.row(seq)
     assert receipt.ledger is not None
-    if row is None or receipt_of(receipt.ledger, row, row.content) != receipt:
+    if row is None or make_receipt(receipt.ledger, row, row.content) != receipt:
         raise LedgerTampered(
             f"row {seq} of the ledger's record must be what the receipt {receipt.id} "
             "says, and is not: the record was rolled back or rewritten. Restore the ledger."
         )
 
 
-def _digest_in(body: dict[str, Any]) -> str | None:
-    """Return the digest of what was asked with a row, whether the row has all of it or the digest alone."""
+def _asked_digest(body: dict[str, Any]) -> str | None:
+    """Return the digest of a row's `asked`, whether the row has all of it or the digest alone."""
     if "asked" in body:
         return hashlib.sha256(canonical(body["asked"]).encode("utf-8", "surrogatepass")).hexdigest()
     return body.get("asked_sha256")
 
 
-def _row(session: Session, seq: int) -> Row:
-    row = session.row(seq)
+def _row(transaction: Transaction, seq: int) -> LedgerRow:
+    row = transaction.row(seq)
     if row is None:
-        raise missing_row(seq)
+        raise missing_row_error(seq)
     return row
 
 
 class Details(TypedDict, total=False):
-    """What a charge says beside its promises; see :meth:`Ledger.charge`."""
+    """Keyword arguments of a charge beside its promises; see :meth:`Ledger.charge`."""
 
     owner: str | None
     what: str
@@ -300,8 +311,8 @@ class Details(TypedDict, total=False):
     request: str | None
 
 
-def prepared(promises: tuple[Promise, ...], details: Details, *, identity: str, totals: Totals) -> Charge:
-    """Make a charge out of what somebody gave, and refuse what no ledger can keep."""
+def make_charge(promises: tuple[Promise, ...], details: Details, *, identity: str, totals: Totals) -> Charge:
+    """Return the operation of a charge, or refuse arguments that no ledger can keep."""
     owner, request, asked = details.get("owner"), details.get("request"), details.get("asked")
     named = {
         "what": details.get("what", "charge"),
@@ -309,14 +320,14 @@ def prepared(promises: tuple[Promise, ...], details: Details, *, identity: str, 
         "question": details.get("question"),
         "schema": details.get("schema"),
     }
-    check_words(**named, request=request)
-    cost, said = priced(promises)
+    check_texts(**named, request=request)
+    cost, promises_json = promise_cost(promises)
     planned = tuple(details.get("plan", ()))
     body: dict[str, Any] = {
         "type": "charge",
         **named,
-        "promises": said,
-        "scopes": scopes_of(owner, known=False),
+        "promises": promises_json,
+        "scopes": charge_scopes(owner, known=False),
         "seeded": bool(details.get("seeded", False)),
         "version": product_version(),
     }
@@ -332,19 +343,19 @@ def prepared(promises: tuple[Promise, ...], details: Details, *, identity: str, 
         later=sum(map(Spending.of, planned), Spending()) if planned else None,
         when=now(),
         body=body,
-        text=written(body),
+        text=charge_text(body),
     )
 
 
 @lru_cache(maxsize=512)
-def priced(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
-    """Return what promises cost, and how the record says them: the same few come again and again."""
+def promise_cost(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
+    """Return the cost of promises and their JSON, cached: the same few come again and again."""
     cost = Spending.of(promises)
     return cost, json.loads(canonical([promise.to_dict() for promise in promises]))
 
 
-def check_words(**named: object) -> None:
-    """Refuse names that are empty or that a database cannot keep; None is no name."""
+def check_texts(**named: object) -> None:
+    """Refuse texts that are empty or that a database cannot keep; None is no text."""
     for name, value in named.items():
         if value is None and name != "what":
             continue
@@ -361,8 +372,8 @@ def check_words(**named: object) -> None:
             )
 
 
-def written(body: dict[str, Any]) -> str:
-    """Return the body of a charge's row as text; all but what was asked is known to be plain."""
+def charge_text(body: dict[str, Any]) -> str:
+    """Return the body of a charge's row as canonical JSON; all but `asked` is known to be plain."""
     asked = body.get("asked", {})
     try:
         if not isinstance(asked, dict):
@@ -373,3 +384,81 @@ def written(body: dict[str, Any]) -> str:
             f"asked of Ledger.charge must be a dict of plain JSON values, and is not ({error}). "
             "Write values with their to_dict()."
         ) from None
+
+
+_KEPT = 512
+"""Number of parsed totals that are cached by their text."""
+
+
+class Totals:
+    """Caps and spending of the scopes of one ledger.
+
+    Parameters
+    ----------
+    owner_caps : Caps or None
+        Caps of owners who have none of their own, as fixed in the ledger's first row; None is no limit.
+    """
+
+    def __init__(self, owner_caps: Caps | None) -> None:
+        self._owner_caps = owner_caps
+        # Equal texts parse to equal totals, so the cache never goes stale: the database stays the only place
+        # where totals are kept. Threads share it: each step is one operation.
+        self._parsed: dict[str, Spending] = {}
+
+    def of(self, transaction: Transaction, scope: str) -> tuple[Caps | None, Spending]:
+        """Return caps and spending of a scope."""
+        found = transaction.total(scope)
+        if found is None:
+            return self._owner_caps, Spending()
+        return self._parse(scope, *found)
+
+    def left(self, transaction: Transaction, owner: str | None) -> dict[str, float] | None:
+        """Return what is left in each currency, of an owner or of the total; None without a limit."""
+        caps, spent = self.of(transaction, scope_name(owner))
+        return None if caps is None else caps.left(spent)
+
+    def owners(self, transaction: Transaction) -> dict[str, Spending]:
+        """Return the spending of each owner, by name; zero for an owner who only has a limit."""
+        start = owner_scope("")
+        return {
+            scope.removeprefix(start): self._parse(scope, *found)[1]
+            for scope, found in sorted(transaction.totals().items())
+            if scope.startswith(start)
+        }
+
+    def spend(self, transaction: Transaction, scope: str, asked: Spending, later: Spending | None) -> None:
+        """Add a cost to the spending of a scope, or refuse it."""
+        caps, before = self.of(transaction, scope)
+        name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
+        after = before + asked if caps is None else caps.admit(before, asked, scope=name, later=later)
+        text = canonical(after.to_dict())
+        transaction.put_total(scope, _caps_text(caps), text)
+        self._cache(text, after)
+
+    def _parse(self, scope: str, caps: str | None, spent: str) -> tuple[Caps | None, Spending]:
+        try:
+            known = self._parsed.get(spent)
+            if known is None:
+                known = Spending.from_dict(json.loads(spent))
+                self._cache(spent, known)
+            return (None if caps is None else _parse_caps(caps)), known
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be readable, and is not ({error}). "
+                "Restore the ledger from a backup that checks."
+            ) from error
+
+    def _cache(self, text: str, spent: Spending) -> None:
+        if len(self._parsed) >= _KEPT:
+            self._parsed.clear()
+        self._parsed[text] = spent
+
+
+@lru_cache(maxsize=_KEPT)
+def _parse_caps(text: str) -> Caps:
+    return Caps.from_dict(json.loads(text))
+
+
+@lru_cache(maxsize=_KEPT)
+def _caps_text(caps: Caps | None) -> str | None:
+    return write_caps(caps)

@@ -1,7 +1,7 @@
-"""The mark in a SQLite ledger's main file that says whether it is whole without its journal.
+"""Mark in a SQLite ledger's main file that says whether it is whole without its journal.
 
 SQLite writes a commit to the journal (the file that ends in ``-wal``) and carries it into the main file
-later. Whoever copies the main file alone meanwhile has an earlier state of the record, consistent in itself:
+later. A copy of the main file alone made meanwhile has an earlier state of the record, consistent in itself:
 charges are forgotten and nothing in it shows that. So the main file carries a generation in its header:
 
 - even: *closed*. The main file has every charge; there need be no journal.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from discreet.ledger._store import FORMAT
+from discreet.ledger.records import FORMAT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +37,7 @@ def format_of(user_version: int) -> int:
 
 
 def is_open(user_version: int) -> bool:
-    """Say whether charges may be in the journal."""
+    """Return whether charges may be in the journal."""
     return user_version // _STEP % 2 == 1
 
 
@@ -52,12 +52,12 @@ def journal_of(path: Path) -> Path:
 
 
 def lacks_journal(path: Path, read_mark: Callable[[], int]) -> bool:
-    """Say whether a ledger's main file needs a journal that is not there.
+    """Return whether a ledger's main file needs a journal that is not there.
 
     Parameters
     ----------
     path : Path
-        The main file.
+        Path of the main file.
     read_mark : callable
         Reads ``user_version`` from the main file alone. It must not make SQLite create a journal.
 
@@ -77,14 +77,14 @@ def lacks_journal(path: Path, read_mark: Callable[[], int]) -> bool:
 
 
 def require_open(connection: sqlite3.Connection, known: int | None, timeout: float) -> int | None:
-    """Make sure, inside ``BEGIN IMMEDIATE``, that the main file is marked as open.
+    """Ensure, inside ``BEGIN IMMEDIATE``, that the main file is marked as open.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Holds the write lock.
+        Connection that holds the write lock.
     known : int or None
-        Mark that was seen in the main file before.
+        Mark last seen in the main file by this process; None at first.
     timeout : float
         Seconds to wait for readers of an earlier state and for others who carry the journal over.
 
@@ -103,7 +103,7 @@ def require_open(connection: sqlite3.Connection, known: int | None, timeout: flo
     if mark == known and is_open(mark):
         return None
     if is_open(mark):
-        # Another process wrote it, and may not have carried it over yet: whoever charges makes sure.
+        # Another process wrote it, and may not have carried it over yet: this writer makes sure.
         connection.execute("ROLLBACK")
     else:
         mark = _write_mark(connection, _following(mark))
@@ -117,9 +117,9 @@ def require_open(connection: sqlite3.Connection, known: int | None, timeout: flo
 
 
 def close_mark(connection: sqlite3.Connection) -> None:
-    """Mark the main file as closed if everything is in it and nobody else is using the ledger.
+    """Mark the main file as closed if everything is in it and no other connection uses the ledger.
 
-    Does nothing where others read or write: whoever closes last does it.
+    Does nothing where others read or write: the last to close does it.
     """
     connection.execute("PRAGMA busy_timeout = 0")
     if not is_open(_mark(connection)):
@@ -154,6 +154,6 @@ def _write_mark(connection: sqlite3.Connection, mark: int) -> int:
 
 
 def _carried_over(connection: sqlite3.Connection, mode: str) -> bool:
-    """Carry the journal into the main file; say whether all of it is there."""
+    """Carry the journal into the main file; return whether all of it is there."""
     ((busy, frames, carried),) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
     return not busy and frames == carried

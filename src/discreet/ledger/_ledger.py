@@ -1,4 +1,4 @@
-"""The ledger that people use: charge, then draw."""
+"""The ledger of a data set: charge first, then draw noise."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from discreet.errors import LedgerError, LedgerTampered
-from discreet.ledger._charges import Details, Keeping, Work, check_words, find_charge, prepared
-from discreet.ledger._opening import Opening, fixed, opened, store_at
-from discreet.ledger._store import Store, owner_scope, result_of
-from discreet.ledger._verification import DATASET_MARK, check, other_ledgers, other_mark, write_caps
-from discreet.ledger.backup import back_up
-from discreet.ledger.backup import restore as put_back
-from discreet.ledger.entries import (
-    Entry,
-    charges,
-    entry_of,
-    find_entry,
-    missing_row,
-    position_of,
-    receipt_of,
+from discreet.ledger._caps import write_caps
+from discreet.ledger._charges import (
+    Details,
+    StoreAnswer,
+    Totals,
+    WriteOperation,
+    check_receipt,
+    check_texts,
+    make_charge,
 )
-from discreet.ledger.records import link
-from discreet.ledger.totals import Totals, scope_name
+from discreet.ledger._opening import Opening, back_up, make_caps, open_ledger, open_store
+from discreet.ledger._opening import restore as restore_backup
+from discreet.ledger._store import Store, unwrap
+from discreet.ledger._verification import check_record
+from discreet.ledger.records import (
+    DATASET_MARK,
+    Entry,
+    find_entry,
+    find_position,
+    hash_row,
+    iter_charges,
+    make_entry,
+    make_receipt,
+    missing_row_error,
+    other_ledgers,
+    other_mark,
+    owner_scope,
+    scope_name,
+)
 from discreet.privacy.compose import Spending
 from discreet.privacy.promises import NoPromise, Promise
 from discreet.privacy.receipt import canonical, now
@@ -32,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from discreet.ledger.transaction import Session
+    from discreet.ledger.transaction import Transaction
     from discreet.privacy.receipt import Receipt
 
 T = TypeVar("T")
@@ -46,7 +58,7 @@ class Ledger:
     Attributes
     ----------
     url : str
-        Where it is kept.
+        Address of the file or database that keeps it.
     identity : str
         Hash of its first row; receipts carry it.
 
@@ -56,8 +68,8 @@ class Ledger:
     the total and for the owner, both or neither, and is on disk before :meth:`charge` returns. So
     whatever is drawn afterwards was paid for, a crash costs budget and never privacy, and
     :meth:`guarantee` holds against analysts who choose each question after seeing every answer.
-    There are no refunds. The record shows what was asked and when, and no row of the data: whoever
-    charges gives it public facts alone.
+    There are no refunds. The record shows what was asked and when, and no row of the data:
+    callers give it public facts alone.
 
     Owners' limits assume that owners do not pool what they learn; the total does not.
 
@@ -90,60 +102,60 @@ class Ledger:
         gaussian_share: float = 0.5,
         timeout: float = 30.0,
     ) -> Self:
-        """Open a ledger, making it if it does not exist.
+        """Open a ledger, creating it if it does not exist.
 
         Parameters
         ----------
         path_or_url : str or path
-            A file; ``postgresql://host/database#name``; or ``":memory:"``, which ends with the
+            Path of a file; ``postgresql://host/database#name``; or ``":memory:"``, which ends with the
             process.
         limit : Promise, optional
-            What the total must keep; None records without a limit. Fixed when the ledger is made: a
-            different one is refused later, and none given means the one it has.
+            Promise that the total must keep; None records without a limit. Fixed when the ledger is created:
+            a different one is refused later, and none given means the one it has.
         owner_limit : Promise, optional
-            The same for each owner who gets none of their own by :meth:`set_owner_limit`.
+            Promise that each owner without a limit of :meth:`set_owner_limit` must keep; None is no limit.
         gaussian_share : float
             Part of epsilon kept for Gaussian events under limits of :class:`ApproxDP`.
         timeout : float
             Seconds to wait for other writers.
         """
-        store = store_at(path_or_url, timeout)
-        caps, owner_caps = fixed(limit, gaussian_share), fixed(owner_limit, gaussian_share)
-        return cls(store, opened(store, caps, owner_caps, when=now()))
+        store = open_store(path_or_url, timeout)
+        caps, owner_caps = make_caps(limit, gaussian_share), make_caps(owner_limit, gaussian_share)
+        return cls(store, open_ledger(store, caps, owner_caps, when=now()))
 
     @staticmethod
     def identity_at(path_or_url: str | os.PathLike[str], *, timeout: float = 30.0) -> str | None:
-        """Return the identity of the ledger at a place; None where there is none. Makes nothing.
+        """Return the identity of the ledger at a place; None where there is none. Creates nothing.
 
         Parameters
         ----------
         path_or_url, timeout
             As for :meth:`open`.
         """
-        store = store_at(path_or_url, timeout)
+        store = open_store(path_or_url, timeout)
         try:
             if not store.exists():
                 return None
-            with store.read() as session:
-                return session.head()[0]
+            with store.read() as transaction:
+                return transaction.head()[0]
         finally:
             store.close()
 
     @property
     def url(self) -> str:
-        """Where it is kept."""
+        """Address of the file or database that keeps it."""
         return self._store.url
 
     @property
     def shown(self) -> str:
-        """Where it is kept, without secrets, for messages."""
+        """The address without secrets, for messages."""
         return self._store.shown
 
     @property
     def head(self) -> tuple[int, str]:
         """Number and hash of the last row: keep it elsewhere, and a rollback will show."""
-        with self._store.read() as session:
-            _, seq, digest = session.head()
+        with self._store.read() as transaction:
+            _, seq, digest = transaction.head()
         return seq, digest
 
     def charge(
@@ -164,27 +176,27 @@ class Ledger:
         Parameters
         ----------
         promises : Promise or iterable of Promise
-            What the result will promise. Several are the parts of one event and are added up, so of
+            Promises that the result will make. Several are the parts of one event and are added up, so of
             two ways to say the same thing about the same noise give one.
         owner : str, optional
-            Who asks: charged beside the total.
+            Name of the owner, who is charged beside the total; None charges the total alone.
         what : str
-            A few words for the record.
+            Short description for the record.
         question : str, optional
             Digest of everything that fixes the question: data version, canonical form, bounds, noise.
             A question that was paid for is free: the receipt carries the stored answer, or None if it
             was never answered and may now be executed under the charge that stands. A new owner pays
             their own share, the total does not pay again.
         schema : str, optional
-            Digest of the schema, for the receipt.
+            Digest of the schema, for the receipt; None if there is none.
         seeded : bool
             Whether the noise will come from a seed.
         plan : iterable of Promise
-            What will be charged after this, by the same work: refused now unless all of it fits too, so
-            that nobody pays for the first half of something. It is neither charged nor kept aside, and a
+            Promises that the same job will charge after this one: refused now unless all of them fit too, so
+            that no job pays for its first half alone. It is neither charged nor kept aside, and a
             question that its owner paid for is free whatever the plan.
         asked : mapping, optional
-            What was asked, as JSON, for whoever reads the record. Kept in it and not on the receipt.
+            Query as JSON values, for readers of the record. Kept there and not on the receipt.
         request : str, optional
             A key that the owner chose for this request, so that it can be sent again if its answer got
             lost: the repeat has the receipt, and the answer, of the first, also where the data changed
@@ -211,7 +223,7 @@ class Ledger:
         `what`, `asked` and `request` are kept in a record that many may read: they must be public facts
         and not depend on rows.
         """
-        charging = self.charging(
+        charge = self.prepare_charge(
             promises,
             owner=owner,
             what=what,
@@ -222,10 +234,12 @@ class Ledger:
             asked=asked,
             request=request,
         )
-        return result_of(self.do([charging])[0])
+        return unwrap(self.execute([charge])[0])
 
-    def charging(self, promises: Promise | Iterable[Promise], **details: Unpack[Details]) -> Work[Receipt]:
-        """Prepare a charge, which :meth:`do` makes: together with those of others, in one transaction.
+    def prepare_charge(
+        self, promises: Promise | Iterable[Promise], **details: Unpack[Details]
+    ) -> WriteOperation[Receipt]:
+        """Return the operation of a charge, for :meth:`execute`: with others, in one transaction.
 
         Parameters
         ----------
@@ -233,59 +247,71 @@ class Ledger:
             As for :meth:`charge`.
         """
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
-        charge = prepared(parts, details, identity=self.identity, totals=self._totals)
-        return self._checked(charge, marks="request" in charge.body)
+        charge = make_charge(parts, details, identity=self.identity, totals=self._totals)
+        return self._operation(charge, marks="request" in charge.body)
 
     def store(self, receipt: Receipt, answer: bytes) -> bytes:
-        """Keep the answer that a charge paid for, and return the one that may leave.
+        """Store the answer that a charge paid for, and return the one that may be published.
 
-        The first answer stored is the only one: whoever executed the same question at the same time
-        gets that one back and throws their own away.
+        The first answer stored is the only one: a caller that executed the same question at the same time
+        gets that one back and discards its own.
+
+        Parameters
+        ----------
+        receipt : Receipt
+            Receipt of the charge, from this ledger.
+        answer : bytes
+            Noisy answer that was drawn under the charge.
         """
-        return result_of(self.do([self.keeping(receipt, answer)])[0])
+        return unwrap(self.execute([self.prepare_answer(receipt, answer)])[0])
 
-    def keeping(self, receipt: Receipt, answer: bytes) -> Work[bytes]:
-        """Prepare to :meth:`store` an answer, which :meth:`do` does."""
-        return self._checked(Keeping.of(receipt, self._row_of(receipt), answer))
+    def prepare_answer(self, receipt: Receipt, answer: bytes) -> WriteOperation[bytes]:
+        """Return the operation of :meth:`store`, for :meth:`execute`."""
+        return self._operation(StoreAnswer.from_receipt(receipt, self._row_of(receipt), answer))
 
-    def do(self, works: Sequence[Work[T]]) -> list[T | Exception]:
-        """Charge and keep what was prepared, durably and in one transaction.
+    def execute(self, operations: Sequence[WriteOperation[T]]) -> list[T | Exception]:
+        """Execute prepared charges and answers, durably and in one transaction, and return their results.
+
+        Parameters
+        ----------
+        operations : sequence of WriteOperation
+            Operations of :meth:`prepare_charge` and :meth:`prepare_answer`, executed in this order.
 
         Returns
         -------
         list
-            For each a result, or the error that :meth:`charge` or :meth:`store` would raise: it undoes that
-            one alone.
+            Result of each operation, or the error that :meth:`charge` or :meth:`store` would raise: it
+            undoes that operation alone.
 
         Raises
         ------
         LedgerUnavailable
             Some of it may stand; nothing may be drawn.
         """
-        outcomes = self._store.write_all(works)
+        results = self._store.write_all(operations)
         self._marked = self._marked or any(
-            work.makes_marks and not isinstance(outcome, Exception)
-            for work, outcome in zip(works, outcomes, strict=True)
+            operation.makes_marks and not isinstance(result, Exception)
+            for operation, result in zip(operations, results, strict=True)
         )
-        return outcomes
+        return results
 
-    def _checked(self, work: Callable[[Session], T], *, marks: bool = False) -> Work[T]:
-        """Make work that is done on the ledger that was opened, with the table of marks if it needs one."""
-        return Work(self._check_identity, work, marks and not self._marked)
+    def _operation(self, write: Callable[[Transaction], T], *, marks: bool = False) -> WriteOperation[T]:
+        """Return an operation that runs on the ledger that was opened, with the table of marks if needed."""
+        return WriteOperation(self._check_identity, write, marks and not self._marked)
 
-    def _write(self, work: Callable[[Session], T], *, marks: bool = False) -> T:
-        return result_of(self.do([self._checked(work, marks=marks)])[0])
+    def _write(self, write: Callable[[Transaction], T], *, marks: bool = False) -> T:
+        return unwrap(self.execute([self._operation(write, marks=marks)])[0])
 
     def spent(self, owner: str | None = None) -> Spending:
-        """Return the exact books of the total, or of one owner.
+        """Return the exact spending of the total, or of one owner.
 
         Privacy
         -------
-        Read as an epsilon, they are a guarantee only for charges whose costs were fixed before any
+        Read as an epsilon, it is a guarantee only for charges whose costs were fixed before any
         answer was seen; otherwise :meth:`guarantee` is.
         """
-        with self._store.read() as session:
-            _, spent = self._totals.of(session, scope_name(owner))
+        with self._store.read() as transaction:
+            _, spent = self._totals.of(transaction, scope_name(owner))
         return spent
 
     def remaining(self, owner: str | None = None) -> dict[str, float] | None:
@@ -294,9 +320,9 @@ class Ledger:
         return left
 
     def remaining_of(self, *owners: str | None) -> list[dict[str, float] | None]:
-        """Return the same for several owners, None being the total, at one moment."""
-        with self._store.read() as session:
-            return [self._totals.left(session, owner) for owner in owners]
+        """Return :meth:`remaining` of several owners, None being the total, read at one moment."""
+        with self._store.read() as transaction:
+            return [self._totals.left(transaction, owner) for owner in owners]
 
     def guarantee(self, owner: str | None = None) -> Promise:
         """Return what holds for everything charged, now and later, however it is chosen.
@@ -305,10 +331,10 @@ class Ledger:
         -------
         The limit, where there is one, for the columns that every charge protected. Without a limit
         nothing is guaranteed in advance: :class:`NoPromise`; :meth:`spent` says what fixed charges
-        come to. Nor is anything where the books pass the limit, as an earlier version could let them.
+        come to. Nor is anything where the charges pass the limit, as an earlier version could let them.
         """
-        with self._store.read() as session:
-            caps, spent = self._totals.of(session, scope_name(owner))
+        with self._store.read() as transaction:
+            caps, spent = self._totals.of(transaction, scope_name(owner))
         if caps is None:
             return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
         if not caps.holds(spent):
@@ -317,26 +343,26 @@ class Ledger:
 
     def set_owner_limit(self, owner: str, limit: Promise | None, *, gaussian_share: float = 0.5) -> None:
         """Give an owner a limit of their own, before their first charge."""
-        check_words(owner=owner)
-        caps = fixed(limit, gaussian_share)
+        check_texts(owner=owner)
+        caps = make_caps(limit, gaussian_share)
         scope, when = owner_scope(owner), now()
 
-        def fix(session: Session) -> None:
-            if self._totals.of(session, scope)[1].charges:
+        def fix(transaction: Transaction) -> None:
+            if self._totals.of(transaction, scope)[1].charges:
                 raise LedgerError(
                     f"limit of owner {owner!r} must be set before the first charge, and there are "
                     "charges. Caps are fixed before any answer is seen."
                 )
             values = None if caps is None else caps.to_dict()
-            session.append(when, canonical({"type": "owner limit", "owner": owner, "caps": values}))
-            session.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
+            transaction.append(when, canonical({"type": "owner limit", "owner": owner, "caps": values}))
+            transaction.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
 
         self._write(fix)
 
     def owners(self) -> dict[str, Spending]:
-        """Return the exact books of every owner who was charged or given a limit, by name."""
-        with self._store.read() as session:
-            return self._totals.owners(session)
+        """Return the exact spending of every owner who was charged or given a limit, by name."""
+        with self._store.read() as transaction:
+            return self._totals.owners(transaction)
 
     def bind(self, dataset: str) -> None:
         """Record which data set the ledger is about, or make sure that it is this one.
@@ -346,18 +372,18 @@ class Ledger:
         LedgerError
             The ledger is about another data set: charges against one would use up the other's limit.
         """
-        check_words(dataset=dataset)
+        check_texts(dataset=dataset)
         when = now()
 
-        def settle(session: Session) -> str:
-            seq = session.mark(DATASET_MARK)
+        def settle(transaction: Transaction) -> str:
+            seq = transaction.mark(DATASET_MARK)
             if seq is None:
-                row = session.append(when, canonical({"type": "bind", "dataset": dataset}))
-                session.put_mark(DATASET_MARK, row.seq)
+                row = transaction.append(when, canonical({"type": "bind", "dataset": dataset}))
+                transaction.put_mark(DATASET_MARK, row.seq)
                 return dataset
-            bound = session.row(seq)
+            bound = transaction.row(seq)
             if bound is None:
-                raise missing_row(seq)
+                raise missing_row_error(seq)
             return str(bound.content["dataset"])
 
         found = self._write(settle, marks=True)
@@ -373,23 +399,23 @@ class Ledger:
         Parameters
         ----------
         ledgers : iterable of str
-            Their identities; those that are in the record already are left out.
+            Identities of those ledgers; the ones already in the record are left out.
         """
         given, when = list(ledgers), now()
 
-        def append(session: Session) -> None:
-            new = [ledger for ledger in given if session.mark(other_mark(ledger)) is None]
+        def append(transaction: Transaction) -> None:
+            new = [ledger for ledger in given if transaction.mark(other_mark(ledger)) is None]
             if new:
-                row = session.append(when, canonical({"type": "others", "ledgers": new}))
+                row = transaction.append(when, canonical({"type": "others", "ledgers": new}))
                 for ledger in new:
-                    session.put_mark(other_mark(ledger), row.seq)
+                    transaction.put_mark(other_mark(ledger), row.seq)
 
         self._write(append, marks=True)
 
     def others(self) -> list[str]:
         """Return the identities of other ledgers that the same table was charged to, as far as recorded."""
-        with self._store.read() as session:
-            return other_ledgers(session)
+        with self._store.read() as transaction:
+            return other_ledgers(transaction)
 
     def history(self, owner: str | None = None, *, after: int = 0, first: int | None = None) -> list[Receipt]:
         """Return the receipts of all charges, oldest first.
@@ -397,15 +423,15 @@ class Ledger:
         Parameters
         ----------
         owner : str, optional
-            Only theirs.
+            Only charges of this owner; None returns those of all.
         after : int
-            Only rows of the record past this one.
+            Number of a row; only charges past it are returned.
         first : int, optional
-            Only the oldest so many.
+            Number of charges, oldest first; None returns all.
         """
-        with self._store.read() as session:
-            found = itertools.islice(charges(session, owner, after), first)
-            return [receipt_of(self.identity, row, content) for row, content in found]
+        with self._store.read() as transaction:
+            found = itertools.islice(iter_charges(transaction, owner, after), first)
+            return [make_receipt(self.identity, row, content) for row, content in found]
 
     def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
         """Return all charges with what was asked and answered, oldest first.
@@ -413,27 +439,27 @@ class Ledger:
         Parameters
         ----------
         owner : str, optional
-            Only theirs.
+            Only charges of this owner; None returns those of all.
         after : int
-            Only rows of the record past this one.
+            Number of a row; only charges past it are returned.
         last : int, optional
-            Only the newest so many.
+            Number of charges, newest kept; None returns all.
         """
-        with self._store.read() as session:
-            found = charges(session, owner, after, newest_first=last is not None)
+        with self._store.read() as transaction:
+            found = iter_charges(transaction, owner, after, newest_first=last is not None)
             chosen = list(itertools.islice(found, last))
             if last is not None:
                 chosen.reverse()
-            return [entry_of(session, self.identity, row, content) for row, content in chosen]
+            return [make_entry(transaction, self.identity, row, content) for row, content in chosen]
 
     def position(self, receipt: Receipt) -> tuple[str, dict[str, int]]:
         """Return the hash of the row before a receipt's, and how many rows before it are no charges, by type.
 
-        With them whoever is shown the receipt and the charges before it can count whether all are there.
+        A reader who has the receipt and the charges before it can then check that none is missing.
         """
-        with self._store.read() as session:
-            self._check_identity(session)
-            return position_of(session, self._row_of(receipt))
+        with self._store.read() as transaction:
+            self._check_identity(transaction)
+            return find_position(transaction, self._row_of(receipt))
 
     def entry(self, receipt_id: str) -> Entry:
         """Return the charge that a receipt's id names, with what was asked and answered.
@@ -443,37 +469,38 @@ class Ledger:
         LedgerError
             It is not in this ledger.
         """
-        with self._store.read() as session:
-            return find_entry(session, self.identity, receipt_id)
+        with self._store.read() as transaction:
+            return find_entry(transaction, self.identity, receipt_id)
 
     def has_paid(self, question: str, owner: str | None = None) -> bool:
-        """Say whether charging a question again would be free. Nothing is charged or written.
+        """Return whether charging a question again would be free. Nothing is charged or written.
 
         Parameters
         ----------
         question : str
-            Its digest, as for :meth:`charge`.
+            Digest of the question, as for :meth:`charge`.
         owner : str, optional
-            For whom: what others paid does not count. If left out, whether anybody has paid.
+            Owner whose own payment counts; None counts a payment by any owner.
 
         Privacy
         -------
-        With an owner it tells nothing about others; without, it tells whether anybody has asked.
+        With an owner it tells nothing about others; without, it tells whether any owner has asked.
         """
-        with self._store.read() as session:
-            paid = session.paid(question)
+        with self._store.read() as transaction:
+            paid = transaction.paid(question)
         return bool(paid) if owner is None else owner in paid
 
     def secret(self) -> bytes:
-        """Return the key under which this ledger's questions are named, making it at first use.
+        """Return the key under which this ledger's questions are named, drawing it at first use.
 
         Beside a file it is a file of mode 0600 that ends in ``.version-key``; in PostgreSQL it is a table of
         its own, so that every machine has the same; in memory it ends with the process.
 
         Privacy
         -------
-        A fingerprint of private rows lets whoever knows all rows but one test guesses at that one; under a
-        key it tells nothing to whoever has not got it. Keep the key from those who may read the record.
+        A fingerprint of private rows lets an attacker who knows all rows but one test guesses at that one;
+        under a key it tells nothing to those without the key. Keep the key from those who may read the
+        record.
         """
         return self._store.secret()
 
@@ -483,8 +510,8 @@ class Ledger:
         Parameters
         ----------
         path : str or path
-            A file that does not exist yet. It becomes a ledger in SQLite, wherever this one is kept; its
-            key goes beside it, as for :meth:`secret`.
+            Path of a file that does not exist yet. It becomes a ledger in SQLite, wherever this one is kept;
+            its key goes beside it, as for :meth:`secret`.
 
         Returns
         -------
@@ -512,10 +539,10 @@ class Ledger:
         Parameters
         ----------
         backup : str or path
-            What :meth:`backup` wrote.
+            Path of a file that :meth:`backup` wrote.
         to : str or path
-            A file or URL as for :meth:`open`. If there is a ledger, it must be an earlier state of the
-            same record, and the rows that it lacks are added to it.
+            Path or URL of the ledger, as for :meth:`open`. If there is a ledger, it must be an earlier state
+            of the same record, and the rows that it lacks are added to it.
         head : tuple of (int, str), optional
             A :attr:`head` of the lost ledger that was kept elsewhere: the backup must have this row.
         timeout : float
@@ -529,9 +556,9 @@ class Ledger:
         Privacy
         -------
         Going back in the record would give spent budget back. Where the ledger is gone and no `head` was
-        kept, nobody can tell: charges after the backup are then forgotten.
+        kept, that cannot be seen: charges after the backup are then forgotten.
         """
-        put_back(store_at(backup, timeout), store_at(to, timeout), head)
+        restore_backup(open_store(backup, timeout), open_store(to, timeout), head)
         return cls.open(to, timeout=timeout)
 
     def check(self, receipt: Receipt | None = None) -> None:
@@ -540,28 +567,28 @@ class Ledger:
         Raises
         ------
         LedgerTampered
-            Names the row or total that does not agree. Whoever can write to the database could rewrite
-            all of it consistently, from any row on; a receipt or :attr:`head` kept elsewhere shows
+            Names the row or total that does not agree. An attacker who can write to the database could
+            rewrite all of it consistently, from any row on; a receipt or :attr:`head` kept elsewhere shows
             that too.
         """
-        with self._store.read() as session:
-            self._check_identity(session)
-            check(session)
+        with self._store.read() as transaction:
+            self._check_identity(transaction)
+            check_record(transaction)
             if receipt is not None:
-                find_charge(session, receipt, self._row_of(receipt))
+                check_receipt(transaction, receipt, self._row_of(receipt))
 
     def confirm(self, seq: int, hash: str) -> None:
-        """Make sure that the record still has a row as it was once seen, for instance as its head.
+        """Raise unless the record still has a row as it was once seen, for instance as its head.
 
         Raises
         ------
         LedgerTampered
             It does not: an older state was put back, or another ledger in its place.
         """
-        with self._store.read() as session:
-            self._check_identity(session)
-            row = session.row(seq)
-        if row is None or row.hash != hash or row.hash != link(row.seq, row.previous, row.time, row.body):
+        with self._store.read() as transaction:
+            self._check_identity(transaction)
+            row = transaction.row(seq)
+        if row is None or row.hash != hash or row.hash != hash_row(row.seq, row.previous, row.time, row.body):
             raise LedgerTampered(
                 f"row {seq} of the ledger's record must have the hash {hash!r}, and "
                 f"{'is not there' if row is None else 'has another'}: an older state was put back, or the "
@@ -576,8 +603,8 @@ class Ledger:
             )
         return receipt.seq
 
-    def _check_identity(self, session: Session) -> None:
-        identity, _, _ = session.head()
+    def _check_identity(self, transaction: Transaction) -> None:
+        identity, _, _ = transaction.head()
         if identity != self.identity:
             raise LedgerTampered(
                 f"the ledger {self.shown} must be the one that was opened, and is another: it "
@@ -594,7 +621,7 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # A ledger is an identity: a copy would charge books that nobody reads.
+    # A ledger is an identity: a copy would record charges that no one reads.
     def __copy__(self) -> Self:
         return self
 

@@ -18,9 +18,9 @@ from discreet.errors import (
     NotALedger,
     ParameterError,
 )
-from discreet.ledger._store import FORMAT, Store, fresh_key
-from discreet.ledger.pool import Pool
-from discreet.ledger.transaction import Session
+from discreet.ledger._store import PooledStore
+from discreet.ledger.records import FORMAT, draw_key
+from discreet.ledger.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ _TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
 _KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL)"
 
 
-class _PostgresSession(Session):
+class _PostgresTransaction(Transaction):
     marks_table: ClassVar[str] = _MARKS
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -72,27 +72,29 @@ class _PostgresSession(Session):
         self.failures = (_driver().Error,)
         self._connection = connection
 
-    def selected(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
-        with self._together(len(queries)):
-            cursors = [self._connection.execute(_spelled(sql), values) for sql, values in queries]
+    def select(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        with self._pipelined(len(queries)):
+            cursors = [self._connection.execute(_with_placeholders(sql), values) for sql, values in queries]
         # Outside: what a cursor has found is not known before all was sent.
         return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
 
-    def written(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
-        with self._together(len(statements)):
+    def write_rows(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
+        with self._pipelined(len(statements)):
             for sql, rows in statements:
-                self._connection.execute(_gathered(sql), [list(column) for column in zip(*rows, strict=True)])
+                self._connection.execute(
+                    _bulk_insert(sql), [list(column) for column in zip(*rows, strict=True)]
+                )
 
-    def _together(self, statements: int) -> contextlib.AbstractContextManager[object]:
-        """Send several statements before the first is answered: the way costs more than the work."""
+    def _pipelined(self, statements: int) -> contextlib.AbstractContextManager[object]:
+        """Return a context that sends several statements before the first answer, to save round trips."""
         return self._connection.pipeline() if statements > 1 else contextlib.nullcontext()
 
-    def among(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    def in_condition(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
         return "= ANY(?)", [list(values)]
 
-    def streamed(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         with self._connection.cursor(name="discreet_record") as rows:
-            rows.execute(_spelled(sql), values)
+            rows.execute(_with_placeholders(sql), values)
             yield from rows
 
     def tables(self) -> set[str]:
@@ -100,23 +102,23 @@ class _PostgresSession(Session):
         return {str(name) for (name,) in found}
 
 
-def _keep_key(session: Session, proposed: bytes) -> bytes:
+def _keep_key(transaction: Transaction, proposed: bytes) -> bytes:
     # Made here and not with the others: ledgers of earlier versions have no such table.
-    session.execute(_KEY_TABLE)
-    session.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
-    ((key,),) = session.execute("SELECT key FROM secret")
+    transaction.execute(_KEY_TABLE)
+    transaction.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
+    ((key,),) = transaction.execute("SELECT key FROM secret")
     return bytes(key)
 
 
 @cache
-def _spelled(sql: str) -> bytes:
+def _with_placeholders(sql: str) -> bytes:
     # Every statement is a constant of this package: only its placeholder is spelled differently.
     return sql.replace("?", "%s").encode()
 
 
 @cache
-def _gathered(sql: str) -> bytes:
-    """Return an INSERT that takes all of its rows at once: a list for each column that has a placeholder."""
+def _bulk_insert(sql: str) -> bytes:
+    """Return an INSERT that takes all rows at once, one array for each column that has a placeholder."""
     found = re.fullmatch(r"(INSERT INTO \w+ \((.+?)\)) VALUES \((.+?)\)(.*)", sql)
     assert found is not None
     into, columns, values, conflict = found.groups()
@@ -130,21 +132,21 @@ def _gathered(sql: str) -> bytes:
     return f"{into} SELECT {', '.join(chosen)} FROM unnest({arrays}) AS given ({names}){conflict}".encode()  # noqa: S608
 
 
-class PostgresSchema(Store):
-    """A ledger in a schema of its own: ``postgresql://host/database#name``.
+class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
+    """Ledger in a schema of its own: ``postgresql://host/database#name``.
 
     Parameters
     ----------
     url : str
-        The part after ``#`` names the ledger within the database; without it the name is "ledger".
+        Address of the database. The part after ``#`` names the ledger within the database; without it the
+        name is "ledger".
         Its tables are in the schema ``discreet_<name>``.
     timeout : float
         Seconds to wait for other writers.
     """
 
-    lasting = True
-
     def __init__(self, url: str, timeout: float) -> None:
+        super().__init__(timeout)
         self._psycopg = _driver()
         parts = urlsplit(url)
         name = parts.fragment or "ledger"
@@ -158,12 +160,10 @@ class PostgresSchema(Store):
         self.shown = f"postgresql://{where}{parts.path}#{name}"
         self._target = urlunsplit(parts._replace(fragment=""))
         self._schema = f"discreet_{name}"
-        self._timeout = timeout
-        self._pool: Pool[psycopg.Connection[Any]] = Pool()
         weakref.finalize(self, self._pool.close)
 
     def exists(self) -> bool:
-        """Look for the schema and its mark."""
+        """Return whether the schema is there and has the mark of a ledger."""
         with self._transaction() as connection:
             return self._marked(connection)
 
@@ -182,8 +182,8 @@ class PostgresSchema(Store):
             )
         return True
 
-    def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
-        """Make schema and tables in one transaction, unless another process just did."""
+    def create(self, fill: Callable[[Transaction], None], key: bytes | None = None) -> bool:
+        """Create schema and tables in one transaction, unless another process just did."""
         with self._transaction() as connection:
             # Two processes that open at once: the second waits here, then finds the ledger made.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
@@ -193,54 +193,46 @@ class PostgresSchema(Store):
             connection.execute(f"CREATE SCHEMA {self._schema}".encode())
             connection.execute(f"COMMENT ON SCHEMA {self._schema} IS '{_MARK}'".encode())
             connection.execute(_TABLES.encode())
-            session = _PostgresSession(connection)
-            fill(session)
+            transaction = _PostgresTransaction(connection)
+            fill(transaction)
             if key is not None:
-                _keep_key(session, key)
-            session.flush()
+                _keep_key(transaction, key)
+            transaction.flush()
         return True
 
-    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
-        """Do pieces of work that hold the book exclusively, and return once they are durable."""
-        # Threads of one process wait in line here, so that they do not use up the server's connections.
-        try:
-            return self._pool.line.write(works, self._writing, self._timeout)
-        except TimeoutError as error:
-            raise self._unavailable(error) from error
-
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[Session]:
-        # All writers lock the one row of the book first: one order, so no deadlock. A client that vanishes
-        # with the lock is ended by the server before those who wait for it give up.
+    def _writing(self) -> Iterator[Transaction]:
+        # All writers lock the one row of the table "book" first: one order, so no deadlock. A client that
+        # vanishes with the lock is ended by the server before those that wait for it give up.
         silence = max(int(self._timeout * 500), _LEAST_SILENCE)
         limited = f"set_config('idle_in_transaction_session_timeout', '{silence}', true)"
         with self._transaction(f"SELECT {limited} FROM book FOR UPDATE") as connection:  # noqa: S608 - a number
-            session = _PostgresSession(connection)
-            yield session
-            session.flush()
+            transaction = _PostgresTransaction(connection)
+            yield transaction
+            transaction.flush()
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Session]:
-        """Look at one consistent state."""
+    def read(self) -> Iterator[Transaction]:
+        """Return a context that reads one consistent state."""
         begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         try:
             with self._pool.reading(self._timeout), self._transaction(begin) as connection:
-                yield _PostgresSession(connection)
+                yield _PostgresTransaction(connection)
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
     def known_secret(self) -> bytes | None:
-        """Read the key's table, if there is one."""
+        """Return the key in its table, or None if there is none."""
         if not self.exists():
             return None
-        with self.read() as session:
-            found = session.execute("SELECT key FROM secret") if "secret" in session.tables() else []
+        with self.read() as transaction:
+            found = transaction.execute("SELECT key FROM secret") if "secret" in transaction.tables() else []
         return bytes(found[0][0]) if found else None
 
     def secret(self, first: bytes | None = None) -> bytes:
-        """Keep the key in a table of its own, which only the role that made it may read."""
-        proposed = first or fresh_key()
-        return self.write(lambda session: _keep_key(session, proposed))
+        """Return the key, kept in a table of its own that only the role that created it may read."""
+        proposed = first or draw_key()
+        return self.write(lambda transaction: _keep_key(transaction, proposed))
 
     @contextlib.contextmanager
     def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:
@@ -300,7 +292,7 @@ class PostgresSchema(Store):
         return connection
 
     def close(self) -> None:
-        """Give back what the database holds open; the next use opens it again."""
+        """Close the idle connections; the next use opens new ones."""
         self._pool.close()
 
     @contextlib.contextmanager

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
 from discreet.ledger._journal import close_mark, format_of, journal_of, lacks_journal, require_open
-from discreet.ledger._store import FORMAT, Store, fresh_key
-from discreet.ledger.line import done_in
-from discreet.ledger.pool import Pool
-from discreet.ledger.transaction import Session
+from discreet.ledger._store import PooledStore, Store
+from discreet.ledger.records import FORMAT, draw_key
+from discreet.ledger.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from discreet.ledger._store import ConnectionPool
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ BEGIN SELECT RAISE(ABORT, 'the record is append-only'); END;
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
-class _SqliteSession(Session):
+class _SqliteTransaction(Transaction):
     # Where Python cannot read text as such, the file is damaged too.
     failures = (sqlite3.Error, UnicodeDecodeError)
     marks_table: ClassVar[str] = _MARKS
@@ -65,17 +66,17 @@ class _SqliteSession(Session):
         super().__init__()
         self._connection = connection
 
-    def selected(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+    def select(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
         return [self._connection.execute(sql, values).fetchall() for sql, values in queries]
 
-    def written(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
+    def write_rows(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
         for sql, rows in statements:
             self._connection.executemany(sql, rows)
 
-    def among(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    def in_condition(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
         return f"IN ({', '.join('?' * len(values))})", values
 
-    def streamed(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         return iter(self._connection.execute(sql, values))
 
     def tables(self) -> set[str]:
@@ -84,7 +85,7 @@ class _SqliteSession(Session):
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A connection and the file that it was opened on."""
+    """Connection, with device and inode of the file that it was opened on."""
 
     connection: sqlite3.Connection
     file: tuple[int, int]
@@ -103,29 +104,26 @@ class _Open:
         self.connection.close()
 
 
-class SqliteFile(Store):
-    """A ledger in a file: WAL with full synchronization, one writer at a time, mode 0600.
+class SqliteFile(PooledStore[_Open]):
+    """Ledger in one file: WAL with full synchronization, one writer at a time, mode 0600.
 
     Parameters
     ----------
     path : str
-        The file. Not on a network disk, where locks cannot be trusted.
+        File that holds the ledger; not on a network disk, where locks cannot be trusted.
     timeout : float
         Seconds to wait for other writers.
     """
 
-    lasting = True
-
     def __init__(self, path: str, timeout: float) -> None:
+        super().__init__(timeout)
         self._path = Path(path).expanduser().absolute()
         self.url = self.shown = str(self._path)
-        self._timeout = timeout
-        self._pool: Pool[_Open] = Pool()
         self._mark: int | None = None  # that this process has seen in the main file
         weakref.finalize(self, _retire_all, self._pool)
 
     def exists(self) -> bool:
-        """Look at the file's header alone: no lock, no journal, nothing written."""
+        """Return whether there is a ledger, from the file's header alone: no lock, nothing written."""
         try:
             if not self._path.exists():
                 return False
@@ -160,8 +158,8 @@ class SqliteFile(Store):
             raise self._unavailable(error) from error
         return int(application), int(mark)
 
-    def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
-        """Make the file under another name and link it into place: it is whole or absent."""
+    def create(self, fill: Callable[[Transaction], None], key: bytes | None = None) -> bool:
+        """Create the file under another name and link it into place: it is whole or absent."""
         log = journal_of(self._path)
         if log.exists() and not self._path.exists():
             raise self._stranger(f"missing, while its journal {log.name} was left behind")
@@ -192,15 +190,7 @@ class SqliteFile(Store):
             raise self._unavailable(error) from error
         return True
 
-    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
-        """Do pieces of work that hold the book exclusively, and return once they are durable."""
-        # SQLite's own queue polls; threads of one process wait in line here instead.
-        try:
-            return self._pool.line.write(works, self._writing, self._timeout)
-        except TimeoutError as error:
-            raise self._unavailable(error) from error
-
-    def _writing(self) -> contextlib.AbstractContextManager[Session]:
+    def _writing(self) -> contextlib.AbstractContextManager[Transaction]:
         return self._transaction(self._begin_writing)
 
     def _begin_writing(self, connection: sqlite3.Connection) -> None:
@@ -211,24 +201,24 @@ class SqliteFile(Store):
             connection.execute("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Session]:
-        """Look at one consistent state."""
+    def read(self) -> Iterator[Transaction]:
+        """Return a context that reads one consistent state."""
         try:
-            with self._pool.reading(self._timeout), self._transaction(_begin_reading) as session:
-                yield session
+            with self._pool.reading(self._timeout), self._transaction(_begin_reading) as transaction:
+                yield transaction
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
     @contextlib.contextmanager
-    def _transaction(self, begin: Callable[[sqlite3.Connection], object]) -> Iterator[Session]:
+    def _transaction(self, begin: Callable[[sqlite3.Connection], object]) -> Iterator[Transaction]:
         used = None
         try:
             used = self._pool.take() or self._connect()
             begin(used.connection)
             self._check_same_file(used)
-            session = _SqliteSession(used.connection)
-            yield session
-            session.flush()
+            transaction = _SqliteTransaction(used.connection)
+            yield transaction
+            transaction.flush()
             used.connection.execute("COMMIT")
         except BaseException as error:
             self._undo(used, error)
@@ -257,7 +247,7 @@ class SqliteFile(Store):
                 "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a "
                 "ledger that is in use, run `discreet ledger backup`."
             )
-        # mode=rw: never make a file that somebody just removed.
+        # mode=rw: never create a file that was just removed.
         connection = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw",
             uri=True,
@@ -291,7 +281,7 @@ class SqliteFile(Store):
         return self._path.with_name(f"{self._path.name}.version-key")
 
     def known_secret(self) -> bytes | None:
-        """Read the key's file."""
+        """Return the key in the file beside the ledger, or None if there is none."""
         try:
             return self._key_file.read_bytes()
         except FileNotFoundError:
@@ -300,7 +290,7 @@ class SqliteFile(Store):
             raise self._no_key(problem) from None
 
     def secret(self, first: bytes | None = None) -> bytes:
-        """Keep the key in a file of its own, so that the ledger may be shown without it."""
+        """Return the key, kept in a file of its own so that the ledger may be shown without it."""
         path = self._key_file
         try:
             if not path.exists():
@@ -308,7 +298,7 @@ class SqliteFile(Store):
                 draft = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
                 handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 try:
-                    os.write(handle, first or fresh_key())
+                    os.write(handle, first or draw_key())
                     os.fsync(handle)
                     with contextlib.suppress(FileExistsError):
                         path.hardlink_to(draft)
@@ -326,7 +316,7 @@ class SqliteFile(Store):
         )
 
     def close(self) -> None:
-        """Give back what the database holds open; the next use opens it again."""
+        """Close the idle connections; the next use opens new ones."""
         _retire_all(self._pool)
 
     def _stranger(self, what: str) -> NotALedger:
@@ -357,7 +347,7 @@ class SqliteFile(Store):
 
 
 class Memory(Store):
-    """A ledger that lives as long as its process, for tests and notebooks."""
+    """Ledger that lives as long as its process, for tests and notebooks."""
 
     url = shown = ":memory:"
     lasting = False
@@ -369,26 +359,26 @@ class Memory(Store):
         self._connection: sqlite3.Connection | None = None
 
     def exists(self) -> bool:
-        """Say whether it was created."""
+        """Return whether the tables were created."""
         return self._connection is not None
 
-    def create(self, fill: Callable[[Session], None], key: bytes | None = None) -> bool:
-        """Make the tables and fill them."""
+    def create(self, fill: Callable[[Transaction], None], key: bytes | None = None) -> bool:
+        """Create the tables and fill them."""
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, connection.close)
         _fill(connection, fill)
         # Drawn now: between a charge and its noise nothing else draws.
-        self._connection, self._key = connection, key or fresh_key()
+        self._connection, self._key = connection, key or draw_key()
         return True
 
-    def write_all(self, works: Sequence[Callable[[Session], T]]) -> list[T | Exception]:
-        """Do pieces of work; one thread at a time."""
-        with self.read() as session:
-            return done_in(session, works)
+    def write_all(self, operations: Sequence[Callable[[Transaction], T]]) -> list[T | Exception]:
+        """Execute operations in one transaction; one thread at a time."""
+        with self.read() as transaction:
+            return transaction.execute_all(operations)
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Session]:
-        """Hold the book exclusively; undo everything on an exception."""
+    def read(self) -> Iterator[Transaction]:
+        """Return a context that holds the ledger exclusively and undoes all on an exception."""
         if self._pid != os.getpid():
             raise LedgerUnavailable(
                 "a ledger in memory must be used in the process that opened it, and this is another: "
@@ -399,32 +389,32 @@ class Memory(Store):
                 raise LedgerError("the ledger must be open, and was closed. Open a new one.")
             self._connection.execute("BEGIN")
             try:
-                session = _SqliteSession(self._connection)
-                yield session
-                session.flush()
+                transaction = _SqliteTransaction(self._connection)
+                yield transaction
+                transaction.flush()
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
 
     def known_secret(self) -> bytes | None:
-        """Return the key, if the ledger was made."""
+        """Return the key, or None before the ledger was created."""
         return self._key
 
     def secret(self, first: bytes | None = None) -> bytes:
-        """Keep the key as long as the ledger."""
+        """Return the key, which ends with the ledger."""
         assert self._key is not None
         return self._key
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the database, and forget every charge in it."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
 
-def _retire_all(pool: Pool[_Open]) -> None:
+def _retire_all(pool: ConnectionPool[_Open]) -> None:
     while (idle := pool.take()) is not None:
         idle.retire()
 
@@ -433,17 +423,17 @@ def _begin_reading(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN")
 
 
-def _fill(connection: sqlite3.Connection, fill: Callable[[Session], None]) -> None:
+def _fill(connection: sqlite3.Connection, fill: Callable[[Transaction], None]) -> None:
     connection.executescript(_TABLES)
     connection.execute("BEGIN IMMEDIATE")
-    session = _SqliteSession(connection)
-    fill(session)
-    session.flush()
+    transaction = _SqliteTransaction(connection)
+    fill(transaction)
+    transaction.flush()
     connection.execute("COMMIT")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make the names in a folder durable by syncing it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,15 +1,23 @@
-"""The replay behind ``Ledger.check``: the record against itself, the totals against the record."""
+"""Replay behind ``Ledger.check``: the record against itself, the totals against the record."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered
-from discreet.ledger._caps import Caps
-from discreet.ledger._store import FORMAT, TOTAL, owner_scope
-from discreet.ledger.records import Row, verified
+from discreet.ledger._caps import Caps, read_caps, write_caps
+from discreet.ledger.records import (
+    DATASET_MARK,
+    FORMAT,
+    TOTAL,
+    LedgerRow,
+    charge_scopes,
+    other_mark,
+    owner_scope,
+    request_mark,
+    verify_chain,
+)
 from discreet.privacy.compose import Spending
 from discreet.privacy.promises import promise_from_dict
 from discreet.privacy.receipt import canonical
@@ -17,24 +25,24 @@ from discreet.privacy.receipt import canonical
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.ledger.transaction import Session
+    from discreet.ledger.transaction import Transaction
 
 
 class Replay:
-    """What the totals must be, computed again from the record alone.
+    """Totals as they must be, computed again from the record alone.
 
     Attributes
     ----------
     spent : dict of str to Spending
-        By scope.
+        Spending of each scope.
     caps : dict of str to (Caps or None)
-        By scope, as fixed when the scope was opened.
+        Caps of each scope, as fixed when the scope was opened.
     paid : dict of (str, str) to int
-        The row in which an owner paid for a question.
+        Number of the row in which an owner paid for a question.
     answers : dict of str to str
-        Digest of each stored answer.
+        SHA-256 digest of each stored answer.
     marks : dict of str to int
-        The row that has the key of a request, or the data set.
+        Number of the row that has the key of a request, or the data set.
     """
 
     def __init__(self) -> None:
@@ -47,8 +55,8 @@ class Replay:
         self._payers: dict[int, str | None] = {}
         self._owner_caps: Caps | None = None
 
-    def follow(self, row: Row) -> None:
-        """Repeat what the row says was done, under the rules of the day it was done."""
+    def follow(self, row: LedgerRow) -> None:
+        """Repeat the step that a row records, under the rules of its time."""
         try:
             content = row.content
             match content["type"]:
@@ -75,7 +83,7 @@ class Replay:
                 f"not ({error}). Restore the ledger from a backup that checks."
             ) from error
 
-    def _open(self, row: Row, content: Mapping[str, Any]) -> None:
+    def _open(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         if row.seq != 1 or content["format"] != FORMAT:
             raise ValueError("a ledger is opened once, in its first row")
         self._owner_caps = read_caps(content["owner_caps"])
@@ -89,10 +97,10 @@ class Replay:
         self.caps[scope] = read_caps(content["caps"])
         self.spent[scope] = Spending()
 
-    def _charge(self, row: Row, content: Mapping[str, Any]) -> None:
+    def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         asked = Spending.of([promise_from_dict(promise) for promise in content["promises"]])
         question, owner = content["question"], content["owner"]
-        scopes = scopes_of(owner, known=question in self._known)
+        scopes = charge_scopes(owner, known=question in self._known)
         if not scopes or content["scopes"] != scopes:
             raise ValueError(f"it must charge {scopes}")
         for scope in scopes:
@@ -106,13 +114,13 @@ class Replay:
         if "request" in content:
             self._mark(request_mark(owner, content["request"]), row.seq)
 
-    def _request(self, row: Row, content: Mapping[str, Any]) -> None:
+    def _request(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         owner = content["owner"]
         if content["row"] not in self._payers or owner not in (None, self._payers[content["row"]]):
             raise ValueError("a request that was free repeats a charge of its owner")
         self._mark(request_mark(owner, content["request"]), row.seq)
 
-    def _bind(self, row: Row, content: Mapping[str, Any]) -> None:
+    def _bind(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         if not isinstance(content["dataset"], str):
             raise TypeError("a data set has a name")
         self._mark(DATASET_MARK, row.seq)
@@ -128,32 +136,32 @@ class Replay:
         self.answers[content["key"]] = content["sha256"]
 
 
-def check(session: Session) -> None:
+def check_record(transaction: Transaction) -> None:
     """Verify the chain, repeat every step, and compare the result with the tables."""
-    session.renew()
+    transaction.reset()
     replay = Replay()
     row = None
-    for row in verified(session.record()):
+    for row in verify_chain(transaction.record()):
         replay.follow(row)
-    identity, seq, digest = session.head()
+    identity, seq, digest = transaction.head()
     if row is None or (row.seq, row.hash) != (seq, digest):
         last = 0 if row is None else row.seq
         raise LedgerTampered(
             f"row {seq} of the ledger's record must be its last, and row {last} is: rows were deleted "
             "from the end or added past it. Restore the ledger from a backup that checks."
         )
-    first = session.row(1)
+    first = transaction.row(1)
     if first is None or first.hash != identity:
         raise LedgerTampered(
             "row 1 of the ledger's record must be the one that gave the ledger its identity, and is "
             "not. Restore the ledger from a backup that checks."
         )
-    _compare_totals(session, replay)
-    _compare_answers(session, replay)
+    _compare_totals(transaction, replay)
+    _compare_answers(transaction, replay)
 
 
-def _compare_totals(session: Session, replay: Replay) -> None:
-    found = session.totals()
+def _compare_totals(transaction: Transaction, replay: Replay) -> None:
+    found = transaction.totals()
     for scope in sorted({*found, *replay.spent}):
         stored = found.get(scope)
         if stored is None or scope not in replay.spent:
@@ -169,76 +177,23 @@ def _compare_totals(session: Session, replay: Replay) -> None:
             )
 
 
-def _compare_answers(session: Session, replay: Replay) -> None:
-    rows = session.execute("SELECT question, owner, seq FROM questions")
+def _compare_answers(transaction: Transaction, replay: Replay) -> None:
+    rows = transaction.execute("SELECT question, owner, seq FROM questions")
     if {(str(question), str(owner)): int(seq) for question, owner, seq in rows} != replay.paid:
         raise LedgerTampered(
             "the list of questions must be the record's, and is not: it was changed. "
             "Restore the ledger from a backup that checks."
         )
-    if session.marks() != replay.marks:
+    if transaction.marks() != replay.marks:
         raise LedgerTampered(
             "the list of requests' keys must be the record's, and is not: it was changed. "
             "Restore the ledger from a backup that checks."
         )
-    keys = {str(key) for (key,) in session.execute("SELECT key FROM answers")}
+    keys = {str(key) for (key,) in transaction.execute("SELECT key FROM answers")}
     for key in sorted(keys | set(replay.answers)):
-        answer = session.answer(key)
+        answer = transaction.answer(key)
         if answer is None or hashlib.sha256(answer).hexdigest() != replay.answers.get(key):
             raise LedgerTampered(
                 f"the answer to {key!r} must be the one recorded, and is not: it was changed. "
                 "Restore the ledger from a backup that checks."
             )
-
-
-def scopes_of(owner: str | None, *, known: bool) -> list[str]:
-    """Return whom a charge is charged to, in the order in which scopes are always taken."""
-    return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
-
-
-DATASET_MARK = canonical(["dataset"])
-"""Under which the row that binds the ledger to a data set is found."""
-
-
-def other_mark(ledger: str) -> str:
-    """Return under which the row is found that names another ledger of the same table."""
-    return canonical(["other ledger", ledger])
-
-
-def other_ledgers(session: Session) -> list[str]:
-    """Return the identities of all other ledgers of the same table, in the order of their rows."""
-    if "marks" not in session.tables():
-        return []
-    start = canonical(["other ledger"])[:-1]
-    found = session.execute(
-        "SELECT key FROM marks WHERE substr(key, 1, length(?)) = ? ORDER BY seq, key", start, start
-    )
-    return [json.loads(key)[1] for (key,) in found]
-
-
-def request_mark(owner: str | None, request: str) -> str:
-    """Return under which the row of an owner's request is found."""
-    return canonical(["request", owner, request])
-
-
-def read_caps(values: Mapping[str, Any] | None) -> Caps | None:
-    """Make caps from the JSON of a row."""
-    return None if values is None else Caps.from_dict(values)
-
-
-def write_caps(caps: Caps | None) -> str | None:
-    """Write caps as the text of a total."""
-    return None if caps is None else canonical(caps.to_dict())
-
-
-__all__ = [
-    "DATASET_MARK",
-    "Replay",
-    "check",
-    "other_ledgers",
-    "other_mark",
-    "read_caps",
-    "request_mark",
-    "scopes_of",
-    "write_caps",
-]

@@ -1,4 +1,4 @@
-"""The audit log: who released what, when, from which declaration, at what price; refusals too.
+"""Audit log: who released what, when, from which declaration, at what cost; refusals too.
 
 One line of JSON for each event, and in each line the hash of the one before, so that a line which was
 changed, removed or put in between shows. A lasting log is kept beside the ledger and gets the lines of every
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 FILE = "audit.jsonl"
 TUNED = "tuned"
-"""The event after which statements say that the noise was tuned on private rows."""
-_START = "0" * 64  # what the first line names as the hash before it
+"""Event after which statements say that the noise was tuned on private rows."""
+_START = "0" * 64  # hash that the first line names as that of the line before it
 
 
 class _Place(NamedTuple):
@@ -42,13 +42,13 @@ _BEGINNING = _Place(0, _START)
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "duckdb", "cryptography")
 
 
-class Log:
-    """The lines of one run, appended to a lasting log where there is one.
+class AuditLog:
+    """Lines of one run, appended to a lasting log where there is one.
 
     Parameters
     ----------
     path : Path or None
-        The lasting log; None keeps the lines of this run alone.
+        File of the lasting log; None keeps the lines of this run in memory.
 
     Privacy
     -------
@@ -73,16 +73,16 @@ class Log:
             return
         with _locked(self.path) as handle:
             found = os.fstat(handle)
-            # Whoever wrote last, and was alone since, knows what the last line is.
+            # If no other process has written since, the last line is the one that this process wrote.
             if self._end != (found.st_ino, found.st_size):
                 self._place, _ = _last_place(handle)
             self._place = _append(handle, self._place, events)
             self._end = (found.st_ino, os.fstat(handle).st_size)
 
     def mend(self) -> None:
-        """Cut off what a power failure left of a last line, and write that down.
+        """Cut off what a power failure left of a last line, and record that.
 
-        Whatever the line was about has not left: it is written before.
+        What the line was about was never published: the line is written first.
         """
         if self.path is not None and self.path.exists():
             with _locked(self.path) as handle:
@@ -91,11 +91,11 @@ class Log:
                     _append(handle, place, [("cut", {"bytes": torn})])
 
     def begin(self, **facts: Any) -> None:
-        """Write who starts what, with which versions."""
+        """Append the event "begin" with user, machine and versions."""
         self.write("begin", who=_who(), versions=versions(), **facts)
 
     def mentions(self, event: str) -> bool:
-        """Say whether there ever was such an event, in this run or an earlier one."""
+        """Return whether there ever was such an event, in this run or an earlier one."""
         lines = (
             self._own if self.path is None or not self.path.exists() else self.path.read_bytes().splitlines()
         )
@@ -114,12 +114,12 @@ class Log:
 
 
 def read_log(path: Path, *, last: int | None = None) -> bytes:
-    """Return what is in a lasting log, without half of what somebody is just writing.
+    """Return the content of a lasting log, without half of a line that is just being written.
 
     Parameters
     ----------
     last : int, optional
-        Only so many bytes at its end.
+        Number of bytes at its end; None returns all.
     """
     try:
         with path.open("rb") as file:
@@ -166,7 +166,7 @@ def check_log(path: Path) -> int:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of everything that decides about noise, for the log."""
+    """Return the versions of all packages that decide about noise, for the log."""
     found = {"discreet": product_version(), "python": platform.python_version()}
     return found | {name: metadata.version(name) for name in _LIBRARIES}
 

@@ -1,8 +1,8 @@
-"""One transaction's view of a ledger's tables: what it has read, and what it has yet to write.
+"""Buffer of one transaction: what it has read of a ledger's tables, and what it has yet to write.
 
 Threads that share a transaction each read a few rows and write a few. Sent one by one, those statements cost
-more than the disk does. So whoever has work to do says first what it will need, which is read for all of
-them together, and what is written waits here and goes to the database at the end, table by table.
+more than the disk does. So each operation names first what it will read, which is read for all of them
+together, and what is written waits here and goes to the database at the end, table by table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from discreet.errors import LedgerTampered
-from discreet.ledger.records import Row
+from discreet.ledger.records import LedgerRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,13 +43,13 @@ _PUT_PAID = "INSERT INTO questions (question, owner, seq) VALUES (?, ?, ?)"
 _PUT_ANSWER = "INSERT INTO answers (key, answer) VALUES (?, ?)"
 _PUT_MARK = "INSERT INTO marks (key, seq) VALUES (?, ?)"
 
-_MOST_KNOWN = 4096  # entries of a table that are remembered: whoever checks a ledger looks at all of them
+_MOST_KNOWN = 4096  # entries of a table that are cached: checking a ledger reads all of them
 _ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What a piece of work will look at, so that it can be read together with what others need."""
+class ReadSet:
+    """Keys of the entries that an operation will read, so that those of several are read together."""
 
     rows: tuple[int, ...] = ()
     scopes: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Needs:
     marks: tuple[str, ...] = ()
 
 
-class _Kept(Generic[K, V]):
+class _TableBuffer(Generic[K, V]):
     """Entries of one table as a transaction sees them; None where there is none."""
 
     __slots__ = ("journal", "known", "unwritten")
@@ -66,7 +66,7 @@ class _Kept(Generic[K, V]):
     def __init__(self) -> None:
         self.known: dict[K, V | None] = {}
         self.unwritten: dict[K, V] = {}
-        # What to put back if a piece of work fails, newest last; nobody looks while there is no such piece.
+        # Values to restore if the running operation fails, newest last; None while none can fail alone.
         self.journal: list[tuple[K, Any, Any]] | None = None
 
     def put(self, key: K, value: V) -> None:
@@ -76,28 +76,28 @@ class _Kept(Generic[K, V]):
 
     def undo(self) -> None:
         for key, known, unwritten in reversed(self.journal or ()):
-            _put_back(self.known, key, known)
-            _put_back(self.unwritten, key, unwritten)
+            _restore(self.known, key, known)
+            _restore(self.unwritten, key, unwritten)
 
     def shrink(self) -> None:
-        """Forget what was read, if that is much and nothing of it waits to be written."""
+        """Clear the cache if it is large and nothing in it waits to be written."""
         if len(self.known) > _MOST_KNOWN and not self.unwritten:
             self.known.clear()
 
     def missing(self, keys: Iterable[K]) -> list[K]:
-        """Return those that nobody has read yet; from here on they count as read, with no entry."""
+        """Return the keys not read yet; from here on they count as read, with no entry."""
         new = [key for key in dict.fromkeys(keys) if key not in self.known]
         self.known.update(dict.fromkeys(new))
         return new
 
 
-class Session(ABC):
-    """One transaction's view of the tables.
+class Transaction(ABC):
+    """Tables of a ledger as one transaction sees them.
 
     Privacy
     -------
-    Nothing that was written is told to anybody before it is durable: the transaction flushes, commits, and
-    only then lets go of whoever waits for it.
+    No result of a write is returned before it is durable: the transaction flushes and commits, and only then
+    do the callers that wait for it go on.
 
     Reference
     ---------
@@ -105,113 +105,137 @@ class Session(ABC):
     """
 
     failures: tuple[type[Exception], ...]
-    """What statements raise where the database is at fault: the transaction is then lost."""
+    """Exceptions that mean a fault of the database: the whole transaction is then lost."""
 
     marks_table: ClassVar[str]
-    """Makes the table of marks, which ledgers of earlier versions do not have, where it is missing."""
+    """Statement that creates the table of marks, which ledgers of earlier versions do not have."""
 
     def __init__(self) -> None:
-        self._forget()
+        self._clear()
 
-    def renew(self) -> None:
-        """Write what waits, and read everything anew: for whoever wants to see what the database has."""
+    def reset(self) -> None:
+        """Write what waits and clear the cache, so that reads show what the database has."""
         self.flush()
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
-        # The head is read once: nobody else moves it in what this transaction sees.
+    def _clear(self) -> None:
+        # The head is read once: no other transaction can move it while this one runs.
         self._head: tuple[str, int, str] | None = None
         self._moved = False
-        self._rows: _Kept[int, Row] = _Kept()
-        self._totals: _Kept[str, tuple[str | None, str]] = _Kept()
-        self._paid: _Kept[str, dict[str, int]] = _Kept()
-        self._payers: _Kept[tuple[str, str], int] = _Kept()
-        self._answers: _Kept[str, bytes] = _Kept()
-        self._marks: _Kept[str, int] = _Kept()
+        self._rows: _TableBuffer[int, LedgerRow] = _TableBuffer()
+        self._totals: _TableBuffer[str, tuple[str | None, str]] = _TableBuffer()
+        self._paid: _TableBuffer[str, dict[str, int]] = _TableBuffer()
+        self._payers: _TableBuffer[tuple[str, str], int] = _TableBuffer()
+        self._answers: _TableBuffer[str, bytes] = _TableBuffer()
+        self._marks: _TableBuffer[str, int] = _TableBuffer()
 
     @property
-    def _tables(self) -> tuple[_Kept[Any, Any], ...]:
+    def _tables(self) -> tuple[_TableBuffer[Any, Any], ...]:
         return self._rows, self._totals, self._paid, self._payers, self._answers, self._marks
 
-    # What a database does.
+    # Statements of the database.
 
     @abstractmethod
-    def selected(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+    def select(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
         """Run statements with ``?`` for values, in their order, and return the rows of each."""
 
     @abstractmethod
-    def written(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
+    def write_rows(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
         """Run statements, each for every one of its lists of values, in their order."""
 
     @abstractmethod
-    def among(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-        """Return the end of a condition that a column has one of some values, and the values for it."""
+    def in_condition(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+        """Return the SQL for "column is one of these values" after the column, and its parameters."""
 
     @abstractmethod
-    def streamed(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Run a statement and hand out its rows without holding them in memory."""
+    def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Run a statement and yield its rows without holding them in memory."""
 
     @abstractmethod
     def tables(self) -> set[str]:
-        """Return the names of the tables that there are."""
+        """Return the names of the existing tables."""
 
-    # Pieces of work.
+    # Operations.
 
-    def expect(self, needs: Sequence[Needs]) -> None:
-        """Read what several pieces of work will look at."""
+    def preload(self, read_sets: Sequence[ReadSet]) -> None:
+        """Read the head and the entries that several operations will look at, one statement per table."""
         queries: list[tuple[str, Sequence[Any]]] = []
         places: list[Callable[[tuple[Any, ...]], None]] = []
 
         def read(sql: str, missing: Sequence[Any], place: Callable[[tuple[Any, ...]], None]) -> None:
             if missing:
-                condition, values = self.among(missing)
+                condition, values = self.in_condition(missing)
                 queries.append((f"{sql} {condition}", values))
                 places.append(place)
 
         if self._head is None:
             queries.append(("SELECT identity, seq, hash FROM book", ()))
-            places.append(self._see_head)
-        read(_ROWS, self._rows.missing(n for one in needs for n in one.rows), self._see_row)
-        read(_TOTALS, self._totals.missing(n for one in needs for n in one.scopes), self._see_total)
-        read(_PAID, self._paid.missing(n for one in needs for n in one.questions), self._see_paid)
-        read(_ANSWERS, self._answers.missing(n for one in needs for n in one.answers), self._see_answer)
-        read(_MARKS, self._marks.missing(n for one in needs for n in one.marks), self._see_mark)
-        for found, see in zip(self.selected(queries) if queries else (), places, strict=True):
+            places.append(self._load_head)
+        read(_ROWS, self._rows.missing(n for one in read_sets for n in one.rows), self._load_row)
+        read(_TOTALS, self._totals.missing(n for one in read_sets for n in one.scopes), self._load_total)
+        read(_PAID, self._paid.missing(n for one in read_sets for n in one.questions), self._load_paid)
+        read(_ANSWERS, self._answers.missing(n for one in read_sets for n in one.answers), self._load_answer)
+        read(_MARKS, self._marks.missing(n for one in read_sets for n in one.marks), self._load_mark)
+        for found, see in zip(self.select(queries) if queries else (), places, strict=True):
             for row in found:
                 see(row)
 
-    def _see_head(self, row: tuple[Any, ...]) -> None:
+    def _load_head(self, row: tuple[Any, ...]) -> None:
         identity, seq, digest = row
         self._head = str(identity), int(seq), str(digest)
 
-    def _see_row(self, row: tuple[Any, ...]) -> None:
-        self._rows.known[int(row[0])] = Row(*row)
+    def _load_row(self, row: tuple[Any, ...]) -> None:
+        self._rows.known[int(row[0])] = LedgerRow(*row)
 
-    def _see_total(self, row: tuple[Any, ...]) -> None:
+    def _load_total(self, row: tuple[Any, ...]) -> None:
         self._totals.known[str(row[0])] = row[1], str(row[2])
 
-    def _see_paid(self, row: tuple[Any, ...]) -> None:
+    def _load_paid(self, row: tuple[Any, ...]) -> None:
         question, owner, seq = row
         paid = self._paid.known
         paid[str(question)] = {**(paid[str(question)] or {}), str(owner): int(seq)}
 
-    def _see_answer(self, row: tuple[Any, ...]) -> None:
+    def _load_answer(self, row: tuple[Any, ...]) -> None:
         self._answers.known[str(row[0])] = bytes(row[1])
 
-    def _see_mark(self, row: tuple[Any, ...]) -> None:
+    def _load_mark(self, row: tuple[Any, ...]) -> None:
         self._marks.known[str(row[0])] = int(row[1])
 
-    def attempt(self, work: Callable[[Session], T]) -> T:
-        """Do a piece of work that, if it raises, undoes what it did and nothing else."""
-        return self._apart(work) if getattr(work, "needs", None) is None else self._drafted(work)
+    def execute_all(self, operations: Sequence[Callable[[Transaction], T]]) -> list[T | Exception]:
+        """Execute operations one after the other, having read what all of them look at.
 
-    def _drafted(self, work: Callable[[Session], T]) -> T:
-        """Do work that touches nothing but what waits here."""
+        Returns
+        -------
+        list
+            Result of each operation, or the Exception that undid it and nothing else.
+        """
+        read_sets = [getattr(operation, "read_set", None) for operation in operations]
+        self.preload([one for one in read_sets if one is not None])
+        return [self._try(operation) for operation in operations]
+
+    def _try(self, operation: Callable[[Transaction], T]) -> T | Exception:
+        try:
+            return self.attempt(operation)
+        except self.failures:
+            raise
+        except Exception as error:
+            return error
+
+    def attempt(self, operation: Callable[[Transaction], T]) -> T:
+        """Execute an operation; if it raises, undo what it wrote and nothing else."""
+        return (
+            self._run_in_savepoint(operation)
+            if getattr(operation, "read_set", None) is None
+            else self._run_buffered(operation)
+        )
+
+    def _run_buffered(self, operation: Callable[[Transaction], T]) -> T:
+        """Execute an operation that touches nothing but this buffer, and restore the buffer if it raises."""
         head, moved = self._head, self._moved
         for table in self._tables:
             table.journal = []
         try:
-            return work(self)
+            return operation(self)
         except self.failures:
             raise
         except Exception:
@@ -223,16 +247,16 @@ class Session(ABC):
             for table in self._tables:
                 table.journal = None
 
-    def _apart(self, work: Callable[[Session], T]) -> T:
-        """Do work that may run statements of its own."""
+    def _run_in_savepoint(self, operation: Callable[[Transaction], T]) -> T:
+        """Execute an operation that may run statements of its own, inside a savepoint."""
         self.execute("SAVEPOINT piece")
         try:
-            result = work(self)
+            result = operation(self)
             self.flush()
         except self.failures:
             raise
         except Exception:
-            self._forget()
+            self._clear()
             self.execute("ROLLBACK TO piece")
             self.execute("RELEASE piece")
             raise
@@ -240,8 +264,8 @@ class Session(ABC):
         return result
 
     def flush(self) -> None:
-        """Write what waits."""
-        assert self._rows.journal is None, "what a piece of work may still undo must not be written"
+        """Write what waits, one statement per table."""
+        assert self._rows.journal is None, "what an operation may still undo must not be written"
         statements: list[tuple[str, Sequence[Sequence[Any]]]] = []
 
         def write(sql: str, values: Sequence[Sequence[Any]]) -> None:
@@ -260,23 +284,23 @@ class Session(ABC):
         write(_PUT_ANSWER, list(self._answers.unwritten.items()))
         write(_PUT_MARK, list(self._marks.unwritten.items()))
         if statements:
-            self.written(statements)
+            self.write_rows(statements)
         self._moved = False
         for table in self._tables:
             table.unwritten.clear()
             table.shrink()
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement with ``?`` for values, after all that waits was written, and return its rows."""
+        """Write what waits, then run a statement with ``?`` for values and return its rows."""
         self.flush()
-        return self.selected([(sql, values)])[0]
+        return self.select([(sql, values)])[0]
 
-    # The book and its record.
+    # The head and the record.
 
     def head(self) -> tuple[str, int, str]:
-        """Return identity, last row's number and its hash."""
+        """Return the identity, and number and hash of the last row."""
         if self._head is None:
-            self.expect(())
+            self.preload(())
         if self._head is None:
             raise LedgerTampered(
                 "the book of the ledger must have one row, and has none. "
@@ -284,37 +308,37 @@ class Session(ABC):
             )
         return self._head
 
-    def append(self, time: str, body: str) -> Row:
-        """Add a row to the record and move the head to it."""
+    def append(self, time: str, body: str) -> LedgerRow:
+        """Append a row to the record, move the head to it, and return it."""
         identity, seq, previous = self.head()
-        row = Row.after(seq, previous, time, body)
+        row = LedgerRow.from_previous(seq, previous, time, body)
         self.insert(row)
         self.put_head(identity, row)
         return row
 
-    def put_head(self, identity: str, row: Row) -> None:
-        """Note which row is the last."""
+    def put_head(self, identity: str, row: LedgerRow) -> None:
+        """Set the identity and the last row."""
         self._head, self._moved = (identity, row.seq, row.hash), True
 
-    def insert(self, row: Row) -> None:
-        """Write a row of the record."""
+    def insert(self, row: LedgerRow) -> None:
+        """Insert a row into the record."""
         self._rows.put(row.seq, row)
 
-    def record(self, after: int = 0, *, newest_first: bool = False) -> Iterator[Row]:
-        """Go through the record in order without holding it in memory."""
+    def record(self, after: int = 0, *, newest_first: bool = False) -> Iterator[LedgerRow]:
+        """Yield the rows of the record past one, without holding them in memory."""
         self.flush()
-        return (Row(*row) for row in self.streamed(NEWEST_FIRST if newest_first else OLDEST_FIRST, after))
+        return (LedgerRow(*row) for row in self.stream(NEWEST_FIRST if newest_first else OLDEST_FIRST, after))
 
-    def row(self, seq: int) -> Row | None:
-        """Return one row of the record."""
-        self._need(self._rows, seq, Needs(rows=(seq,)))
+    def row(self, seq: int) -> LedgerRow | None:
+        """Return one row of the record; None if there is none of this number."""
+        self._ensure_read(self._rows, seq, ReadSet(rows=(seq,)))
         return self._rows.known[seq]
 
-    # What was spent, by whom, for what, and what came of it.
+    # Totals, payments, answers and marks.
 
     def total(self, scope: str) -> tuple[str | None, str] | None:
         """Return caps and spending of a scope as text, or None if it has none yet."""
-        self._need(self._totals, scope, Needs(scopes=(scope,)))
+        self._ensure_read(self._totals, scope, ReadSet(scopes=(scope,)))
         return self._totals.known[scope]
 
     def totals(self) -> dict[str, tuple[str | None, str]]:
@@ -327,46 +351,46 @@ class Session(ABC):
         self._totals.put(scope, (caps, spent))
 
     def paid(self, question: str) -> dict[str, int]:
-        """Return who paid for a question, and in which row; the first payer's row is smallest."""
-        self._need(self._paid, question, Needs(questions=(question,)))
+        """Return the owners that paid for a question, with their rows; the first payer's row is smallest."""
+        self._ensure_read(self._paid, question, ReadSet(questions=(question,)))
         return self._paid.known[question] or {}
 
     def put_paid(self, question: str, owner: str, seq: int) -> None:
-        """Note that an owner (or nobody, "") paid for a question."""
+        """Record that an owner ("" for none) paid for a question."""
         self._paid.put(question, {**self.paid(question), owner: seq})
         self._payers.put((question, owner), seq)
 
     def answer(self, key: str) -> bytes | None:
-        """Return the stored answer."""
-        self._need(self._answers, key, Needs(answers=(key,)))
+        """Return the stored answer; None if there is none."""
+        self._ensure_read(self._answers, key, ReadSet(answers=(key,)))
         return self._answers.known[key]
 
     def put_answer(self, key: str, answer: bytes) -> None:
-        """Store an answer."""
+        """Store the answer of a key."""
         self._answers.put(key, answer)
 
     def mark(self, key: str) -> int | None:
-        """Return the row of the record that has a key."""
-        self._need(self._marks, key, Needs(marks=(key,)))
+        """Return the number of the row that has a key; None if none has."""
+        self._ensure_read(self._marks, key, ReadSet(marks=(key,)))
         return self._marks.known[key]
 
     def marks(self) -> dict[str, int]:
-        """Return every key and its row; none in a ledger that never needed the table."""
+        """Return every key and its row; empty in a ledger that never needed the table."""
         if "marks" not in self.tables():
             return {}
         return {str(key): int(seq) for key, seq in self.execute("SELECT key, seq FROM marks")}
 
     def put_mark(self, key: str, seq: int) -> None:
-        """Note which row has a key."""
+        """Record that a row has a key."""
         self._marks.put(key, seq)
 
-    def _need(self, table: _Kept[K, V], key: K, needs: Needs) -> None:
+    def _ensure_read(self, table: _TableBuffer[K, V], key: K, read_set: ReadSet) -> None:
         if key not in table.known:
             table.shrink()
-            self.expect([needs])
+            self.preload([read_set])
 
 
-def _put_back(entries: dict[K, Any], key: K, value: Any) -> None:
+def _restore(entries: dict[K, Any], key: K, value: Any) -> None:
     if value is _ABSENT:
         del entries[key]
     else:

@@ -12,7 +12,7 @@ from discreet.privacy import Spending
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from discreet.ledger.entries import Entry
+    from discreet.ledger import Entry
     from discreet.privacy import Promise, Receipt
     from discreet.server.access import Caller
     from discreet.server.office import Office

@@ -12,11 +12,11 @@ from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from discreet.query.together import together
+from discreet.batching import run_batch
 from discreet.server.problems import BUSY, Refusal
 
 if TYPE_CHECKING:
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class _Waiting(NamedTuple):
     """A question that waits, since when, and where its answer goes."""
 
     who: str | None
-    flow: Flow[Any]
+    flow: QueryTask[Any]
     told: asyncio.Future[Any]
     since: float
 
@@ -52,7 +52,7 @@ class Clerks:
     Privacy
     -------
     Questions that are answered together are charged, answered and refused each for itself: see
-    :func:`~discreet.query.together.together`.
+    :func:`~discreet.batching.run_batch`.
     """
 
     def __init__(self, usual: int, threads: int, *, share: int, most: int) -> None:
@@ -66,7 +66,7 @@ class Clerks:
         self._open: Counter[str | None] = Counter()
         self._watched = False
 
-    async def answer(self, who: str | None, flow: Flow[T]) -> T:
+    async def answer(self, who: str | None, flow: QueryTask[T]) -> T:
         """Have a flow carried out for somebody; it is, whether or not they still wait.
 
         Raises
@@ -119,7 +119,7 @@ class Clerks:
             loop.call_soon_threadsafe(self._tell, [(waiting.pop(i), found) for i, found in ended])
 
         try:
-            together([one.flow for one in waiting.values()], tell)
+            run_batch([one.flow for one in waiting.values()], tell)
         except Exception as error:
             # Of no flow, but of who carries them out: nobody may wait for ever, and the next be answered.
             tell([(i, error) for i in list(waiting)])

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import TypeVar
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
     from discreet.server.access import Caller
     from discreet.server.office import Office
     from discreet.server.telling import Metrics
@@ -356,7 +356,7 @@ class Guard:
         except TimeoutError:
             raise Refusal(BUSY) from None
 
-    async def question(self, flow: Flow[T]) -> T:
+    async def question(self, flow: QueryTask[T]) -> T:
         """Have a question answered by a clerk; refuse it while too many wait, or too many of its caller."""
         return await self._within(self._clerks.answer(_name(), flow))
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.batching import run_one
 from discreet.errors import ParameterError
 from discreet.job.training import make_learner, model_options
-from discreet.query.together import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from discreet.batching import QueryTask
     from discreet.learn import Learner
     from discreet.privacy import Promise
     from discreet.query import Answer, Database, Question
-    from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.wire import Training
 
@@ -68,9 +68,9 @@ class Aimed:
 
     def ask(self, question: Question, **how: Any) -> Answer:
         """Ask the database, if that may still be done."""
-        return alone(self.asking(question, **how))
+        return run_one(self.asking(question, **how))
 
-    def asking(self, question: Question, **how: Any) -> Flow[Answer]:
+    def asking(self, question: Question, **how: Any) -> QueryTask[Answer]:
         """Ask the database as part of a flow, if that may still be done."""
         if self._began:
             self._before()

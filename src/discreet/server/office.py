@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit.answers import exact_sums
+from discreet.batching import Step, run_one
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError, SourceError
 from discreet.job.asking import answering, is_free, priced
 from discreet.job.costs import prices
@@ -21,7 +22,6 @@ from discreet.job.sentence import read_sentence, sentence_of
 from discreet.ledger import Ledger
 from discreet.query import Database, Sums
 from discreet.query.questions import question_from_dict
-from discreet.query.together import Wish, alone
 from discreet.server import wire
 from discreet.server.access import AccessBook, Caller
 from discreet.server.answers import answer_wire, model_wire, price_wire, statistical_wire
@@ -36,12 +36,12 @@ from discreet.server.trail import Answered, Trail
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from discreet.batching import QueryTask
     from discreet.job.reply import Reply
     from discreet.job.sentence import Sentence
-    from discreet.ledger.entries import Entry
+    from discreet.ledger import Entry
     from discreet.privacy import Promise, Receipt
     from discreet.query import Question
-    from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.access import Scope
     from discreet.server.config import Config
@@ -153,9 +153,9 @@ class Office:
         DiscreetError, Refusal
             As :func:`~discreet.server.problems.problem_of` tells them.
         """
-        return alone(self.asking(who, request, key=key))
+        return run_one(self.asking(who, request, key=key))
 
-    def asking(self, who: Caller, request: Any, *, key: str | None = None) -> Flow[dict[str, Any]]:
+    def asking(self, who: Caller, request: Any, *, key: str | None = None) -> QueryTask[dict[str, Any]]:
         """Return the flow of a request, which is carried out together with those of others.
 
         Parameters
@@ -176,7 +176,7 @@ class Office:
         except (DiscreetError, Refusal) as problem:
             self.note_refusal(who, problem_of(problem).code, asked_words(request))
             raise
-        yield Wish(self.trail.answered, Answered(who.name, told["question"], receipts, told["cached"]))
+        yield Step(self.trail.answered, Answered(who.name, told["question"], receipts, told["cached"]))
         return told
 
     def preview(self, who: Caller, request: Any) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Office:
 
     def _sentence_answer(
         self, who: Caller, request: Any, key: str | None
-    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
+    ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
         asked = self.sentence(request)
         privacy, sd = wire.promise_of(request.privacy, **self.whom), request.sd_or_none()
         try:
@@ -252,7 +252,7 @@ class Office:
 
     def _statistical(
         self, who: Caller, request: wire.Statistical, key: str | None
-    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
+    ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
         privacy = wire.promise_of(request.privacy, **self.whom)
         plan = [wire.promise_of(promise, **self.whom) for promise in request.plan]
         question = self._question(request, privacy)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
     from discreet.server.guard import Guard
     from discreet.server.office import Office
 
@@ -78,7 +78,7 @@ class Routes:
         body = await self._json(request)
         key = request.headers.get("idempotency-key")
 
-        def flow() -> Flow[_Told | wire.Training]:
+        def flow() -> QueryTask[_Told | wire.Training]:
             asked, named = wire.read(wire.QUESTION, body), None if key is None else _key(key)
             if isinstance(asked, wire.Training):
                 return asked

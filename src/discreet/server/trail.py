@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, SourceError
-from discreet.ledger.audit_log import Log, check_log, read_log
+from discreet.ledger.audit_log import AuditLog, check_log, read_log
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Trail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._log = Log(path)
+        self._log = AuditLog(path)
         self._furthest = 0  # row of the ledger that this process knows to be named
 
     def write(self, event: str, **facts: Any) -> None:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from discreet.errors import LedgerError
-from discreet.ledger.entries import charge_hash
+from discreet.ledger.records import charge_hash
 from discreet.privacy import NoPromise
 from discreet.privacy.receipt import canonical
 from discreet.report.composing import earlier_charge

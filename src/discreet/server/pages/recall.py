@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from discreet.job.reply import Reply
-    from discreet.ledger.entries import Entry
+    from discreet.ledger import Entry
     from discreet.privacy import Promise
     from discreet.query import Answer, Question
     from discreet.server.access import Caller
