@@ -146,6 +146,14 @@ class Caps:
 
     @classmethod
     def _approximate(cls, limit: ApproxDP, gaussian_share: float) -> Caps:
+        """Return the caps of an (epsilon, delta) limit, divided between Gaussian and other events.
+
+        Notes
+        -----
+        With share s, Gaussian events may spend rho = mu^2 / 2, where mu is the largest that keeps
+        (s epsilon, delta - pool); other events epsilon (1 - s) and the pool of delta, which also pays for the
+        samplers. The pool is delta for s = 0, 1e-6 delta for s = 1, and delta / 2 otherwise.
+        """
         if limit.total_variation:
             raise ParameterError(
                 f"total_variation of an ApproxDP limit must be 0, got {limit.total_variation!r}. "
@@ -206,6 +214,7 @@ class Caps:
         return after
 
     def _after(self, before: Spending, asked: Spending, scope: str) -> Spending:
+        """Return the spending after one charge, or raise the reason why it is refused."""
         self._check_same_people(asked)
         after = before + asked
         if isinstance(self.limit, ErrorFloor):
@@ -240,6 +249,7 @@ class Caps:
         return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
 
     def _exceeded(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
+        """Return the error of a charge that passes a cap, naming one currency that the charge asks for."""
         caps, left = dict(self.amounts), self.left(before)
         paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
         # Where the budget was full before, that is so in every currency: name one that is asked for, and
@@ -290,6 +300,7 @@ class Caps:
         return isinstance(self.limit, ApproxDP) and asked.delta_at(self.limit.epsilon) <= self.limit.delta
 
     def _check_same_people(self, asked: Spending) -> None:
+        """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
         for name in ("unit", "neighbors"):
             ours, theirs = getattr(self.limit, name), getattr(asked, name)
             if theirs is not None and theirs != ours:
@@ -322,6 +333,7 @@ class Caps:
         return dataclasses.replace(self.limit, covers=spent.covers)
 
     def _guaranteed_floors(self, limit: ErrorFloor, stated: dict[str, ColumnCost] | None) -> Promise:
+        """Return the limit on errors for the columns about which every charge says enough."""
         kept: dict[str, ColumnFloor] = {}
         for name, floor in limit.entries:
             cost = ColumnCost.of(floor) if stated is None else stated.get(name)
@@ -337,6 +349,7 @@ class Caps:
         return dataclasses.replace(limit, entries=tuple(kept.items()), covers=tuple(kept))
 
     def _check_floors(self, asked: Spending) -> None:
+        """Refuse a charge that does not bound the information about each column of the limit."""
         assert isinstance(self.limit, ErrorFloor)
         stated = dict(asked.columns)
         for name in self.limit.columns:

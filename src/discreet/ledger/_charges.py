@@ -436,6 +436,7 @@ class Totals:
         self._cache(text, after)
 
     def _parse(self, scope: str, caps: str | None, spent: str) -> tuple[Caps | None, Spending]:
+        """Return caps and spending from their texts, or raise LedgerTampered if they are not readable."""
         try:
             known = self._parsed.get(spent)
             if known is None:

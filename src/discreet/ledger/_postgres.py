@@ -168,6 +168,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
             return self._marked(connection)
 
     def _marked(self, connection: psycopg.Connection[Any]) -> bool:
+        """Return whether the schema exists, and raise NotALedger if it is not one of ours."""
         found = connection.execute(
             "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s",
             (self._schema,),
@@ -236,6 +237,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
 
     @contextlib.contextmanager
     def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:
+        """Return a context with a connection that commits at its end, or undoes all on an exception."""
         connection = None
         with self._explaining():
             try:
@@ -266,6 +268,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
             connection.close()
 
     def _begin(self, begin: str) -> psycopg.Connection[Any]:
+        """Return a connection on which a first statement ran: an idle one, or a new one."""
         idle = self._pool.take()
         if idle is not None:
             try:

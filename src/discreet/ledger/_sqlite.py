@@ -211,6 +211,7 @@ class SqliteFile(PooledStore[_Open]):
 
     @contextlib.contextmanager
     def _transaction(self, begin: Callable[[sqlite3.Connection], object]) -> Iterator[Transaction]:
+        """Return a context that commits at its end, or undoes all on an exception."""
         used = None
         try:
             used = self._pool.take() or self._connect()
@@ -238,6 +239,7 @@ class SqliteFile(PooledStore[_Open]):
         used.retire()
 
     def _connect(self) -> _Open:
+        """Return a new connection to the file, unless it lacks the journal that it needs."""
         if not self.exists():
             raise self._unavailable(FileNotFoundError("the file is gone"))
         if lacks_journal(self._path, lambda: self._header()[1]):
@@ -326,6 +328,7 @@ class SqliteFile(PooledStore[_Open]):
         )
 
     def _explained(self, error: sqlite3.Error | UnicodeDecodeError) -> LedgerError:
+        """Return our error for one of SQLite: damage, tables that were changed, or a file out of use."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if code in _DAMAGED:  # also where Python, not SQLite, could not read the text
             return LedgerTampered(

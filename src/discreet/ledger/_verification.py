@@ -98,6 +98,7 @@ class Replay:
         self.spent[scope] = Spending()
 
     def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
+        """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
         asked = Spending.of([promise_from_dict(promise) for promise in content["promises"]])
         question, owner = content["question"], content["owner"]
         scopes = charge_scopes(owner, known=question in self._known)
@@ -161,6 +162,7 @@ def check_record(transaction: Transaction) -> None:
 
 
 def _compare_totals(transaction: Transaction, replay: Replay) -> None:
+    """Raise LedgerTampered unless the table of totals is what the record adds up to."""
     found = transaction.totals()
     for scope in sorted({*found, *replay.spent}):
         stored = found.get(scope)
@@ -178,6 +180,7 @@ def _compare_totals(transaction: Transaction, replay: Replay) -> None:
 
 
 def _compare_answers(transaction: Transaction, replay: Replay) -> None:
+    """Raise LedgerTampered unless payments, marks and answers are those of the record."""
     rows = transaction.execute("SELECT question, owner, seq FROM questions")
     if {(str(question), str(owner)): int(seq) for question, owner, seq in rows} != replay.paid:
         raise LedgerTampered(
