@@ -15,7 +15,8 @@ import numpy as np
 from measure import interleaved, save
 
 from discreet.learn import PrivatePCA
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Node, NodeTables
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         PrivatePerceptron,
         RegularizedSVM,
     )
-    from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
+    from discreet.ledger import Ledger
+    from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
     from discreet.query import Database
     from discreet.release import (
         BoundedRelease,
@@ -78,7 +79,8 @@ __all__ = [
 
 _ROOMS = {
     "schema": ("Column", "Schema"),
-    "privacy": ("ZCDP", "ApproxDP", "ErrorFloor", "GaussianDP", "Ledger", "NoPromise", "PureDP"),
+    "privacy": ("ZCDP", "ApproxDP", "ErrorFloor", "GaussianDP", "NoPromise", "PureDP"),
+    "ledger": ("Ledger",),
     "query": ("Database",),
     "learn": (
         "LargeMarginGaussianClassifier",

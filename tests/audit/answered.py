@@ -12,7 +12,8 @@ from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
     from discreet._typing import Ints
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.query import Aggregate
 
 PEOPLE = 200

@@ -20,8 +20,9 @@ from discreet.audit.answers import (
 )
 from discreet.audit.reconstruction import Reconstruction, reconstruct
 from discreet.errors import ParameterError, SelfAttackFailed
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import Database, Histogram, Sums
 from discreet.query.aggregates import ClusterSums, Gram, Moments, SignSketches, aggregate_from_dict
 from discreet.query.calibration import CostModel, QueryNoise, SeededNoise

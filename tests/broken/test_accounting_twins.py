@@ -14,13 +14,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import cross_val_score
 
 from discreet.errors import BudgetExceeded
+from discreet.ledger import Caps, Ledger
 from discreet.privacy.amounts import float_down
 from discreet.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
-from discreet.privacy.caps import Caps
 from discreet.privacy.compose import Spending
-from discreet.privacy.ledger import Ledger
 from discreet.privacy.promises import ApproxDP, PureDP
-from tests.privacy.ledger_workers import crowd
+from tests.ledger.ledger_workers import crowd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +203,7 @@ def test_a_running_minimum_is_beaten_ninefold_by_someone_who_watches() -> None:
 
 
 def test_fixed_caps_hold_against_the_same_analyst_and_a_stronger_one() -> None:
-    caps = dict(Caps.fix(ApproxDP(epsilon=EPSILON, delta=DELTA)).amounts)
+    caps = dict(Caps.from_limit(ApproxDP(epsilon=EPSILON, delta=DELTA)).amounts)
     rho, linear = float(caps["rho"].exact), float(caps["epsilon"].exact)
     for then in (False, True):
         assert watched(EPSILON, 64, rho, lambda _: linear, then=then) <= DELTA

@@ -15,7 +15,7 @@ import pytest
 from docs.generate_reference import cli_page
 
 from discreet import Schema
-from discreet.job.log import check_log
+from discreet.ledger.audit_log import check_log
 from discreet.release import METHODS
 from discreet.tables import Table
 from tests.cli.run import discreet

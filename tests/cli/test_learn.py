@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from discreet import ApproxDP, Ledger, Schema, datasets, load_model, publish_model, verify
-from discreet.job.log import check_log
 from discreet.job.training import model_options, trainable
 from discreet.learn import METHODS, Learner
+from discreet.ledger.audit_log import check_log
 from discreet.report.models.statement import ModelStatement
 from discreet.tables import open_table
 from tests.cli.run import discreet

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from discreet.privacy import Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import PureDP
 from tests.cli.run import discreet
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 from discreet import GaussianRelease, Ledger, Schema
 from discreet.cli.commands import _explained
 from discreet.cli.release import command_line
-from discreet.job.log import check_log
+from discreet.ledger.audit_log import check_log
 from discreet.release import METHODS
 from discreet.release.gaussian import GaussianNumbers
 from discreet.report.verify import verify

@@ -13,12 +13,12 @@ import pytest
 from discreet.audit import distinguish, precision
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError, SchemaError, SourceError
 from discreet.law import law_from_dict
+from discreet.ledger import Ledger
 from discreet.noise import Stream
 from discreet.privacy import (
     ApproxDP,
     ErrorFloor,
     GaussianDP,
-    Ledger,
     NoPromise,
     Promise,
     PureDP,

@@ -26,8 +26,7 @@ from discreet.law import GaussianLaw as gaussian_law  # noqa: N813
 from discreet.law import NoiseLaw as noise_law  # noqa: N813
 from discreet.law import ResponseLaw as response_law  # noqa: N813
 from discreet.privacy.receipt import product_version
-from discreet.query import Answer
-from discreet.query import question_from_dict as aggregate_from_dict
+from discreet.query import Answer, aggregate_from_dict
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -142,23 +141,26 @@ def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, 
     -----
     ``failing(part)`` makes the ``engine``, the ``ledger`` or the ``program`` itself fail inside a block.
     """
-    from discreet.server.office import Office
-
     from discreet.errors import EngineFailed, LedgerUnavailable
-    from discreet.server import telling
+    from discreet.server import monitoring
     from discreet.server.app import make_app
     from discreet.server.config import Config
+    from discreet.server.service import Service
 
-    with mock.patch.object(telling, "write_line"):
-        office = Office(Config.of(settings, folder))
-        tokens = {name: office.create_token("test", name, scope) for name, scope in people.items()}  # type: ignore[arg-type]
+    with mock.patch.object(monitoring, "write_line"):
+        service = Service(Config.of(settings, folder))
+        tokens = {name: service.create_token("test", name, scope) for name, scope in people.items()}  # type: ignore[arg-type]
 
         def failing(part: str) -> AbstractContextManager[Any]:
             where, name, error = {
-                "engine": (office.database, "asking", EngineFailed()),
-                "ledger": (office.ledger, "do", LedgerUnavailable("the disk is full: /secret/place")),
-                "program": (office, "asking", RuntimeError("row 17 has the secret 4711")),
+                "engine": (service.dataset.database, "asking", EngineFailed()),
+                "ledger": (
+                    service.dataset.ledger,
+                    "execute",
+                    LedgerUnavailable("the disk is full: /secret/place"),
+                ),
+                "program": (service, "ask_task", RuntimeError("row 17 has the secret 4711")),
             }[part]
             return mock.patch.object(where, name, side_effect=error)
 
-        yield App(make_app(office), tokens, failing)
+        yield App(make_app(service), tokens, failing)

@@ -31,10 +31,10 @@ from discreet.errors import (
 )
 from discreet.job import publish, steps
 from discreet.job.keeping import Keeper
-from discreet.job.log import check_log
 from discreet.job.planning import plan_for
 from discreet.job.redraw import redraw
 from discreet.job.rehearsing import rehearse
+from discreet.ledger.audit_log import check_log
 from discreet.noise import Stream
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt

@@ -16,7 +16,8 @@ from discreet.learn.cells import Cells, public_edges
 from discreet.learn.id3 import Tree, count_error, information, information_error, least_count
 from discreet.learn.layout import Layout
 from discreet.learn.passes import ExactSums
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database, Histogram
 from discreet.schema import Column, Schema
 from tests.learn.asked import (

@@ -13,7 +13,8 @@ from discreet.learn import PrivateGradientLogistic
 from discreet.learn.centered import Centered
 from discreet.learn.layout import Layout
 from discreet.learn.logistic_sums import FEWEST_BINS, MOST_BINS, affordable_bins, noise_penalty
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database
 from discreet.schema import Column, Schema
 from tests.learn.asked import (

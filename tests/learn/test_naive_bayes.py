@@ -8,7 +8,8 @@ import pytest
 
 from discreet import datasets
 from discreet.learn import PrivateNaiveBayes
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from tests.learn.asked import (
     fitted_in_memory_and_in_an_engine,
     fitted_on_answers_alone,

@@ -11,7 +11,8 @@ import pytest
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.learn import PrivateKMeans, PrivatePCA, PrivatePerceptron
 from discreet.learn.layout import Layout
-from discreet.privacy import GaussianDP, Ledger, NoPromise
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
 from discreet.schema import Column, Schema
 from tests.learn.asked import (

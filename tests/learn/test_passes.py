@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.learn.passes import ExactSums, Passes
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, NoPromise, PureDP, gaussian_mu
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
 from discreet.privacy.amounts import exact
 from discreet.query import Database, Histogram
 from discreet.schema import Column, Schema

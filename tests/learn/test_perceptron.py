@@ -11,8 +11,9 @@ import pytest
 from discreet.errors import ParameterError
 from discreet.learn import PrivatePerceptron
 from discreet.learn.perceptron import most_rounds
+from discreet.ledger import Ledger
 from discreet.noise import Stream, standard_normal
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise
 from discreet.query import Database, HalfspaceSums
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema

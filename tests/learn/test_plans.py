@@ -9,7 +9,8 @@ import pytest
 
 from discreet.errors import BudgetExceeded
 from discreet.learn import PrivateKMeans
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, Promise, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
 from discreet.query import Database
 from tests.learn.asked import townsfolk, townsfolk_schema
 

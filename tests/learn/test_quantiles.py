@@ -11,7 +11,8 @@ from discreet.errors import ParameterError
 from discreet.learn import private_quantiles
 from discreet.learn.passes import ExactSums
 from discreet.learn.quantiles import _tail_in_sds, chosen_method
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database
 from discreet.schema import Column, Schema
 from tests.learn.asked import spent

@@ -12,8 +12,9 @@ from discreet.learn.centered import Centered, spectral_edge
 from discreet.learn.layout import Layout
 from discreet.learn.passes import ExactSums
 from discreet.learn.ridge_sums import moments
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database, Gram
 from discreet.schema import Column, Schema
 from tests.learn.asked import (

@@ -16,7 +16,8 @@ from discreet.learn.statistical import (
     rows_for_population,
     sufficient_budget,
 )
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Database
 from discreet.schema import Column, Schema
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.ledger._caps import SAMPLERS, Caps
 from discreet.privacy.amounts import Amount, exact
 from discreet.privacy.calibrate import (
     gaussian_delta,
@@ -19,7 +20,6 @@ from discreet.privacy.calibrate import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from discreet.privacy.caps import SAMPLERS, Caps
 from discreet.privacy.compose import Spending
 from discreet.privacy.promises import (
     ZCDP,
@@ -228,7 +228,7 @@ def spend(caps: Caps, parts: Iterable[Promise]) -> Spending:
 def test_everything_the_caps_allow_at_once_is_within_the_limit(
     epsilon: float, delta: float, share: float, tau: float
 ) -> None:
-    caps = Caps.fix(ApproxDP(epsilon=epsilon, delta=delta), gaussian_share=share)
+    caps = Caps.from_limit(ApproxDP(epsilon=epsilon, delta=delta), gaussian_share=share)
     amounts = dict(caps.amounts)
     full = Spending(
         charges=3,
@@ -245,7 +245,7 @@ def test_everything_the_caps_allow_at_once_is_within_the_limit(
 
 
 def test_a_pure_limit_is_filled_exactly_and_refuses_other_kinds() -> None:
-    caps = Caps.fix(PureDP(epsilon=1))
+    caps = Caps.from_limit(PureDP(epsilon=1))
     books = spend(caps, [PureDP(epsilon=0.1)] * 10)
     with pytest.raises(BudgetExceeded, match="left 0 of 1") as refusal:
         caps.admit(books, Spending.of(PureDP(epsilon=0.1)), scope="total")
@@ -260,7 +260,7 @@ def test_a_pure_limit_is_filled_exactly_and_refuses_other_kinds() -> None:
 
 
 def test_a_concentrated_limit_is_one_pool() -> None:
-    caps = Caps.fix(ZCDP(rho=0.1))
+    caps = Caps.from_limit(ZCDP(rho=0.1))
     books = spend(caps, [GaussianDP(mu=0.2), ZCDP(rho=0.06), PureDP(epsilon=0.2)])
     assert caps.left(books)["rho"] == 0
     with pytest.raises(BudgetExceeded):
@@ -270,7 +270,7 @@ def test_a_concentrated_limit_is_one_pool() -> None:
 
 
 def test_a_gaussian_limit_takes_gaussian_events_only() -> None:
-    caps = Caps.fix(GaussianDP(mu=0.5))
+    caps = Caps.from_limit(GaussianDP(mu=0.5))
     books = spend(caps, [GaussianDP(mu=0.3), GaussianDP(mu=0.4)])
     assert caps.left(books)["rho"] == 0
     for event in (PureDP(epsilon=0.01), ZCDP(rho=0.01)):
@@ -279,7 +279,7 @@ def test_a_gaussian_limit_takes_gaussian_events_only() -> None:
 
 
 def test_an_approximate_limit_splits_epsilon_once() -> None:
-    caps = Caps.fix(ApproxDP(epsilon=1, delta=1e-6))
+    caps = Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6))
     amounts = dict(caps.amounts)
     assert amounts["epsilon"] == Amount.up(0.5)
     assert float(amounts["rho"]) == pytest.approx(gaussian_mu(0.5, 5e-7) ** 2 / 2, rel=1e-9)
@@ -310,18 +310,18 @@ def test_an_approximate_limit_splits_epsilon_once() -> None:
 def test_a_first_charge_is_read_exactly_and_closes_the_ledger(event: Promise) -> None:
     # It was chosen before any answer, so it may fill the limit; nothing fits after it.
     for share in (0.0, 0.5, 1.0):
-        caps = Caps.fix(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=share)
+        caps = Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=share)
         books = spend(caps, [event])
         for more in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9), ApproxDP(epsilon=1e-9, delta=1e-12)):
             with pytest.raises(BudgetExceeded):
                 caps.admit(books, Spending.of(more), scope="total")
     bigger = Spending.of([event, PureDP(epsilon=1e-3)])
     with pytest.raises((BudgetExceeded, PromiseError)):
-        Caps.fix(ApproxDP(epsilon=1, delta=1e-6)).admit(Spending(), bigger, scope="total")
+        Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6)).admit(Spending(), bigger, scope="total")
 
 
 def test_a_limit_binds_the_same_people_and_columns() -> None:
-    caps = Caps.fix(PureDP(epsilon=1, covers=("age",)))
+    caps = Caps.from_limit(PureDP(epsilon=1, covers=("age",)))
     spend(caps, [PureDP(epsilon=0.1), PureDP(epsilon=0.1, covers=("age", "sex"))])
     with pytest.raises(PromiseError, match="covers"):
         spend(caps, [PureDP(epsilon=0.1, covers=("sex",))])
@@ -338,19 +338,19 @@ def test_a_guarantee_speaks_of_the_columns_that_every_charge_protected() -> None
     def guaranteed(caps: Caps, *covers: tuple[str, ...] | None) -> Promise:
         return caps.guarantee(spend(caps, [PureDP(epsilon=0.1, covers=names) for names in covers]))
 
-    caps = Caps.fix(PureDP(epsilon=1))
+    caps = Caps.from_limit(PureDP(epsilon=1))
     assert guaranteed(caps, None) == caps.limit
     assert guaranteed(caps, ("age", "sex"), ("age", "job")) == dataclasses.replace(
         caps.limit, covers=("age",)
     )
     assert isinstance(guaranteed(caps, ("age",), ("job",)), NoPromise)
-    named = Caps.fix(PureDP(epsilon=1, covers=("age",)))
+    named = Caps.from_limit(PureDP(epsilon=1, covers=("age",)))
     assert guaranteed(named, None, ("age", "sex")) == named.limit
 
 
 def test_a_floor_limit_caps_fisher_information() -> None:
     limit = ErrorFloor(age=ColumnFloor(error=5, fisher_information=0.03))
-    caps = Caps.fix(limit)
+    caps = Caps.from_limit(limit)
     books = spend(caps, [FLOOR, FLOOR, FLOOR])
     with pytest.raises(BudgetExceeded, match="Fisher information of age"):
         caps.admit(books, Spending.of(FLOOR), scope="total")
@@ -362,17 +362,17 @@ def test_a_floor_limit_caps_fisher_information() -> None:
     with pytest.raises(PromiseError, match="must include an ErrorFloor"):
         spend(caps, [PureDP(epsilon=0.1)])
     with pytest.raises(ParameterError, match="fisher_information of the limit"):
-        Caps.fix(ErrorFloor(age=9))
+        Caps.from_limit(ErrorFloor(age=9))
 
 
 def test_impossible_limits_are_refused() -> None:
     with pytest.raises(ParameterError, match="limit of Ledger"):
-        Caps.fix(NoPromise("because"))
+        Caps.from_limit(NoPromise("because"))
     with pytest.raises(ParameterError, match="gaussian_share"):
-        Caps.fix(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=1.5)
+        Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=1.5)
     with pytest.raises(ParameterError, match="total_variation"):
-        Caps.fix(ApproxDP(epsilon=1, delta=1e-6, total_variation=1e-9))
-    huge = Caps.fix(ApproxDP(epsilon=1e4, delta=1e-6))
+        Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6, total_variation=1e-9))
+    huge = Caps.from_limit(ApproxDP(epsilon=1e4, delta=1e-6))
     spend(huge, [PureDP(epsilon=1), GaussianDP(mu=1)])
     with pytest.raises(BudgetExceeded, match="delta"):
         spend(huge, [PureDP(epsilon=1), PureDP(epsilon=1, total_variation=1e-30)])

@@ -17,7 +17,8 @@ from discreet.errors import (
     TableChanged,
 )
 from discreet.learn import PrivateKMeans, PrivatePCA
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import ClusterSums, Database, Gram, Histogram, NodeTables, Sums
 from discreet.query.aggregates import Node
 from discreet.query.engines._duckdb import DuckDBEngine

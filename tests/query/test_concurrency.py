@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from discreet.errors import EngineFailed
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram, Sums, slots
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
-from discreet.query.turns import Turns
 from tests.query.people import people, people_schema
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def asked_together(db: Database, engine: Gate, asks: Sequence[Callable[[], Answe
             first = pool.submit(asks[0])
             assert engine.entered.wait(LONG)
             others = [pool.submit(ask) for ask in asks[1:]]
-            until(lambda: len(db._turns._waiting) == len(asks) - 1)
+            until(lambda: len(db._passes._waiting) == len(asks) - 1)
         finally:
             engine.open.set()
         return [first.result(LONG), *(other.result(LONG) for other in others)]
@@ -121,7 +121,7 @@ def test_questions_of_one_kind_share_a_pass_and_the_others_keep_their_turn(
         assert engine.entered.wait(LONG)
         for i, ask in enumerate(asks[1:], 1):
             found.append(pool.submit(ask))
-            until(lambda i=i: len(db._turns._waiting) == i)  # type: ignore[misc]
+            until(lambda i=i: len(db._passes._waiting) == i)  # type: ignore[misc]
         engine.open.set()
         first, histogram, second, gram, by_owner, sums, _ = (future.result(LONG) for future in found)
     assert engine.passes == [
@@ -143,10 +143,8 @@ def test_questions_of_one_kind_share_a_pass_and_the_others_keep_their_turn(
 def test_a_pass_is_not_made_wider_than_an_engine_plans_well(
     gated: tuple[Database, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from discreet.query import turns
-
-    monkeypatch.setattr(turns, "_WIDEST", 4)
     db, engine = gated
+    monkeypatch.setattr(db._passes, "_limit", 4)
     asked_together(db, engine, [counting(db, 20 + i) for i in range(10)])
     assert engine.passes == [("aggregate", width) for width in (1, 4, 4, 1)]
 
@@ -174,7 +172,7 @@ def test_the_same_question_at_the_same_time_is_charged_once_and_one_draw_leaves(
     db._draws = draws = Draws()
     with ThreadPoolExecutor(16) as pool:
         found = [pool.submit(db.count, "age > 40", privacy=MU, owner=owner) for owner in owners]
-        until(lambda: len(db._turns._waiting) == 15)
+        until(lambda: len(db._passes._waiting) == 15)
         engine.open.set()
         answers = [future.result(LONG) for future in found]
     # Sixteen have drawn; the ledger keeps the first that comes, and all get that one.
@@ -227,7 +225,7 @@ def test_nobody_fails_because_of_what_another_asked() -> None:
             found = [pool.submit(counting(db, leasts[0]))]
             assert engine.entered.wait(LONG)
             found += [pool.submit(counting(db, least)) for least in leasts[1:]]
-            until(lambda: len(db._turns._waiting) == 3)
+            until(lambda: len(db._passes._waiting) == 3)
             engine.open.set()
             for least, future in zip(leasts, found, strict=True):
                 if least == 77:
@@ -243,22 +241,21 @@ def test_nobody_fails_because_of_what_another_asked() -> None:
 def test_a_mistake_in_the_program_of_whoever_leads_leaves_nobody_waiting(
     gated: tuple[Database, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from discreet.query import turns
-
     db, engine = gated
-    served = turns._serve
+    sum_batch = db._passes._work
 
-    def wrong(engine: Any, places: list[Any]) -> None:
-        if len(places) > 1:
+    def wrong(take: Any) -> Any:
+        bounds = take()
+        if len(bounds) > 1:
             raise RuntimeError
-        served(engine, places)
+        return sum_batch(lambda: bounds)
 
-    monkeypatch.setattr(turns, "_serve", wrong)
+    monkeypatch.setattr(db._passes, "_work", wrong)
     with ThreadPoolExecutor(3) as pool:
         found = [pool.submit(counting(db, 30))]
         assert engine.entered.wait(LONG)
         found += [pool.submit(counting(db, least)) for least in (40, 50)]
-        until(lambda: len(db._turns._waiting) == 2)
+        until(lambda: len(db._passes._waiting) == 2)
         engine.open.set()
         failures = Counter(type(future.exception(LONG)).__name__ for future in found)
     assert failures == {"NoneType": 1, "RuntimeError": 1, "EngineFailed": 1}
@@ -267,32 +264,39 @@ def test_a_mistake_in_the_program_of_whoever_leads_leaves_nobody_waiting(
 
 @pytest.mark.parametrize("leads", [False, True], ids=["who waits", "who was to lead"])
 def test_whoever_is_interrupted_while_waiting_is_not_waited_for(leads: bool) -> None:
-    turns, release, began = Turns(), threading.Event(), threading.Event()
-    engine = Gate()
+    began, engine = threading.Event(), Gate()
     with Database(ROWS, schema=SCHEMA, engine=engine) as db:
+        passes = db._passes
         bound, _ = db.calibrate(Sums("age > 40"), privacy=MU)
-        worker = threading.Thread(target=turns.exact, args=(engine, [bound]))
+        worker = threading.Thread(target=passes.submit, args=([bound],))
         worker.start()
         assert engine.entered.wait(LONG)
 
-        class Interrupted(threading.Event):
-            def wait(self, timeout: float | None = None) -> bool:
+        class Interrupted:
+            def __init__(self) -> None:
+                self.released = threading.Event()
+
+            def acquire(self, *, timeout: float = -1) -> bool:
                 began.set()
                 if leads:
-                    super().wait(LONG)
+                    self.released.wait(LONG)
                 raise KeyboardInterrupt
+
+            def release(self) -> None:
+                self.released.set()
 
         caught: list[type[BaseException]] = []
 
         def waits() -> None:
-            from discreet.query.turns import _Party, _Place
-
-            party = _Party([_Place(bound)])
-            party.ready = Interrupted()
-            with turns._mutex:
-                turns._waiting.append(party)
+            (entry,) = passes._entries([bound])
+            gate: Any = Interrupted()
+            entry.gate = gate
+            with passes._lock:
+                passes._waiting.append(entry)
+            # Of another key than the worker's, so that it has to lead a batch of its own.
+            entry.key = "another" if leads else entry.key
             try:
-                turns._wait(party)
+                passes._wait(entry, None)
             except KeyboardInterrupt as interrupt:
                 caught.append(type(interrupt))
 
@@ -302,12 +306,11 @@ def test_whoever_is_interrupted_while_waiting_is_not_waited_for(leads: bool) -> 
         if not leads:
             waiter.join(LONG)
         engine.open.set()
-        release.set()
         worker.join(LONG)
         waiter.join(LONG)
         assert caught == [KeyboardInterrupt]
-        assert turns.exact(engine, [bound]) == [[int((ROWS["age"] > 40).sum())]]
-        assert (turns._busy, len(turns._waiting)) == (False, 0)
+        assert passes.submit([bound]) == [[int((ROWS["age"] > 40).sum())]]
+        assert (passes._busy, len(passes._waiting)) == (False, 0)
 
 
 def test_a_slot_begins_before_the_wait_for_the_engine(

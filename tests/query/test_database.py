@@ -19,7 +19,8 @@ from discreet.errors import (
     SourceError,
     TableChanged,
 )
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import Database, Gram, Histogram, Sums
 from discreet.query.curation import Curation
 from discreet.query.engines._postgres import PostgresEngine

@@ -12,7 +12,8 @@ import pytest
 from scipy import special, stats
 
 from discreet.errors import BudgetExceeded, EngineFailed, ParameterError
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.query import Answer, Database, Gram, Histogram, Moments, PosteriorOdds, Sums
 from discreet.schema import Column, Schema
 from tests.query.people import people, people_schema, under

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from discreet.errors import EngineFailed, ParameterError
-from discreet.privacy import GaussianDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram
 from discreet.query import slots as module
 from discreet.query.engines._duckdb import DuckDBEngine
@@ -152,9 +153,9 @@ def test_what_depends_on_nothing_private_is_said_at_once(clock: Clock) -> None:
 def test_neither_an_answer_nor_the_record_says_how_long_the_engine_took(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from discreet.privacy.ledger import book, charging
+    from discreet.ledger import _charges, _ledger
 
-    for room in (book, charging):
+    for room in (_ledger, _charges):
         monkeypatch.setattr(room, "now", lambda: f"{clock.now!r}")
     records = []
     for rows in neighbors():
@@ -163,8 +164,8 @@ def test_neither_an_answer_nor_the_record_says_how_long_the_engine_took(
         with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock), slots=4.0, ledger=ledger) as db:
             answer = db.sum("x", privacy=MU)
         assert "1001" not in json.dumps(answer.to_dict()["receipt"]["when"])
-        with ledger._store.read() as session:
-            records.append([float(row.time) for row in session.record()])
+        with ledger._store.read() as transaction:
+            records.append([float(row.time) for row in transaction.record()])
     assert records[0] == records[1] == [1000.0, 1000.0, 1004.0]
 
 

@@ -14,17 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from discreet.errors import BudgetExceeded, DataError, EngineFailed, ParameterError, PromiseError
+from discreet.ledger import Ledger
 from discreet.noise import gaussian, laplace
-from discreet.privacy import (
-    ZCDP,
-    ApproxDP,
-    ErrorFloor,
-    GaussianDP,
-    Ledger,
-    NoPromise,
-    PureDP,
-    gaussian_delta,
-)
+from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP, gaussian_delta
 from discreet.query import (
     ClusterSums,
     Database,

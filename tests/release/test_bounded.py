@@ -7,8 +7,9 @@ import pytest
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.law import BoundedLaw, InRangeLaw
+from discreet.ledger import Ledger
 from discreet.noise import BoundedDensity
-from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
 from discreet.privacy.bounded import additive_delta
 from discreet.release import BoundedRelease
 from discreet.release.bounded import BoundedNumbers

@@ -20,9 +20,10 @@ from discreet.errors import (
 )
 from discreet.law import Clear, InvariantLaw
 from discreet.learn import RegularizedSVM
+from discreet.ledger import Ledger
 from discreet.noise import Stream, standard_normal
 from discreet.noise import normal as normal_module
-from discreet.privacy import ApproxDP, Ledger, NoPromise
+from discreet.privacy import ApproxDP, NoPromise
 from discreet.release.invariant import (
     InvariantRelease,
     SVMLearner,

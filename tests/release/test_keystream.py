@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from discreet.errors import BudgetExceeded, NoiseError
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger
+from discreet.privacy import ApproxDP, GaussianDP
 from discreet.release import GaussianRelease, LaplaceRelease
 from discreet.release.keystream import BatchStreams, rows_digest
 from discreet.release.published import published_schema

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import AnyArray
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.release import ReleaseMethod
 
 KEY = bytes(range(32))

@@ -18,8 +18,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP, Receipt, promise_from_dict
-from discreet.privacy.ledger.entries import charge_hash
+from discreet.ledger import Ledger
+from discreet.ledger.records import charge_hash
+from discreet.privacy import ApproxDP, GaussianDP, PureDP, Receipt, promise_from_dict
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
 from discreet.report.composing import composed
 from discreet.report.folder import (

@@ -14,7 +14,7 @@ import httpx
 import yaml
 
 from discreet.server.access import AccessStore
-from discreet.server.audit_log import AuditLog
+from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
 from discreet.server.credentials import TokenAdmin
 from tests.server.conftest import settings, table, write_table
@@ -71,7 +71,7 @@ class Served:
         try:
             desk = TokenAdmin(
                 access,
-                AuditLog(found.audit_log),
+                ServiceLog(found.audit_log),
                 lambda: self._no_ledger(),
                 gaussian_share=found.gaussian_share,
             )

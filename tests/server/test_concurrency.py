@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from tests.server.crowd import Crowd, Said
 from tests.server.processes import Served, served, town_in_postgres
 

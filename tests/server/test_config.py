@@ -8,7 +8,8 @@ from discreet.errors import (
     LedgerError,
     ParameterError,
 )
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Ledger, PosteriorOdds, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, PureDP
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config
 from discreet.server.service import Service

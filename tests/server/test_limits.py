@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from discreet.batching import Step
 from discreet.query import slots
 from discreet.query.aggregates import Histogram, Node, NodeTables
-from discreet.query.together import Wish
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
 from discreet.server.workers import FairThreadPool
@@ -20,7 +20,7 @@ from discreet.server.workers import FairThreadPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
     from tests.server.conftest import RunningService
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
@@ -81,8 +81,8 @@ class Held:
             self._wait(())
             return real(*given, **named)
 
-        def slow_flow(*given: Any, **named: Any) -> Flow[Any]:
-            yield Wish(self._wait, None)
+        def slow_flow(*given: Any, **named: Any) -> QueryTask[Any]:
+            yield Step(self._wait, None)
             return (yield from real(*given, **named))
 
         monkeypatch.setattr(service.backend, what, slow_flow if what == "ask_task" else slow)

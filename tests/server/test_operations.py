@@ -23,11 +23,12 @@ from discreet.errors import (
     ParameterError,
     SourceError,
 )
-from discreet.privacy import ZCDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP
 from discreet.query import Database
 from discreet.server.access import AccessStore
 from discreet.server.app import check
-from discreet.server.audit_log import AuditLog
+from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
 from discreet.server.service import Service
 from tests.server.conftest import ROWS, running, settings, write_table
@@ -175,16 +176,16 @@ def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_fro
 def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) -> None:
     write_table(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from discreet.server.audit_log import AuditLog\n"
-        "trail = AuditLog(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from discreet.server.audit_log import ServiceLog\n"
+        "trail = ServiceLog(Path(sys.argv[1]))\n"
         "for i in range(200): trail.write('test', n=i, who=sys.argv[2])"
     )
     path = tmp_path / "audit.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(3)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
-    from discreet.server.audit_log import AuditLog
+    from discreet.server.audit_log import ServiceLog
 
-    assert AuditLog(path).check() == 600
+    assert ServiceLog(path).check() == 600
 
 
 # Files that are not what they were.
@@ -288,7 +289,7 @@ def test_a_service_that_cannot_start_leaves_nothing_open(
         def full(*_: Any, **__: Any) -> None:
             raise LedgerUnavailable("audit_log must be a file that can be written, and is not.")
 
-        monkeypatch.setattr(AuditLog, "write", full)
+        monkeypatch.setattr(ServiceLog, "write", full)
     seen: list[str] = []
     for name, kind in (("database", Database), ("ledger", Ledger), ("access", AccessStore)):
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.privacy import ApproxDP, Ledger, PureDP
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, PureDP
 from discreet.report.wording import format_amount, format_amounts, format_share, format_value
 from discreet.server import accounting
 from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share

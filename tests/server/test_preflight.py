@@ -19,7 +19,7 @@ from discreet.errors import (
     ParameterError,
     SchemaError,
 )
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.server import app
 from discreet.server.app import check
 from tests.cli.run import discreet

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.job import asking
-from discreet.privacy import ZCDP, Ledger
+from discreet.ledger import Ledger
+from discreet.privacy import ZCDP
 from discreet.query import Histogram
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import plan_aggregates

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.errors import ParameterError
-from discreet.privacy import Ledger, PosteriorOdds
+from discreet.ledger import Ledger
+from discreet.privacy import PosteriorOdds
 from discreet.schema.text import write_yaml
 from discreet.server.config import Config, Limit
 from tests.cli.run import discreet

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.query.together import Wish
+from discreet.batching import Step
 from discreet.server.errors import BUSY, ApiException
 from discreet.server.workers import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
 
 LONG = 20.0
 
@@ -35,8 +35,8 @@ class Counter:
         return [ValueError("no") if wish == "no" else wish for wish in wishes]
 
 
-def asking(counter: Counter, wish: Any) -> Flow[Any]:
-    return (yield Wish(counter.serve, wish))
+def asking(counter: Counter, wish: Any) -> QueryTask[Any]:
+    return (yield Step(counter.serve, wish))
 
 
 async def entered(counter: Counter) -> None:
@@ -100,8 +100,8 @@ def test_nobody_has_more_than_a_share_and_all_together_not_more_than_there_is_ro
 def test_whoever_goes_away_is_answered_all_the_same_and_takes_no_room() -> None:
     counter, pool, ended = Counter(), WorkerPool(1, 1, share=2, most=2), threading.Event()
 
-    def noted() -> Flow[Any]:
-        found = yield Wish(counter.serve, 1)
+    def noted() -> QueryTask[Any]:
+        found = yield Step(counter.serve, 1)
         ended.set()
         return found
 
@@ -162,8 +162,8 @@ def test_a_mistake_of_the_program_leaves_nobody_waiting_and_the_next_is_answered
     def forgetful(wishes: Sequence[Any]) -> list[Any]:
         return []
 
-    def lost() -> Flow[Any]:
-        return (yield Wish(forgetful, 1))
+    def lost() -> QueryTask[Any]:
+        return (yield Step(forgetful, 1))
 
     async def crowd() -> list[Any]:
         flows = [pool.run("ann", lost()), pool.run("bob", lost())]

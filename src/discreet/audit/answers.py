@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from discreet.audit.contributions import RowByRow, row_by_row, with_parsed
-from discreet.errors import DiscreetError, EngineFailed
+from discreet.errors import DiscreetError
 from discreet.privacy import promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from discreet._typing import Floats
-    from discreet.privacy import Ledger, Promise
-    from discreet.privacy.ledger.entries import Entry
+    from discreet.ledger import Entry, Ledger
+    from discreet.privacy import Promise
     from discreet.query.aggregates import BoundAggregate
     from discreet.query.answering import EngineSums
     from discreet.query.calibration import Law, QueryNoise
@@ -199,8 +199,8 @@ def _told(read: _Read, exact: Sequence[int]) -> Told:
 
 def exact_sums(database: EngineSums, bound: BoundAggregate) -> list[int]:
     """Ask the engine of a database for exact integers, in turn with whoever else asks it."""
-    (found,) = database._exact([bound])
-    if isinstance(found, EngineFailed):
+    (found,) = database._passes.submit([bound])
+    if isinstance(found, Exception):
         raise found
     return found
 

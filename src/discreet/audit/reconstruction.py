@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._typing import AnyArray, Floats
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import Ledger, Promise
+    from discreet.privacy import Promise
     from discreet.query.answering import EngineSums
     from discreet.query.curation import Curated, Curation
     from discreet.schema import Column

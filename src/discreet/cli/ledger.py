@@ -9,7 +9,7 @@ from discreet.cli.console import Console, write_out
 from discreet.cli.words import Json
 
 if TYPE_CHECKING:
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What was charged for a data set so far.")
 Place = Annotated[
@@ -115,7 +115,8 @@ def create(
 ) -> None:
     """Make a ledger with a limit that no release may pass; it cannot be changed later."""
     from discreet.errors import ParameterError
-    from discreet.privacy import ZCDP, ApproxDP, Ledger, PosteriorOdds, Promise, PureDP
+    from discreet.ledger import Ledger
+    from discreet.privacy import ZCDP, ApproxDP, PosteriorOdds, Promise, PureDP
 
     alone = (delta is not None and epsilon is None) or (queries is not None and delta is None)
     if (epsilon is None) == (rho is None) or alone:
@@ -164,7 +165,7 @@ def restore(
     json: Json = False,
 ) -> None:
     """Put a backup in its ledger's place, unless charges would be forgotten."""
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
 
     console = Console(as_json=json)
     known = None if head is None else _head_in(head)
@@ -193,7 +194,7 @@ def _head_in(text: str) -> tuple[int, str]:
 def existing_ledger(place: str) -> "Ledger":
     """Open a ledger, and make none by asking about it."""
     from discreet.errors import LedgerError
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
 
     if "://" not in place and not Path(place).exists():
         raise LedgerError(

@@ -88,7 +88,7 @@ def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
 @contextmanager
 def _desk(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     from discreet.server.access import AccessStore
-    from discreet.server.audit_log import AuditLog
+    from discreet.server.audit_log import ServiceLog
     from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
 
@@ -103,7 +103,7 @@ def _desk(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     access = AccessStore(found.access)
     try:
         desk = TokenAdmin(
-            access, AuditLog(found.audit_log), lambda: _ledger(found), gaussian_share=found.gaussian_share
+            access, ServiceLog(found.audit_log), lambda: _ledger(found), gaussian_share=found.gaussian_share
         )
         yield desk, found
     finally:

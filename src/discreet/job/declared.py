@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from discreet import datasets
 from discreet.errors import SchemaError, SourceError
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.schema import Schema
 from discreet.schema.dialect import UNFILLED
 from discreet.tables import open_table

@@ -13,14 +13,14 @@ from discreet.job.aware import AwareRows
 from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
 from discreet.job.keeping import Keeper
-from discreet.job.log import FILE as LOG
-from discreet.job.log import TUNED, Log
 from discreet.job.options import DEFAULT, floors_asked, method_for, promise_for
 from discreet.job.registry import charged_ledger
 from discreet.job.result import Published, notes_of, rows_of, sentences_of
 from discreet.job.sample import Pairs
 from discreet.job.stages import Stages
 from discreet.job.steps import ATTACK_RECORDS
+from discreet.ledger.audit_log import FILE as LOG
+from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
 from discreet.report.classifier import write_classifier
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from discreet.job.stages import Progress, Say
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.schema import Schema
 
 ATTACKS, REPORT = "attacks.json", "report.html"
@@ -178,7 +179,7 @@ def publish(
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, ledger=book, **options)
-    log = Log(log_place(book))
+    log = AuditLog(log_place(book))
     stages = Stages(log, say=say, progress=progress)
     table, label = table_of(source), label_of(source)
     with closing(book, ledger), recorded(log), keeper, building(folder, replace=replace) as room:
@@ -304,7 +305,7 @@ def closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
 
 
 @contextmanager
-def recorded(log: Log) -> Iterator[None]:
+def recorded(log: AuditLog) -> Iterator[None]:
     """Write down why a run ended early."""
     try:
         yield

@@ -15,14 +15,14 @@ from discreet.job import steps
 from discreet.job.checking import READABLE, look_at_cells
 from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.folders import INTERNAL, PUBLIC, building, check_place
-from discreet.job.log import FILE as LOG
-from discreet.job.log import TUNED, Log
 from discreet.job.main import about_of, closing, recorded
 from discreet.job.registry import charged_ledger
 from discreet.job.stages import Stages
 from discreet.job.training import make_learner, on_sums, train
 from discreet.learn import METHODS
 from discreet.learn.layout import Layout
+from discreet.ledger.audit_log import FILE as LOG
+from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable
 from discreet.report.folder import STATEMENT, date_files, digest_of, read_bytes, sign, signing_key
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from discreet.job.stages import Progress, Say, Told
     from discreet.job.training import Training
     from discreet.learn import Learner
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.report.statement import About
 
 
@@ -186,7 +187,7 @@ def publish_model(
         check_publishable(declared, f"the model {model}")
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=book, **parameters)
-    log = Log(log_place(book))
+    log = AuditLog(log_place(book))
     stages = Stages(log, say=say, progress=progress)
     table, label = table_of(source), label_of(source)
     with closing(book, ledger), recorded(log), building(folder, replace=replace) as room:

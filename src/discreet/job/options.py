@@ -19,7 +19,7 @@ from discreet.schema import nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.release import Plan, ReleaseMethod
     from discreet.schema import Schema
 

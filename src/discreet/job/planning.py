@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.job.learning import meter_for
-from discreet.job.log import TUNED, Log
 from discreet.job.made_up import RULE
 from discreet.job.options import DEFAULT, method_for, promise_for
 from discreet.job.prospects import EXPLAINED, advise
@@ -15,6 +14,7 @@ from discreet.job.registry import charged_ledger
 from discreet.job.sample import Pairs
 from discreet.job.steps import usual_delta
 from discreet.job.what_if import plan_table, what_if
+from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
 from discreet.release.invariant.encoding import encoded_rows
@@ -114,7 +114,7 @@ def plan_for(
         )
         return Planned(positions=positions, measured_on=measured, schema=shown, advice=advice)
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
-    Log(log_place(book)).write(
+    AuditLog(log_place(book)).write(
         TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
     )
     if book is not None:

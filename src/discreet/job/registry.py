@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import DiscreetWarning, OtherLedger
 from discreet.job.declared import is_bundled, label_of, ledger_place, log_place, path_of, table_of
 from discreet.job.fingerprint import fingerprint, is_same
-from discreet.job.log import Log
-from discreet.privacy import Ledger
-from discreet.privacy.ledger.store import fresh_key
+from discreet.ledger import Ledger
+from discreet.ledger.audit_log import AuditLog
+from discreet.ledger.records import draw_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class Registry:
         with self._locked() as lock:
             key = os.pread(lock, 64, 0)
             if not key:
-                key = fresh_key()
+                key = draw_key()
                 os.pwrite(lock, key, 0)
         return key
 
@@ -312,7 +312,7 @@ def charged_ledger(
     found.note(book)
     path = path_of(source)
     if log and identity is None and path is not None:
-        Log(log_place(book)).write("table", table=path, dataset=schema.dataset, ledger=book.identity)
+        AuditLog(log_place(book)).write("table", table=path, dataset=schema.dataset, ledger=book.identity)
     return book
 
 

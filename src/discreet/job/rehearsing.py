@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.job import steps
 from discreet.job.declared import label_of, schema_of, table_of
-from discreet.job.log import Log
 from discreet.job.options import DEFAULT, floors_asked, method_for, promise_for
 from discreet.job.result import Row, notes_of, rows_of, sentences_of
 from discreet.job.stages import Stages
+from discreet.ledger.audit_log import AuditLog
 from discreet.release.base import check_publishable
 from discreet.report.drafting import drafted
 from discreet.tables import open_table
@@ -86,7 +86,7 @@ def rehearse(
     asked = floors_asked(declared, protect)
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
     releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, **options)
-    stages = Stages(Log(None), say=say, progress=progress)
+    stages = Stages(AuditLog(None), say=say, progress=progress)
     with stages.stage("read") as tell:
         n_rows = steps.read_table(table_of(source), declared, label_of(source), tell)
     with stages.stage("check") as tell, open_table(table_of(source)) as table:

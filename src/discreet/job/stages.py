@@ -13,7 +13,7 @@ from discreet.report.findings import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from discreet.job.log import Log
+    from discreet.ledger.audit_log import AuditLog
 
     Say: TypeAlias = Callable[[Stage], None]
     Progress: TypeAlias = Callable[[str, float], None]
@@ -24,7 +24,7 @@ class Stages:
 
     Parameters
     ----------
-    log : Log
+    log : AuditLog
         Gets a line for each stage.
     say : callable, optional
         Called with a stage when it is done.
@@ -37,7 +37,7 @@ class Stages:
         Those that are over.
     """
 
-    def __init__(self, log: Log, *, say: Say | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, log: AuditLog, *, say: Say | None = None, progress: Progress | None = None) -> None:
         self.done: list[Stage] = []
         self._log = log
         self._say = say

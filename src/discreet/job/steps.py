@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from discreet.job.aware import AwareRows
     from discreet.job.scoring import Trained
     from discreet.job.stages import Told
-    from discreet.privacy import Ledger, Receipt
+    from discreet.ledger import Ledger
+    from discreet.privacy import Receipt
     from discreet.release import Plan, ReleaseMethod
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.learn import Learner
-    from discreet.privacy import Ledger, Receipt
+    from discreet.ledger import Ledger
+    from discreet.privacy import Receipt
     from discreet.query import Aggregate, Answer
     from discreet.schema import Schema
 

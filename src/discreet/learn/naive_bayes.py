@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discreet._typing import AnyArray, Floats
     from discreet.learn.base import Domain
     from discreet.learn.layout import Layout
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.privacy.shares import Privacy
     from discreet.query import NodeTables, NoisySums
     from discreet.schema import Schema

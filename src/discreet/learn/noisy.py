@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from discreet._typing import AnyArray, Floats
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
     from discreet.schema.column import Level

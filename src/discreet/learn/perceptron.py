@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.learn.layout import Layout
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.privacy.shares import Privacy
     from discreet.query import Answer, NoisySums
     from discreet.schema import Schema

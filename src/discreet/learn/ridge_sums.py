@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._typing import AnyArray, Floats
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.privacy.shares import Privacy
     from discreet.query import NoisySums
     from discreet.schema import Schema

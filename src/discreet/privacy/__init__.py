@@ -1,8 +1,8 @@
-"""What noise promises: promises as values, calibration in both directions, composition, the ledger.
+"""What noise promises: promises as values, calibration in both directions, composition.
 
 ``promises`` are the values that results carry; ``calibrate`` and ``floors`` turn noise into numbers and
-back; ``sensitivity`` says how far neighbors can be apart; ``compose`` and ``caps`` add promises up;
-``receipt`` and ``ledger`` keep the books. Nothing here sees a row or draws a random number.
+back; ``sensitivity`` says how far neighbors can be apart; ``compose`` adds promises up;
+``receipt`` says what was paid. Nothing here sees a row or draws a random number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from discreet.privacy.calibrate import (
     zcdp_rho,
 )
 from discreet.privacy.compose import Spending
-from discreet.privacy.ledger import Ledger
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
@@ -36,7 +35,6 @@ __all__ = [
     "ColumnFloor",
     "ErrorFloor",
     "GaussianDP",
-    "Ledger",
     "NoPromise",
     "PosteriorOdds",
     "Promise",

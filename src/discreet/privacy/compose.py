@@ -116,7 +116,7 @@ class Spending:
     Composition commutes, is associative and never shrinks. :meth:`epsilon_at` and :meth:`delta_at` take
     the smallest of several valid readings. That is a guarantee only where the costs were fixed before
     any answer was seen; where answers steer what is asked next, the guarantee is the cap of
-    :class:`~discreet.privacy.caps.Caps`. Different columns of one row are composed all the same: the
+    :class:`~discreet.ledger._caps.Caps`. Different columns of one row are composed all the same: the
     unit is the row.
 
     Reference

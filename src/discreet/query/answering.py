@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from discreet.batching import BatchExecutor, Step, run_one
 from discreet.errors import EngineFailed, LedgerError, ParameterError
 from discreet.noise import Pool, Stream
-from discreet.privacy import Ledger, PosteriorOdds, Receipt, promise_from_dict
+from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer, shaped
 from discreet.query.calibration import CostModel, SeededNoise
 from discreet.query.slots import Slots
-from discreet.query.together import Wish, alone
-from discreet.query.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from discreet.batching import QueryTask
+    from discreet.ledger import Entry, Ledger
     from discreet.privacy import Promise
-    from discreet.privacy.ledger.entries import Entry
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import Asked, NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
-    from discreet.query.together import Flow
 
+_MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, for which all wait
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
 
 
@@ -47,7 +49,7 @@ class How(TypedDict, total=False):
 
 
 class EngineSums(CostModel):
-    """Noisy sums over a curated table in an engine; made for :class:`Database`.
+    """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
 
     Parameters
     ----------
@@ -101,7 +103,14 @@ class EngineSums(CostModel):
         # A fingerprint of private rows must not be written down as it is: see Version.
         self._version = version or engine.version.digest(self.ledger.secret())
         self._schema_digest = schema.digest
-        self._turns = Turns()
+        # The work holds the engine and not this object, so that no reference cycle keeps either alive.
+        self._passes: BatchExecutor[BoundAggregate, list[int]] = BatchExecutor(
+            partial(_sum_batch, engine),
+            failure=lambda _: EngineFailed(),
+            group=lambda bound: type(bound.wanted) if bound.wanted.shares else None,
+            weight=lambda bound: bound.wanted.width,
+            limit=_MOST_SUMS,
+        )
 
     def ask(
         self,
@@ -147,7 +156,7 @@ class EngineSums(CostModel):
         EngineFailed
             The charge stands; asking again is free.
         """
-        return alone(
+        return run_one(
             self.asking(
                 question,
                 privacy=privacy,
@@ -160,8 +169,8 @@ class EngineSums(CostModel):
             )
         )
 
-    def asking(self, question: Aggregate, **how: Unpack[How]) -> Flow[Answer]:
-        """Return the flow of a question, which is carried out together with those of others.
+    def asking(self, question: Aggregate, **how: Unpack[How]) -> QueryTask[Answer]:
+        """Return the task of a question, whose steps are executed together with those of others.
 
         Parameters
         ----------
@@ -170,7 +179,7 @@ class EngineSums(CostModel):
 
         Reference
         ---------
-        :func:`~discreet.query.together.together`.
+        :func:`~discreet.batching.run_batch`.
         """
         privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
         refines, request = how.get("refines"), how.get("request")
@@ -181,7 +190,7 @@ class EngineSums(CostModel):
                 raise _cannot_refine("be of an answer with noise, and this question has none")
             return (yield from self._free(question, bound, noise, comparison))
         digest, earlier = self._named(bound, noise, refines, owner)
-        charging = self.ledger.charging(
+        charge = self.ledger.prepare_charge(
             noise.promise,
             owner=owner,
             what=question.kind,
@@ -198,7 +207,7 @@ class EngineSums(CostModel):
             },
             request=request,
         )
-        receipt: Receipt = yield Wish(self.ledger.do, charging)
+        receipt: Receipt = yield Step(self.ledger.execute, charge)
         stored = receipt.answer
         # Under a key that was used before the rows changed the charge is for those rows.
         if receipt.question != digest and (stored is None or receipt.schema != self._schema_digest):
@@ -207,30 +216,26 @@ class EngineSums(CostModel):
                 f"and {request!r} was used before rows or schema changed. Ask under another key."
             )
         if stored is None:
-            noisy = yield Wish(self._measured, (question.kind, bound, noise))
+            noisy = yield Step(self._measured, (question.kind, bound, noise))
             # After the slot: the record shows when an answer was stored. Of several who have paid for the
             # same question and drawn for it, the first is kept, and all get that one.
             kept = canonical({"n_rows": self.n_rows, "noisy": noisy}).encode()
-            stored = yield Wish(self.ledger.do, self.ledger.keeping(receipt, kept))
+            stored = yield Step(self.ledger.execute, self.ledger.prepare_answer(receipt, kept))
         about = self._about(bound) if receipt.question == digest else _earlier(receipt)
         answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison, about)
         return Answer.merged(*earlier, answer) if earlier else answer
 
     def _measured(
         self, wanted: Sequence[tuple[str, BoundAggregate, QueryNoise | None]]
-    ) -> list[list[int] | EngineFailed]:
+    ) -> list[list[int] | Exception]:
         """Ask the engine, and add noise where there is some, within one slot."""
         # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
         with self._slots.slot(*(kind for kind, _, _ in wanted)):
-            found = self._exact([bound for _, bound, _ in wanted])
+            found = self._passes.submit([bound for _, bound, _ in wanted])
             return [
-                exact if noise is None or isinstance(exact, EngineFailed) else noise.added(exact, self._draws)
+                exact if noise is None or isinstance(exact, Exception) else noise.added(exact, self._draws)
                 for (_, _, noise), exact in zip(wanted, found, strict=True)
             ]
-
-    def _exact(self, bounds: Sequence[BoundAggregate]) -> list[list[int] | EngineFailed]:
-        """Ask the engine for exact integers, in turn with whoever else asks it. Private."""
-        return self._turns.exact(self._engine, bounds)
 
     def check_refines(self, question: Aggregate, receipt: str, *, owner: str | None = None) -> None:
         """Refuse a receipt that another draw of a question's answer could not be merged with. Free."""
@@ -254,7 +259,7 @@ class EngineSums(CostModel):
         bound: BoundAggregate,
         noise: QueryNoise,
         comparison: Mapping[str, float] | None,
-    ) -> Flow[Answer]:
+    ) -> QueryTask[Answer]:
         """Answer what is the same for every neighbor: only the public number of rows is in it."""
         if self.n_rows is None:
             raise ParameterError(
@@ -262,7 +267,7 @@ class EngineSums(CostModel):
                 "does not. Ask for the number of rows under add-remove neighbors."
             )
         receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
-        exact = yield Wish(self._measured, (question.kind, bound, None))
+        exact = yield Step(self._measured, (question.kind, bound, None))
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
 
     def _named(
@@ -382,6 +387,35 @@ class EngineSums(CostModel):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list[list[int] | Exception]:
+    """Return the exact integers of questions, summed in one pass, or each in its own if that one fails.
+
+    Privacy
+    -------
+    The integers of a question are the same in a pass of its own and in a shared one, and no question fails
+    because of what another caller asked.
+    """
+    bounds = take()
+    if len(bounds) > 1:
+        with contextlib.suppress(EngineFailed):
+            # Questions of one canonical form are summed once.
+            names = [canonical(bound.canonical) for bound in bounds]
+            wanted = {name: bound.wanted for name, bound in zip(names, bounds, strict=True)}
+            shared = [*wanted.values()]
+            totals = dict(zip(wanted, shared[0].found(engine, shared), strict=True))
+            return [
+                bound.finish(totals[name], engine.count()) for name, bound in zip(names, bounds, strict=True)
+            ]
+    return [_sum_alone(engine, bound) for bound in bounds]
+
+
+def _sum_alone(engine: Engine, bound: BoundAggregate) -> list[int] | Exception:
+    try:
+        return bound.exact(engine)
+    except EngineFailed as failure:
+        return failure
 
 
 def _earlier(receipt: Receipt) -> str:

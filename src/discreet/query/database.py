@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for

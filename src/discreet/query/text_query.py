@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from discreet.batching import run_one
 from discreet.errors import ParameterError
 from discreet.privacy.shares import Shares
 from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel
 from discreet.query.language._group_by import write_edge
 from discreet.query.results import Preview, QueryResult, ResultCell, interval_width
-from discreet.query.together import alone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._typing import Floats
+    from discreet.batching import QueryTask
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer, RefinableSums
     from discreet.query.calibration import Law
     from discreet.query.database import Database
     from discreet.query.language.query import Query
-    from discreet.query.together import Flow
     from discreet.schema import Column, Schema
 
 
@@ -229,7 +229,9 @@ def run_query(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
-    return alone(query_task(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request))
+    return run_one(
+        query_task(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+    )
 
 
 class TextQueryOptions(TypedDict, total=False):
@@ -242,7 +244,7 @@ class TextQueryOptions(TypedDict, total=False):
     request: str | None
 
 
-def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOptions]) -> Flow[QueryResult]:
+def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOptions]) -> QueryTask[QueryResult]:
     """Return the flow of a question, which is carried out together with those of others.
 
     Parameters

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._typing import Bools, Words
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.schema import Schema
     from discreet.tables import Batch, Table
 

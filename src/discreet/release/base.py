@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Bools, Floats, Ints, Words
     from discreet.law import Law
-    from discreet.privacy import ColumnFloor, Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import ColumnFloor, Promise
     from discreet.privacy.floors import ListPrior, Prior
     from discreet.tables import Field, Table
 

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from discreet._typing import Bools, Floats
     from discreet.law import Law
+    from discreet.ledger import Ledger
     from discreet.noise import InRange, Stream
-    from discreet.privacy import ColumnFloor, Ledger
+    from discreet.privacy import ColumnFloor
     from discreet.schema import Column, Schema
 
     Support = float | Sequence[float] | Mapping[str, float | tuple[float, float]]

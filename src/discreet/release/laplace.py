@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from discreet._typing import Bools, Floats
     from discreet.law import Law
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import ColumnFloor, Ledger
+    from discreet.privacy import ColumnFloor
     from discreet.release.gaussian import GaussianNumbers
     from discreet.schema import Column, Schema
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._typing import Bools, Floats
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import ColumnFloor, Ledger
+    from discreet.privacy import ColumnFloor
     from discreet.schema import Column, Schema
 
 _UP = 1 + 2.0**-40

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Bools, Floats
     from discreet.law import Law
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import Ledger, Promise
+    from discreet.privacy import Promise
     from discreet.privacy.floors import Noise
     from discreet.release.base import Encoded
     from discreet.schema import Column, Schema

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from discreet.errors import PromiseError
-from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
+from discreet.ledger import Ledger
+from discreet.privacy import ApproxDP, NoPromise, Receipt, Spending
 from discreet.report.statement import Composition, EarlierCharge, LedgerPosition
 from discreet.report.wording import counted as counted_words
 from discreet.report.wording import name, number

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.privacy import ErrorFloor, Ledger, NoPromise, Receipt
+from discreet.privacy import ErrorFloor, NoPromise, Receipt
 from discreet.privacy.receipt import product_version
 from discreet.release.published import published_fields
 from discreet.report.composing import LARGEST_DELTA, draft_composition, total_cost
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from discreet.audit import Guess
+    from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, Publication, ReleaseMethod
     from discreet.release.base import Plan

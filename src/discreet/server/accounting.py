@@ -12,8 +12,8 @@ from discreet.query.results import affordable_count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from discreet.privacy import Ledger, Promise, Receipt
-    from discreet.privacy.ledger.entries import Entry
+    from discreet.ledger import Entry, Ledger
+    from discreet.privacy import Promise, Receipt
     from discreet.query import Database
     from discreet.server.access import Caller
 

@@ -43,12 +43,12 @@ except ImportError:  # pragma: no cover - said in the words of the package
     ) from None
 
 from discreet.job.declared import table_of
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.privacy.receipt import product_version
 from discreet.query.curation import Curation
 from discreet.server.api.openapi import reference_routes
 from discreet.server.api.routes import ApiRoutes
-from discreet.server.audit_log import AuditLog
+from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, recognize_table
 from discreet.server.middleware import HostMiddleware, ServiceMiddleware
@@ -157,7 +157,7 @@ def _check_ledger(config: Config, declared: Schema) -> None:
     """Refuse a ledger that is gone, is another one or has other limits, before an empty one is made."""
     if not _on_file(config.ledger):
         return
-    trail = AuditLog(config.audit_log)
+    trail = ServiceLog(config.audit_log)
     if not Path(config.ledger).exists():
         named = trail.furthest()
         if named is not None:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, SourceError
-from discreet.job.log import Log, check_log, read_log
+from discreet.ledger.audit_log import AuditLog, check_log, read_log
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from discreet.privacy import Ledger, Receipt
+    from discreet.ledger import Ledger
+    from discreet.privacy import Receipt
 
 _MAX_TAIL = 1 << 22  # bytes that are read to show the last refusals
 _MAX_QUESTION = 500  # characters of a question: whoever asks free repeats must not fill the disk
@@ -66,7 +67,7 @@ class AnswerEvent:
         return max((paid.seq or 0 for paid in self.receipts), default=0)
 
 
-class AuditLog:
+class ServiceLog:
     """What a service wrote down about itself.
 
     Parameters
@@ -85,7 +86,7 @@ class AuditLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._log = Log(path)
+        self._log = AuditLog(path)
         self._furthest = 0  # row of the ledger that this process knows to be named
 
     def write(self, event: str, **facts: Any) -> None:

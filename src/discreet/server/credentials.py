@@ -12,9 +12,10 @@ from discreet.server.errors import FOREIGN_FORM, ApiException
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.server.access import AccessStore, Caller, Scope, Session
-    from discreet.server.audit_log import AuditLog
+    from discreet.server.audit_log import ServiceLog
     from discreet.server.service import Service
 
 FORM_FIELD = "csrf"
@@ -114,7 +115,7 @@ class TokenAdmin:
     ----------
     access : AccessStore
         Where they are kept.
-    trail : AuditLog
+    trail : ServiceLog
         Where it is written down.
     ledger : callable
         Returns the ledger, for limits of somebody's own; called only if one is given.
@@ -123,7 +124,7 @@ class TokenAdmin:
     """
 
     def __init__(
-        self, access: AccessStore, trail: AuditLog, ledger: Callable[[], Ledger], *, gaussian_share: float
+        self, access: AccessStore, trail: ServiceLog, ledger: Callable[[], Ledger], *, gaussian_share: float
     ) -> None:
         self._access = access
         self._audit_log = trail

@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit.answers import exact_sums
+from discreet.batching import run_one
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.job.declared import schema_of, table_of
 from discreet.job.registry import Recognition
-from discreet.privacy import Ledger
+from discreet.ledger import Ledger
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.language.query import build_query, parse_query
-from discreet.query.together import alone
 from discreet.server.accounting import Accounting
 from discreet.server.api import requests
 from discreet.server.health import Readiness
@@ -27,12 +27,12 @@ from discreet.server.limits import check_aggregate_size, check_answer_size, chec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from discreet.batching import QueryTask
     from discreet.privacy import Promise
     from discreet.query import Aggregate, Answer
     from discreet.query.language.query import Query
-    from discreet.query.together import Flow
     from discreet.schema import Schema
-    from discreet.server.audit_log import AuditLog
+    from discreet.server.audit_log import ServiceLog
     from discreet.server.config import Config
 
 MAX_DUMMY_ROWS = 10_000
@@ -48,7 +48,7 @@ class Dataset:
         Configuration of the service: where table and ledger are, and the limits of the ledger.
     declared : Schema
         Schema of the table, as :func:`load_schema` reads it.
-    audit_log : AuditLog
+    audit_log : ServiceLog
         Log that must agree with the ledger before anything is answered.
 
     Attributes
@@ -74,7 +74,7 @@ class Dataset:
         The table has no row.
     """
 
-    def __init__(self, config: Config, declared: Schema, audit_log: AuditLog) -> None:
+    def __init__(self, config: Config, declared: Schema, audit_log: ServiceLog) -> None:
         self.name = config.dataset
         self._seeded = config.seed is not None
         self._max_cells = config.limits.cells
@@ -250,9 +250,9 @@ class RequestDatabase:
 
     def ask(self, question: Aggregate, **options: Any) -> Answer:
         """Answer an aggregate, if the caller still may ask."""
-        return alone(self.asking(question, **options))
+        return run_one(self.asking(question, **options))
 
-    def asking(self, question: Aggregate, **options: Any) -> Flow[Answer]:
+    def asking(self, question: Aggregate, **options: Any) -> QueryTask[Answer]:
         """Return the task that answers an aggregate, if the caller still may ask."""
         if self._began:
             self._before()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from typing import TypeVar
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
     from discreet.server.access import Caller
     from discreet.server.monitoring import Metrics
     from discreet.server.service import Service
@@ -320,7 +320,7 @@ class ServiceMiddleware:
         except TimeoutError:
             raise ApiException(BUSY) from None
 
-    async def run_query(self, flow: Flow[T]) -> T:
+    async def run_query(self, flow: QueryTask[T]) -> T:
         """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all."""
         return await self._with_timeout(self._workers.run(_name(), flow))
 

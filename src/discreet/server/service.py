@@ -10,10 +10,10 @@ import math
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
+from discreet.batching import Step, run_one
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
 from discreet.query.results import cost_amounts
 from discreet.query.text_query import is_free, preview_query, query_task
-from discreet.query.together import Wish, alone
 from discreet.server.access import AccessStore, Caller
 from discreet.server.api import requests
 from discreet.server.api.responses import (
@@ -22,7 +22,7 @@ from discreet.server.api.responses import (
     preview_response,
     query_response,
 )
-from discreet.server.audit_log import AnswerEvent, AuditLog
+from discreet.server.audit_log import AnswerEvent, ServiceLog
 from discreet.server.credentials import TokenAdmin
 from discreet.server.dataset import Dataset, RequestDatabase, load_schema
 from discreet.server.errors import (
@@ -38,9 +38,9 @@ from discreet.server.training import make_model, with_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from discreet.batching import QueryTask
+    from discreet.ledger import Entry
     from discreet.privacy import Promise, Receipt
-    from discreet.privacy.ledger.entries import Entry
-    from discreet.query.together import Flow
     from discreet.schema import Schema
     from discreet.server.access import Scope
     from discreet.server.config import Config
@@ -66,7 +66,7 @@ class Service:
         Tables by name; today a configuration names one.
     access : AccessStore
         Tokens, sessions and the stop switch.
-    audit_log : AuditLog
+    audit_log : ServiceLog
         Hash-chained log of what happened.
 
     Privacy
@@ -84,7 +84,7 @@ class Service:
         declared = load_schema(config)
         with ExitStack() as opened:
             self.access = opened.enter_context(closing(AccessStore(config.access)))
-            self.audit_log = AuditLog(config.audit_log)
+            self.audit_log = ServiceLog(config.audit_log)
             dataset = opened.enter_context(closing(Dataset(config, declared, self.audit_log)))
             self.datasets = {dataset.name: dataset}
             self.audit_log.write(
@@ -128,9 +128,9 @@ class Service:
         DiscreetError, ApiException
             As :func:`~discreet.server.errors.api_error_from` reads them.
         """
-        return alone(self.ask_task(caller, request, key=key))
+        return run_one(self.ask_task(caller, request, key=key))
 
-    def ask_task(self, caller: Caller, request: Any, *, key: str | None = None) -> Flow[dict[str, Any]]:
+    def ask_task(self, caller: Caller, request: Any, *, key: str | None = None) -> QueryTask[dict[str, Any]]:
         """Return the task of a request, which is run in one batch with those of other callers.
 
         Parameters
@@ -152,7 +152,7 @@ class Service:
             self.record_refusal(caller, api_error_from(error).code, describe_request(request))
             raise
         event = AnswerEvent(caller.name, response["question"], receipts, response["cached"])
-        yield Wish(self.audit_log.write_answers, event)
+        yield Step(self.audit_log.write_answers, event)
         return response
 
     def preview(self, caller: Caller, request: Any) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class Service:
 
     def _answer_query(
         self, caller: Caller, request: Any, key: str | None
-    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
+    ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
         """Return the task of a count, sum, mean, histogram or text query: its response and its receipts."""
         dataset = self.dataset
         query, sd = dataset.parse_query(request), request.requested_sd()
@@ -208,7 +208,7 @@ class Service:
 
     def _answer_aggregate(
         self, caller: Caller, request: requests.AggregateRequest, key: str | None
-    ) -> Flow[tuple[dict[str, Any], Sequence[Receipt]]]:
+    ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
         """Return the task of an aggregate: its response and its receipt."""
         dataset = self.dataset
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
@@ -309,7 +309,7 @@ class Service:
     # The caller's own charges.
 
     def budget(self, caller: Caller) -> dict[str, Any]:
-        """Return what the caller, and all callers together, may spend, have spent and have left."""
+        """Return what the caller, and all callers run_batch, may spend, have spent and have left."""
         return self.dataset.accounting.budget(caller)
 
     def history(self, caller: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:

@@ -13,13 +13,13 @@ from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from discreet.query.together import together
+from discreet.batching import run_batch
 from discreet.server.errors import BUSY, ApiException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class _QueuedTask(NamedTuple):
     """A query that waits, since when, and where its answer goes."""
 
     who: str | None
-    task: Flow[Any]
+    task: QueryTask[Any]
     future: asyncio.Future[Any]
     since: float
 
@@ -55,7 +55,7 @@ class WorkerPool:
     Privacy
     -------
     Queries that run in one batch are charged, answered and refused each for itself: see
-    :func:`~discreet.query.together.together`.
+    :func:`~discreet.batching.together`.
     """
 
     def __init__(self, usual: int, threads: int, *, share: int, most: int) -> None:
@@ -69,7 +69,7 @@ class WorkerPool:
         self._open: Counter[str | None] = Counter()
         self._watched = False
 
-    async def run(self, who: str | None, flow: Flow[T]) -> T:
+    async def run(self, who: str | None, flow: QueryTask[T]) -> T:
         """Run a task for a caller, to its end whether or not they still wait, and return its value.
 
         Raises
@@ -122,7 +122,7 @@ class WorkerPool:
             loop.call_soon_threadsafe(self._deliver, [(waiting.pop(i), found) for i, found in ended])
 
         try:
-            together([one.task for one in waiting.values()], tell)
+            run_batch([one.task for one in waiting.values()], tell)
         except Exception as error:
             # An error of the executor, not of a task: no caller may wait for ever.
             tell([(i, error) for i in list(waiting)])

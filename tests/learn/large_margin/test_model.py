@@ -23,8 +23,9 @@ from discreet.learn.large_margin._constants import (
 from discreet.learn.large_margin._problem import common_shift, to_coordinates, to_matrices
 from discreet.learn.large_margin._solver import psd_part
 from discreet.learn.perturbation.defaults import pure_if_quieter
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,9 @@ from discreet.learn.logistic.constants import (
 )
 from discreet.learn.perturbation.base import Embedding
 from discreet.learn.perturbation.defaults import pure_if_quieter
+from discreet.ledger import Ledger
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, Ledger, NoPromise, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from discreet.learn.large_margin._problem import Ellipse
     from discreet.learn.perturbation.defaults import Mechanism
     from discreet.learn.perturbation.mechanisms import TrainingPlan
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import Ledger, Promise
+    from discreet.privacy import Promise
 
 
 class LargeMarginGaussianClassifier(PerturbedClassifier):

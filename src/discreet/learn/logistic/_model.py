@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from discreet._typing import AnyArray, Floats
     from discreet.learn.perturbation.mechanisms import TrainingPlan
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import ApproxDP, Ledger, NoPromise, Promise, PureDP, Receipt
+    from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt
 
 
 class PrivateLogisticRegression(PerturbedClassifier):

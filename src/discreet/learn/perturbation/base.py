@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from discreet._typing import AnyArray, Floats, Ints
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
 
 
 # Room for the rounding of a norm of up to a million cells: after it, norms are at most 1 without "about".

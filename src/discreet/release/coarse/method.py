@@ -25,7 +25,8 @@ from discreet.release.table import (
 )
 
 if TYPE_CHECKING:
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.release.coarse.codings import Cuts, Groups
     from discreet.release.table import Label
     from discreet.schema import Column, Schema

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import AnyArray, Bools, Floats
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import Ledger, Promise, Receipt
+    from discreet.privacy import Promise, Receipt
     from discreet.release.base import Encoded, Watch
     from discreet.schema import Schema
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._typing import AnyArray, Bools, Floats
+    from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.privacy import Ledger
     from discreet.release.base import Encoded, Plan, Publication, Watch
     from discreet.release.keystream import BatchStreams
     from discreet.release.masked.construct import Construction, Infeasible, Mask

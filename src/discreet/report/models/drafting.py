@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.learn import Learner
-    from discreet.privacy import Ledger, Promise
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
     from discreet.schema import Schema
 
 DEPLOYMENT = (

@@ -8,14 +8,15 @@ import re
 from typing import TYPE_CHECKING
 
 from discreet.errors import LedgerError
-from discreet.privacy import Ledger, NoPromise
-from discreet.privacy.ledger.entries import charge_hash
+from discreet.ledger.records import charge_hash
+from discreet.privacy import NoPromise
 from discreet.privacy.receipt import canonical
 from discreet.report.composing import earlier_charge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from discreet.ledger import Ledger
     from discreet.privacy import Receipt
     from discreet.report.models.statement import ModelComposition
     from discreet.report.statement import Composition

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet.learn import Learner
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.report.verify.result import Checks
 
 CONTENTS = Contents(REQUIRED, OPTIONAL, MODEL)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._typing import AnyArray
-    from discreet.privacy import Ledger
+    from discreet.ledger import Ledger
     from discreet.release import Plan
 
 

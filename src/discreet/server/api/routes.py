@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from discreet.query.together import Flow
+    from discreet.batching import QueryTask
     from discreet.server.middleware import ServiceMiddleware
     from discreet.server.service import Service
 
@@ -189,7 +189,7 @@ class ApiRoutes:
             ),
             _route(
                 "/v1/dummy", self.dummy, "Made-up rows",
-                description="Drawn from the schema alone, to try programs on. Free.",
+                description="Drawn from the schema run_one, to try programs on. Free.",
                 scope="analyst", model=responses.DummyResponse, as_csv=True,
             ),
             _route(
@@ -250,7 +250,7 @@ class ApiRoutes:
         middleware, caller = _middleware(request), request.state.caller
         body = await _read_json(request)
 
-        def task() -> Flow[_WrittenAnswer | requests.TrainRequest]:
+        def task() -> QueryTask[_WrittenAnswer | requests.TrainRequest]:
             query = requests.parse_request(requests.QUERY_REQUEST, body)
             checked = None if key is None else _check_key(key)
             if isinstance(query, requests.TrainRequest):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from discreet.ledger import Entry
     from discreet.privacy import Promise
-    from discreet.privacy.ledger.entries import Entry
     from discreet.query import Aggregate, Answer
     from discreet.query.results import QueryResult
     from discreet.server.access import Caller
@@ -200,7 +200,9 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
         privacy = candidate.get("privacy")
         promise = None if privacy is None else promise_from_dict({**about, **privacy})
         try:
-            quoted = preview_query(service.dataset.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd"))
+            quoted = preview_query(
+                service.dataset.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd")
+            )
         except DiscreetError:
             continue
         if quoted.cost == tuple(charged):
@@ -392,7 +394,9 @@ def budget_of(page_request: PageRequest) -> BudgetView:
     return budget_view(service.budget(who), (bool(last), more))
 
 
-def history_lines(past: Sequence[tuple[PaidQuery, QueryResult | None]], budget: BudgetView) -> list[HistoryLine]:
+def history_lines(
+    past: Sequence[tuple[PaidQuery, QueryResult | None]], budget: BudgetView
+) -> list[HistoryLine]:
     """Return past questions in words."""
     return [
         HistoryLine(

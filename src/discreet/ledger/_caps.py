@@ -1,0 +1,429 @@
+"""A limit turned into fixed caps, once, before the first answer is seen.
+
+Analysts who see answers choose what to ask next, so a total that is re-read after each answer proves
+nothing. Caps that were fixed beforehand do: every charge must leave every cap unbroken, and then the
+limit holds however the charges were chosen. Why is proven in
+``docs/explanation/theorems/composition.md``; this module is that theorem in code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.privacy.amounts import ZERO, Amount, exact, float_down
+from discreet.privacy.calibrate import gaussian_mu, odds_rho
+from discreet.privacy.compose import ColumnCost
+from discreet.privacy.promises import (
+    ZCDP,
+    ApproxDP,
+    ColumnFloor,
+    ErrorFloor,
+    GaussianDP,
+    NoPromise,
+    PosteriorOdds,
+    Promise,
+    PureDP,
+    promise_from_dict,
+)
+from discreet.privacy.reading import exp_up
+from discreet.privacy.receipt import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.privacy.compose import Spending
+
+SAMPLERS = 2.0**-64
+"""Total variation allowed to all samplers together under a limit that names none: 2**53 draws."""
+
+_FOR_SAMPLERS = Fraction(1, 10**6)
+"""Part of delta kept for the samplers where all of epsilon goes to Gaussian events."""
+
+_INFORMATION = "Fisher information of "
+
+# What a limit cannot express, and what therefore has a cap of 0 under it: the field of the spending, what to
+# call it, and the way out.
+_REFUSED = {
+    "pure-dp": (
+        ("gaussian", "Gaussian", "a limit of ApproxDP, ZCDP or GaussianDP"),
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "approx-dp": (("concentrated", "concentrated (ZCDP)", "limit=ZCDP(rho=zcdp_rho(epsilon, delta))"),),
+    "zcdp": (("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),),
+    "gaussian-dp": (
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
+        ("pure", "pure", "a limit of ApproxDP or ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "posterior-odds": (
+        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
+        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
+    ),
+    "error-floor": (),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Amounts that may be spent in each currency under a limit.
+
+    Attributes
+    ----------
+    limit : Promise
+        Promise that holds while every cap does, however the charges were chosen.
+    amounts : tuple of (str, Amount)
+        Cap in each currency, sorted by its name.
+    weight : Amount
+        What one unit of total variation counts in delta: ``1 + exp(epsilon)`` under an
+        :class:`ApproxDP` limit, else nothing, since there it has a cap of its own.
+    gaussian_share : float
+        Part of epsilon kept for Gaussian events; 0 where the limit is not :class:`ApproxDP`.
+
+    Privacy
+    -------
+    Under every cap the whole interaction keeps `limit`, with the charges chosen by someone who sees
+    every answer. One exception adds room and no risk: the first charge of all was chosen before any
+    answer, so under an :class:`ApproxDP` limit it may instead be read exactly. If the spending then passes a
+    cap, that of 0 on what the limit cannot express included, nothing is admitted after it.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``, theorem 2.
+    """
+
+    limit: Promise
+    amounts: tuple[tuple[str, Amount], ...]
+    weight: Amount = ZERO
+    gaussian_share: float = 0.0
+
+    @classmethod
+    def from_limit(cls, limit: Promise, *, gaussian_share: float = 0.5) -> Caps:
+        """Return the caps of a limit.
+
+        Parameters
+        ----------
+        limit : Promise
+            Promise to keep: any but :class:`NoPromise`.
+        gaussian_share : float
+            Part of epsilon kept for Gaussian events under an :class:`ApproxDP` limit; the rest is for
+            pure and (epsilon, delta) events. From 0 to 1.
+        """
+        if isinstance(gaussian_share, bool) or not 0 <= gaussian_share <= 1:
+            raise ParameterError(
+                f"gaussian_share of Ledger must be from 0 to 1, got {gaussian_share!r}. "
+                "It is the part of epsilon kept for Gaussian events; 0.5 suits a mix."
+            )
+        samplers = Amount.down(limit.total_variation or SAMPLERS)
+        match limit:
+            case PureDP():
+                amounts = {"epsilon": Amount.down(limit.epsilon), "total variation": samplers}
+            case ApproxDP():
+                return cls._approximate(limit, float(gaussian_share))
+            case ZCDP():
+                amounts = {"rho": Amount.down(limit.rho), "total variation": samplers}
+            case GaussianDP():
+                amounts = {
+                    "rho": Amount.down(exact(limit.mu) ** 2 / 2),
+                    "total variation": samplers,
+                }
+            case PosteriorOdds():
+                amounts = _odds(limit) | {"total variation": samplers}
+            case ErrorFloor():
+                amounts = {_INFORMATION + name: _information(limit, name) for name in limit.columns}
+            case _:
+                raise ParameterError(
+                    f"limit of Ledger must be a promise that can be kept, got "
+                    f"{type(limit).__name__}. Use limit=None to record without a limit."
+                )
+        if not isinstance(limit, ErrorFloor):
+            limit = dataclasses.replace(limit, total_variation=float_down(samplers.exact))
+        return cls(limit=limit, amounts=tuple(sorted(amounts.items())))
+
+    @classmethod
+    def _approximate(cls, limit: ApproxDP, gaussian_share: float) -> Caps:
+        """Return the caps of an (epsilon, delta) limit, divided between Gaussian and other events.
+
+        Notes
+        -----
+        With share s, Gaussian events may spend rho = mu^2 / 2, where mu is the largest that keeps
+        (s epsilon, delta - pool); other events epsilon (1 - s) and the pool of delta, which also pays for the
+        samplers. The pool is delta for s = 0, 1e-6 delta for s = 1, and delta / 2 otherwise.
+        """
+        if limit.total_variation:
+            raise ParameterError(
+                f"total_variation of an ApproxDP limit must be 0, got {limit.total_variation!r}. "
+                "What samplers add is paid from its delta."
+            )
+        share, epsilon, delta = (exact(x) for x in (gaussian_share, limit.epsilon, limit.delta))
+        # Points and samplers share one pool of delta; Gaussian events get the rest of it.
+        pool = delta if share == 0 else delta * _FOR_SAMPLERS if share == 1 else delta / 2
+        rho = Fraction(0)
+        if share:
+            mu = gaussian_mu(float_down(share * epsilon), float_down(delta - pool))
+            rho = exact(mu) ** 2 / 2
+        growth = exp_up(epsilon)
+        amounts = {
+            "rho": Amount.down(rho),
+            "epsilon": Amount.down((1 - share) * epsilon),
+            "delta": Amount.down(pool),
+        }
+        # Past the range of numbers no sampler but a perfect one fits: any weight this large says so.
+        weight = Amount.up(1 + growth if growth is not None else Fraction(10) ** 320)
+        return cls(
+            limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, gaussian_share=gaussian_share
+        )
+
+    def admit(
+        self, before: Spending, asked: Spending, *, scope: str, later: Spending | None = None
+    ) -> Spending:
+        """Return the spending after the charge `asked`, or refuse it.
+
+        Parameters
+        ----------
+        before : Spending
+            Spending of the scope so far.
+        asked : Spending
+            Cost of the new charge.
+        scope : str
+            Name of the owner, or "total", for the message.
+        later : Spending, optional
+            Cost of charges to come: it must fit too, and is not in the returned spending.
+
+        Raises
+        ------
+        PromiseError
+            The limit cannot express this kind of charge, whatever is left.
+        BudgetExceeded
+            A cap would be passed.
+        """
+        after = self._after(before, asked, scope)
+        if later is not None:
+            try:
+                self._after(after, later, scope)
+            except BudgetExceeded:
+                if not self._fits(after):
+                    raise
+            else:
+                return after
+            raise self._exceeded(before, asked + later, scope, "the charge and those after it")
+        return after
+
+    def _after(self, before: Spending, asked: Spending, scope: str) -> Spending:
+        """Return the spending after one charge, or raise the reason why it is refused."""
+        self._check_same_people(asked)
+        after = before + asked
+        if isinstance(self.limit, ErrorFloor):
+            self._check_floors(asked)
+        elif asked.unpromised:
+            raise PromiseError(
+                f"promise of a charge must keep differential privacy under the limit "
+                f"{self.limit}, and this one does not ({'; '.join(asked.unpromised)}). "
+                "Use a ledger without a limit to record it."
+            )
+        if not before.charges and self._keeps_alone(asked):
+            return after
+        for name, words, way in self._refused:
+            if getattr(asked, name):
+                raise PromiseError(
+                    f"promise of a charge must be of a kind that the limit {self.limit} can add "
+                    f"up, got a {words} event. Open the ledger with {way}."
+                )
+        if not self._fits(after):
+            raise self._exceeded(before, asked, scope, "the charge")
+        return after
+
+    def _fits(self, spent: Spending) -> bool:
+        """Return whether spending passes no cap. It never shrinks: once it passes one it never fits again."""
+        return not self._passed(spent) and not any(getattr(spent, name) for name, _, _ in self._refused)
+
+    def _passed(self, spent: Spending) -> list[str]:
+        return [currency for currency, cap in self.amounts if self._spent(spent, currency) > cap]
+
+    def holds(self, spent: Spending) -> bool:
+        """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
+        return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
+
+    def _exceeded(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
+        """Return the error of a charge that passes a cap, naming one currency that the charge asks for."""
+        caps, left = dict(self.amounts), self.left(before)
+        paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
+        # Where the budget was full before, that is so in every currency: name one that is asked for, and
+        # the number of questions before their noise.
+        passed = [name for name in self._passed(before + asked) if name in paid] or paid
+        currency = "queries" if "queries" in passed else passed[0]
+        cap, asked_for = caps[currency], float(self._spent(asked, currency))
+        return BudgetExceeded(
+            f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
+            f"{asked_for:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
+            "charged; ask for less, or stop here.",
+            asked=asked_for,
+            left=left[currency],
+            limit=float_down(cap.exact),
+            currency=currency,
+            scope=scope,
+        )
+
+    def left(self, spent: Spending) -> dict[str, float]:
+        """Return what is left in each currency, rounded down; nothing once any cap is passed."""
+        fits = self._fits(spent)
+        return {
+            currency: float_down(cap.less(self._spent(spent, currency)).exact) if fits else 0.0
+            for currency, cap in self.amounts
+        }
+
+    @property
+    def _refused(self) -> tuple[tuple[str, str, str], ...]:
+        pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
+        return _REFUSED[PureDP.kind if pure else self.limit.kind]
+
+    def _spent(self, spent: Spending, currency: str) -> Amount:
+        """Return the spending in one currency of this limit."""
+        if currency.startswith(_INFORMATION):
+            cost = dict(spent.columns).get(currency.removeprefix(_INFORMATION))
+            return ZERO if cost is None or cost.information is None else cost.information
+        if currency == "delta":
+            return spent.point_delta + spent.total_variation.times(self.weight)
+        if currency == "epsilon":
+            return spent.linear
+        if currency == "rho":
+            return spent.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
+        if currency == "queries":
+            return Amount.up(spent.charges)
+        return spent.total_variation
+
+    def _keeps_alone(self, asked: Spending) -> bool:
+        return isinstance(self.limit, ApproxDP) and asked.delta_at(self.limit.epsilon) <= self.limit.delta
+
+    def _check_same_people(self, asked: Spending) -> None:
+        """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
+        for name in ("unit", "neighbors"):
+            ours, theirs = getattr(self.limit, name), getattr(asked, name)
+            if theirs is not None and theirs != ours:
+                raise PromiseError(
+                    f"{name} of the charge must be the limit's, {ours!r}, got {theirs!r}. "
+                    "Different relations between tables are never added up: keep one ledger for each."
+                )
+        wanted = self.limit.covers
+        if asked.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
+            return
+        if not set(wanted) <= set(asked.covers):
+            raise PromiseError(
+                f"covers of the charge must include what the limit covers, {', '.join(wanted)}, got "
+                f"{', '.join(asked.covers)}. Protect the rest too, or open the ledger with a limit "
+                "whose covers=(...) names the columns that every charge protects."
+            )
+
+    def guarantee(self, spent: Spending) -> Promise:
+        """Return the limit, said of the columns that every charge so far protected.
+
+        Of an :class:`ErrorFloor` only what information that adds up proves: for a continuous column the bound
+        of van Trees, whatever the noise was.
+        """
+        if isinstance(self.limit, ErrorFloor):
+            return self._guaranteed_floors(self.limit, dict(spent.columns) if spent.charges else None)
+        if self.limit.covers is not None or spent.covers is None:
+            return self.limit
+        if not spent.covers:
+            return NoPromise("the charges protect different columns and have none in common")
+        return dataclasses.replace(self.limit, covers=spent.covers)
+
+    def _guaranteed_floors(self, limit: ErrorFloor, stated: dict[str, ColumnCost] | None) -> Promise:
+        """Return the limit on errors for the columns about which every charge says enough."""
+        kept: dict[str, ColumnFloor] = {}
+        for name, floor in limit.entries:
+            cost = ColumnCost.of(floor) if stated is None else stated.get(name)
+            if cost is None or cost.information is None:
+                continue
+            bounds = (cost.floor(dict(self.amounts)[_INFORMATION + name]), floor.van_trees)
+            proven = [bound for bound in bounds if bound is not None]
+            if proven:
+                floor = dataclasses.replace(floor, error=min(floor.error, *proven), prior="cosine squared")
+            kept[name] = floor
+        if not kept:
+            return NoPromise("some charge says nothing about the columns whose error the limit bounds")
+        return dataclasses.replace(limit, entries=tuple(kept.items()), covers=tuple(kept))
+
+    def _check_floors(self, asked: Spending) -> None:
+        """Refuse a charge that does not bound the information about each column of the limit."""
+        assert isinstance(self.limit, ErrorFloor)
+        stated = dict(asked.columns)
+        for name in self.limit.columns:
+            cost = stated.get(name)
+            if cost is None:
+                raise PromiseError(
+                    f"promises of a charge must include an ErrorFloor for {name!r}, which the limit bounds, "
+                    "and these do not: it might be published as it is. Release it with noise whose floor is "
+                    "above 0, leave it out with role: drop, or charge a ledger with a DP limit."
+                )
+            if cost.information is None:
+                raise PromiseError(
+                    f"fisher_information of the floor for {name!r} must be given to be added up, was None: "
+                    "randomized answers, bins, in-range outputs and integers under noise that is not "
+                    "Gaussian have none. Use Gaussian noise, leave the column out with role: drop, or charge "
+                    "a ledger with a DP limit."
+                )
+            if cost.prior is None and self.limit[name].van_trees is not None:
+                raise PromiseError(
+                    f"van_trees of the floor for {name!r} must be given under a limit that has one, was "
+                    "None: what is proven of a continuous value is not true of an integer. Limit the column "
+                    "by a floor of its own kind."
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values: caps are kept as they were fixed, never computed again."""
+        return {
+            "limit": self.limit.to_dict(),
+            "amounts": {currency: str(cap) for currency, cap in self.amounts},
+            "weight": str(self.weight),
+            "gaussian_share": self.gaussian_share,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Caps:
+        """Return the caps that :meth:`to_dict` wrote."""
+        amounts = {name: Amount.parse(cap) for name, cap in values["amounts"].items()}
+        return cls(
+            limit=promise_from_dict(values["limit"]),
+            amounts=tuple(sorted(amounts.items())),
+            weight=Amount.parse(values["weight"]),
+            gaussian_share=float(values["gaussian_share"]),
+        )
+
+
+def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
+    queries = Amount.down(limit.queries)
+    match limit.theorem:
+        case "corrected":
+            return {"rho": Amount.down(odds_rho(limit.epsilon, limit.delta)), "queries": queries}
+        case "theorem 5":
+            return {"epsilon": Amount.down(limit.epsilon), "queries": queries}
+    raise ParameterError(
+        f"theorem of a limit must be 'corrected' or 'theorem 5', got {limit.theorem!r}: the others choose "
+        "the noise of a question and do not always keep the paper's promise. Leave theorem out."
+    )
+
+
+def _information(limit: ErrorFloor, name: str) -> Amount:
+    information = limit[name].fisher_information
+    if information is None:
+        raise ParameterError(
+            f"fisher_information of the limit's floor for {name!r} must be given, was None: the "
+            "error alone does not say how much may be told. Compute the floor with "
+            "discreet.privacy.floors, which knows the column's range."
+        )
+    return Amount.down(information)
+
+
+def read_caps(values: Mapping[str, Any] | None) -> Caps | None:
+    """Return the caps in the JSON of a row; None where there is no limit."""
+    return None if values is None else Caps.from_dict(values)
+
+
+def write_caps(caps: Caps | None) -> str | None:
+    """Return caps as the text that a total keeps; None where there is no limit."""
+    return None if caps is None else canonical(caps.to_dict())

@@ -1,0 +1,465 @@
+"""Operations that write to a ledger, and the totals that they change.
+
+Each is prepared before the write lock is held, and executed inside a transaction of :meth:`Store.write_all`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+
+from discreet.errors import BudgetExceeded, KeyReused, LedgerTampered, ParameterError, PromiseError
+from discreet.ledger._caps import Caps, write_caps
+from discreet.ledger.records import (
+    TOTAL,
+    answer_key,
+    charge_scopes,
+    make_receipt,
+    missing_row_error,
+    owner_scope,
+    request_mark,
+    scope_name,
+)
+from discreet.ledger.transaction import ReadSet
+from discreet.privacy.compose import Spending
+from discreet.privacy.receipt import canonical, now, product_version
+
+if TYPE_CHECKING:
+    from discreet.ledger.records import LedgerRow
+    from discreet.ledger.transaction import Transaction
+    from discreet.privacy.promises import Promise
+    from discreet.privacy.receipt import Receipt
+
+T = TypeVar("T")
+
+_UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """Operation that charges promises, prepared as far as possible before the write lock is held.
+
+    Attributes
+    ----------
+    identity : str
+        Identity of the ledger, for the receipt.
+    totals : Totals
+        Totals of the ledger, which the charge adds to.
+    promises : tuple of Promise
+        Promises of the result that is paid for.
+    cost, later : Spending
+        Cost of the promises, and of charges to come that must fit too.
+    when : str
+        Universal time for the row.
+    body : dict
+        JSON body of the row, with the scopes of a question that was not paid for before.
+    text : str
+        The body in canonical form.
+    """
+
+    identity: str
+    totals: Totals
+    promises: tuple[Promise, ...]
+    cost: Spending
+    later: Spending | None
+    when: str
+    body: dict[str, Any]
+    text: str
+
+    @property
+    def read_set(self) -> ReadSet:
+        """Entries that every charge reads; a repeat reads more."""
+        owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
+        return ReadSet(
+            scopes=tuple(charge_scopes(owner, known=False)),
+            questions=() if question is None else (question,),
+            marks=() if request is None else (request_mark(owner, request),),
+        )
+
+    def __call__(self, transaction: Transaction) -> Receipt:
+        """Return the receipt of the charge, or of an earlier one that paid for the same, or refuse."""
+        receipt, owner = self._find_or_charge(transaction), self.body["owner"]
+        total = self.totals.left(transaction, None)
+        own = total if owner is None else self.totals.left(transaction, owner)
+        return dataclasses.replace(receipt, left=(own, total))
+
+    def _find_or_charge(self, transaction: Transaction) -> Receipt:
+        """Return the receipt of the same request or question if there is one, else charge it."""
+        owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
+        if request is not None:
+            seq = transaction.mark(request_mark(owner, request))
+            if seq is not None:
+                return self._find_repeated(transaction, request, seq)
+        paid = transaction.paid(question) if question is not None else {}
+        if paid:
+            earlier = self._find_paid(transaction, paid)
+            if earlier is not None:
+                if request is not None:
+                    self._record_request(transaction, request, earlier)
+                return earlier
+        body, text = self.body, self.text
+        if paid:
+            self._check_plan(transaction)
+            body = body | {"scopes": charge_scopes(owner, known=True)}
+            text = canonical(body)
+        self._spend(transaction, body["scopes"])
+        row = transaction.append(self.when, text)
+        if question is not None:
+            transaction.put_paid(question, owner or "", row.seq)
+        if request is not None:
+            transaction.put_mark(request_mark(owner, request), row.seq)
+        receipt = make_receipt(self.identity, row, body, self.promises)
+        # A new charge has no answer yet, unless another owner paid for the question.
+        return self._with_answer(transaction, receipt) if paid else receipt
+
+    def _spend(self, transaction: Transaction, scopes: list[str]) -> None:
+        """Charge every scope, or refuse for the one with least room, so that what fits it fits all."""
+        refused: list[BudgetExceeded] = []
+        for scope in scopes:
+            try:
+                self.totals.spend(transaction, scope, self.cost, self.later)
+            except BudgetExceeded as problem:
+                refused.append(problem)
+        if refused:
+            raise min(refused, key=lambda problem: problem.left / problem.asked if problem.asked else 0.0)
+
+    def _check_plan(self, transaction: Transaction) -> None:
+        """Refuse a plan that the total has no room for, as if the question had not been paid for.
+
+        Otherwise a caller with a plan that fits nothing would learn for free whether another owner has asked.
+        """
+        if self.later is not None:
+            caps, spent = self.totals.of(transaction, TOTAL)
+            if caps is not None:
+                caps.admit(spent, self.cost, scope=TOTAL, later=self.later)
+
+    def _find_paid(self, transaction: Transaction, paid: dict[str, int]) -> Receipt | None:
+        """Return the receipt of the owner's earlier charge for the question; None if only others paid."""
+        owner, first = self.body["owner"], min(paid.values())
+        seq = first if owner is None else paid.get(owner)
+        row = _row(transaction, first if seq is None else seq)
+        content = row.content
+        if content["promises"] != self.body["promises"]:
+            raise PromiseError(
+                "question of Ledger.charge must be a digest that fixes the promise too, and this one "
+                "was charged with another promise. Put the noise into the digest."
+            )
+        return (
+            None if seq is None else self._with_answer(transaction, make_receipt(self.identity, row, content))
+        )
+
+    def _find_repeated(self, transaction: Transaction, request: str, seq: int) -> Receipt:
+        """Return the receipt of the charge that the same request made before, whatever happened since."""
+        first = _row(transaction, seq)
+        used = first.content
+        row = _row(transaction, used["row"]) if used["type"] == "request" else first
+        content = row.content
+        same = content["promises"] == self.body["promises"]
+        if not (same and self._is_same_question(content, _asked_digest(used))):
+            raise KeyReused(
+                f"request of Ledger.charge must be a new key for each new question, and {request!r} was "
+                f"used before, for row {row.seq} ({content['what']!r}). Choose another key, or repeat the "
+                "question as it was."
+            )
+        return self._with_answer(transaction, make_receipt(self.identity, row, content))
+
+    def _is_same_question(self, content: dict[str, Any], asked: str | None) -> bool:
+        question, asked_now = self.body["question"], _asked_digest(self.body)
+        if question is not None and question == content["question"]:
+            return True
+        # The digest of a question holds the version of the data; that of what was asked does not.
+        if asked_now is not None or asked is not None:
+            return asked_now == asked
+        return question is None and content["question"] is None and self.body["what"] == content["what"]
+
+    def _record_request(self, transaction: Transaction, request: str, earlier: Receipt) -> None:
+        """Record the key of a request that was free, so that it finds the same answer ever after."""
+        owner = self.body["owner"]
+        body = {"type": "request", "owner": owner, "request": request, "row": earlier.seq}
+        asked = _asked_digest(self.body)
+        if asked is not None:
+            # Its digest alone: a row that costs nothing must not be as long as the caller likes.
+            body["asked_sha256"] = asked
+        row = transaction.append(self.when, canonical(body))
+        transaction.put_mark(request_mark(owner, request), row.seq)
+
+    def _with_answer(self, transaction: Transaction, receipt: Receipt) -> Receipt:
+        assert receipt.seq is not None
+        answer = transaction.answer(answer_key(receipt.question, receipt.seq))
+        return dataclasses.replace(receipt, answer=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAnswer:
+    """Operation that stores the answer of a charge that this ledger made.
+
+    Attributes
+    ----------
+    receipt : Receipt
+        Receipt of the charge.
+    seq : int
+        Number of the charge's row.
+    key : str
+        Key of the table of answers.
+    answer : bytes
+        Answer to store unless there is one.
+    when, text : str
+        Universal time and body of the new row.
+    """
+
+    receipt: Receipt
+    seq: int
+    key: str
+    answer: bytes
+    when: str
+    text: str
+
+    @classmethod
+    def from_receipt(cls, receipt: Receipt, seq: int, answer: bytes) -> StoreAnswer:
+        """Return the operation for the answer of a charge in row `seq`."""
+        key, digest = answer_key(receipt.question, seq), hashlib.sha256(answer).hexdigest()
+        text = canonical({"type": "answer", "key": key, "sha256": digest})
+        return cls(receipt, seq, key, answer, now(), text)
+
+    @property
+    def read_set(self) -> ReadSet:
+        """Row of the charge, and the answer that may be there."""
+        return ReadSet(rows=(self.seq,), answers=(self.key,))
+
+    def __call__(self, transaction: Transaction) -> bytes:
+        """Store the answer unless there is one, and return the stored one."""
+        check_receipt(transaction, self.receipt, self.seq)
+        stored = transaction.answer(self.key)
+        if stored is None:
+            transaction.append(self.when, self.text)
+            transaction.put_answer(self.key, self.answer)
+        return self.answer if stored is None else stored
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOperation(Generic[T]):
+    """Charge or answer to store, for the ledger that was opened and for no other.
+
+    Attributes
+    ----------
+    check : callable
+        Raises if the transaction is of another ledger.
+    operation : callable
+        Writes inside the transaction it is given.
+    makes_marks : bool
+        Whether the table of marks has to be created first.
+    """
+
+    check: Callable[[Transaction], None]
+    operation: Callable[[Transaction], T]
+    makes_marks: bool
+
+    @property
+    def read_set(self) -> ReadSet | None:
+        """Entries that the operation reads; None where it runs statements of its own."""
+        return None if self.makes_marks else getattr(self.operation, "read_set", None)
+
+    def __call__(self, transaction: Transaction) -> T:
+        """Execute the operation and return its result."""
+        self.check(transaction)
+        if self.makes_marks:
+            transaction.execute(transaction.marks_table)
+        return self.operation(transaction)
+
+
+def check_receipt(transaction: Transaction, receipt: Receipt, seq: int) -> None:
+    """Raise LedgerTampered unless the record has the row of a receipt as the receipt states it."""
+    row = transaction.row(seq)
+    assert receipt.ledger is not None
+    if row is None or make_receipt(receipt.ledger, row, row.content) != receipt:
+        raise LedgerTampered(
+            f"row {seq} of the ledger's record must be what the receipt {receipt.id} "
+            "says, and is not: the record was rolled back or rewritten. Restore the ledger."
+        )
+
+
+def _asked_digest(body: dict[str, Any]) -> str | None:
+    """Return the digest of a row's `asked`, whether the row has all of it or the digest alone."""
+    if "asked" in body:
+        return hashlib.sha256(canonical(body["asked"]).encode("utf-8", "surrogatepass")).hexdigest()
+    return body.get("asked_sha256")
+
+
+def _row(transaction: Transaction, seq: int) -> LedgerRow:
+    row = transaction.row(seq)
+    if row is None:
+        raise missing_row_error(seq)
+    return row
+
+
+class Details(TypedDict, total=False):
+    """Keyword arguments of a charge beside its promises; see :meth:`Ledger.charge`."""
+
+    owner: str | None
+    what: str
+    question: str | None
+    schema: str | None
+    seeded: bool
+    plan: Iterable[Promise]
+    asked: Mapping[str, Any] | None
+    request: str | None
+
+
+def make_charge(promises: tuple[Promise, ...], details: Details, *, identity: str, totals: Totals) -> Charge:
+    """Return the operation of a charge, or refuse arguments that no ledger can keep."""
+    owner, request, asked = details.get("owner"), details.get("request"), details.get("asked")
+    named = {
+        "what": details.get("what", "charge"),
+        "owner": owner,
+        "question": details.get("question"),
+        "schema": details.get("schema"),
+    }
+    check_texts(**named, request=request)
+    cost, promises_json = promise_cost(promises)
+    planned = tuple(details.get("plan", ()))
+    body: dict[str, Any] = {
+        "type": "charge",
+        **named,
+        "promises": promises_json,
+        "scopes": charge_scopes(owner, known=False),
+        "seeded": bool(details.get("seeded", False)),
+        "version": product_version(),
+    }
+    if asked is not None:
+        body["asked"] = dict(asked) if isinstance(asked, Mapping) else asked
+    if request is not None:
+        body["request"] = request
+    return Charge(
+        identity=identity,
+        totals=totals,
+        promises=promises,
+        cost=cost,
+        later=sum(map(Spending.of, planned), Spending()) if planned else None,
+        when=now(),
+        body=body,
+        text=charge_text(body),
+    )
+
+
+@lru_cache(maxsize=512)
+def promise_cost(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
+    """Return the cost of promises and their JSON, cached: the same few come again and again."""
+    cost = Spending.of(promises)
+    return cost, json.loads(canonical([promise.to_dict() for promise in promises]))
+
+
+def check_texts(**named: object) -> None:
+    """Refuse texts that are empty or that a database cannot keep; None is no text."""
+    for name, value in named.items():
+        if value is None and name != "what":
+            continue
+        if not isinstance(value, str) or not value:
+            raise ParameterError(
+                f"{name} of a charge must be a non-empty string, got {value!r}. "
+                "Leave it out if there is none."
+            )
+        # Databases refuse these, and would undo the charges of others in the same transaction.
+        if _UNKEEPABLE.search(value):
+            raise ParameterError(
+                f"{name} of a charge must be text without zero bytes and half characters, got {value!r}. "
+                "Leave them out."
+            )
+
+
+def charge_text(body: dict[str, Any]) -> str:
+    """Return the body of a charge's row as canonical JSON; all but `asked` is known to be plain."""
+    asked = body.get("asked", {})
+    try:
+        if not isinstance(asked, dict):
+            raise TypeError(f"it is {type(asked).__name__}")
+        return canonical(body)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"asked of Ledger.charge must be a dict of plain JSON values, and is not ({error}). "
+            "Write values with their to_dict()."
+        ) from None
+
+
+_KEPT = 512
+"""Number of parsed totals that are cached by their text."""
+
+
+class Totals:
+    """Caps and spending of the scopes of one ledger.
+
+    Parameters
+    ----------
+    owner_caps : Caps or None
+        Caps of owners who have none of their own, as fixed in the ledger's first row; None is no limit.
+    """
+
+    def __init__(self, owner_caps: Caps | None) -> None:
+        self._owner_caps = owner_caps
+        # Equal texts parse to equal totals, so the cache never goes stale: the database stays the only place
+        # where totals are kept. Threads share it: each step is one operation.
+        self._parsed: dict[str, Spending] = {}
+
+    def of(self, transaction: Transaction, scope: str) -> tuple[Caps | None, Spending]:
+        """Return caps and spending of a scope."""
+        found = transaction.total(scope)
+        if found is None:
+            return self._owner_caps, Spending()
+        return self._parse(scope, *found)
+
+    def left(self, transaction: Transaction, owner: str | None) -> dict[str, float] | None:
+        """Return what is left in each currency, of an owner or of the total; None without a limit."""
+        caps, spent = self.of(transaction, scope_name(owner))
+        return None if caps is None else caps.left(spent)
+
+    def owners(self, transaction: Transaction) -> dict[str, Spending]:
+        """Return the spending of each owner, by name; zero for an owner who only has a limit."""
+        start = owner_scope("")
+        return {
+            scope.removeprefix(start): self._parse(scope, *found)[1]
+            for scope, found in sorted(transaction.totals().items())
+            if scope.startswith(start)
+        }
+
+    def spend(self, transaction: Transaction, scope: str, asked: Spending, later: Spending | None) -> None:
+        """Add a cost to the spending of a scope, or refuse it."""
+        caps, before = self.of(transaction, scope)
+        name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
+        after = before + asked if caps is None else caps.admit(before, asked, scope=name, later=later)
+        text = canonical(after.to_dict())
+        transaction.put_total(scope, _caps_text(caps), text)
+        self._cache(text, after)
+
+    def _parse(self, scope: str, caps: str | None, spent: str) -> tuple[Caps | None, Spending]:
+        """Return caps and spending from their texts, or raise LedgerTampered if they are not readable."""
+        try:
+            known = self._parsed.get(spent)
+            if known is None:
+                known = Spending.from_dict(json.loads(spent))
+                self._cache(spent, known)
+            return (None if caps is None else _parse_caps(caps)), known
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be readable, and is not ({error}). "
+                "Restore the ledger from a backup that checks."
+            ) from error
+
+    def _cache(self, text: str, spent: Spending) -> None:
+        if len(self._parsed) >= _KEPT:
+            self._parsed.clear()
+        self._parsed[text] = spent
+
+
+@lru_cache(maxsize=_KEPT)
+def _parse_caps(text: str) -> Caps:
+    return Caps.from_dict(json.loads(text))
+
+
+@lru_cache(maxsize=_KEPT)
+def _caps_text(caps: Caps | None) -> str | None:
+    return write_caps(caps)

@@ -1,0 +1,653 @@
+"""The ledger of a data set: charge first, then draw noise."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from discreet.errors import LedgerError, LedgerTampered
+from discreet.ledger._caps import write_caps
+from discreet.ledger._charges import (
+    Details,
+    StoreAnswer,
+    Totals,
+    WriteOperation,
+    check_receipt,
+    check_texts,
+    make_charge,
+)
+from discreet.ledger._opening import Opening, back_up, make_caps, open_ledger, open_store
+from discreet.ledger._opening import restore as restore_backup
+from discreet.ledger._store import Store, unwrap
+from discreet.ledger._verification import check_record
+from discreet.ledger.records import (
+    DATASET_MARK,
+    Entry,
+    find_entry,
+    find_position,
+    hash_row,
+    iter_charges,
+    make_entry,
+    make_receipt,
+    missing_row_error,
+    other_ledgers,
+    other_mark,
+    owner_scope,
+    scope_name,
+)
+from discreet.privacy.compose import Spending
+from discreet.privacy.promises import NoPromise, Promise
+from discreet.privacy.receipt import canonical, now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Self
+
+    from discreet.ledger.transaction import Transaction
+    from discreet.privacy.receipt import Receipt
+
+T = TypeVar("T")
+
+
+class Ledger:
+    """Every charge against a data set, under a limit that no interleaving can pass.
+
+    Open one with :meth:`open`.
+
+    Attributes
+    ----------
+    url : str
+        Address of the file or database that keeps it.
+    identity : str
+        Hash of its first row; receipts carry it.
+
+    Privacy
+    -------
+    A limit becomes fixed caps once, at opening; a charge is admitted only if all caps still hold, for
+    the total and for the owner, both or neither, and is on disk before :meth:`charge` returns. So
+    whatever is drawn afterwards was paid for, a crash costs budget and never privacy, and
+    :meth:`guarantee` holds against analysts who choose each question after seeing every answer.
+    There are no refunds. The record shows what was asked and when, and no row of the data:
+    callers give it public facts alone.
+
+    Owners' limits assume that owners do not pool what they learn; the total does not.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> from discreet.privacy.promises import PureDP
+    >>> ledger = Ledger.open(":memory:", limit=PureDP(epsilon=1))
+    >>> receipt = ledger.charge(PureDP(epsilon=0.1), what="a count")
+    >>> ledger.remaining()["epsilon"]
+    0.9
+    """
+
+    def __init__(self, store: Store, opening: Opening) -> None:
+        self._store = store
+        self.identity = opening.identity
+        self._totals = Totals(opening.owner_caps)
+        self._marked = opening.marked
+
+    @classmethod
+    def open(
+        cls,
+        path_or_url: str | os.PathLike[str],
+        *,
+        limit: Promise | None = None,
+        owner_limit: Promise | None = None,
+        gaussian_share: float = 0.5,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Open a ledger, creating it if it does not exist.
+
+        Parameters
+        ----------
+        path_or_url : str or path
+            Path of a file; ``postgresql://host/database#name``; or ``":memory:"``, which ends with the
+            process.
+        limit : Promise, optional
+            Promise that the total must keep; None records without a limit. Fixed when the ledger is created:
+            a different one is refused later, and none given means the one it has.
+        owner_limit : Promise, optional
+            Promise that each owner without a limit of :meth:`set_owner_limit` must keep; None is no limit.
+        gaussian_share : float
+            Part of epsilon kept for Gaussian events under limits of :class:`ApproxDP`.
+        timeout : float
+            Seconds to wait for other writers.
+        """
+        store = open_store(path_or_url, timeout)
+        caps, owner_caps = make_caps(limit, gaussian_share), make_caps(owner_limit, gaussian_share)
+        return cls(store, open_ledger(store, caps, owner_caps, when=now()))
+
+    @staticmethod
+    def identity_at(path_or_url: str | os.PathLike[str], *, timeout: float = 30.0) -> str | None:
+        """Return the identity of the ledger at a place; None where there is none. Creates nothing.
+
+        Parameters
+        ----------
+        path_or_url, timeout
+            As for :meth:`open`.
+        """
+        store = open_store(path_or_url, timeout)
+        try:
+            if not store.exists():
+                return None
+            with store.read() as transaction:
+                return transaction.head()[0]
+        finally:
+            store.close()
+
+    @property
+    def url(self) -> str:
+        """Address of the file or database that keeps it."""
+        return self._store.url
+
+    @property
+    def shown(self) -> str:
+        """The address without secrets, for messages."""
+        return self._store.shown
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last row: keep it elsewhere, and a rollback will show."""
+        with self._store.read() as transaction:
+            _, seq, digest = transaction.head()
+        return seq, digest
+
+    def charge(
+        self,
+        promises: Promise | Iterable[Promise],
+        *,
+        owner: str | None = None,
+        what: str = "charge",
+        question: str | None = None,
+        schema: str | None = None,
+        seeded: bool = False,
+        plan: Iterable[Promise] = (),
+        asked: Mapping[str, Any] | None = None,
+        request: str | None = None,
+    ) -> Receipt:
+        """Charge what is about to be drawn, durably, or refuse.
+
+        Parameters
+        ----------
+        promises : Promise or iterable of Promise
+            Promises that the result will make. Several are the parts of one event and are added up, so of
+            two ways to say the same thing about the same noise give one.
+        owner : str, optional
+            Name of the owner, who is charged beside the total; None charges the total alone.
+        what : str
+            Short description for the record.
+        question : str, optional
+            Digest of everything that fixes the question: data version, canonical form, bounds, noise.
+            A question that was paid for is free: the receipt carries the stored answer, or None if it
+            was never answered and may now be executed under the charge that stands. A new owner pays
+            their own share, the total does not pay again.
+        schema : str, optional
+            Digest of the schema, for the receipt; None if there is none.
+        seeded : bool
+            Whether the noise will come from a seed.
+        plan : iterable of Promise
+            Promises that the same job will charge after this one: refused now unless all of them fit too, so
+            that no job pays for its first half alone. It is neither charged nor kept aside, and a
+            question that its owner paid for is free whatever the plan.
+        asked : mapping, optional
+            Query as JSON values, for readers of the record. Kept there and not on the receipt.
+        request : str, optional
+            A key that the owner chose for this request, so that it can be sent again if its answer got
+            lost: the repeat has the receipt, and the answer, of the first, also where the data changed
+            in between and `question` with it, as long as promises and `asked` are the same.
+
+        Returns
+        -------
+        Receipt
+            Committed to disk.
+
+        Raises
+        ------
+        BudgetExceeded
+            A cap of the total or of the owner would be passed; nothing was charged.
+        PromiseError
+            The limit cannot express the promise.
+        KeyReused
+            The owner used the key `request` for another question.
+        LedgerUnavailable
+            The charge may or may not stand; nothing may be drawn.
+
+        Privacy
+        -------
+        `what`, `asked` and `request` are kept in a record that many may read: they must be public facts
+        and not depend on rows.
+        """
+        charge = self.prepare_charge(
+            promises,
+            owner=owner,
+            what=what,
+            question=question,
+            schema=schema,
+            seeded=seeded,
+            plan=plan,
+            asked=asked,
+            request=request,
+        )
+        return unwrap(self.execute([charge])[0])
+
+    def prepare_charge(
+        self, promises: Promise | Iterable[Promise], **details: Unpack[Details]
+    ) -> WriteOperation[Receipt]:
+        """Return the operation of a charge, for :meth:`execute`: with others, in one transaction.
+
+        Parameters
+        ----------
+        promises, **details
+            As for :meth:`charge`.
+        """
+        parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
+        charge = make_charge(parts, details, identity=self.identity, totals=self._totals)
+        return self._operation(charge, marks="request" in charge.body)
+
+    def store(self, receipt: Receipt, answer: bytes) -> bytes:
+        """Store the answer that a charge paid for, and return the one that may be published.
+
+        The first answer stored is the only one: a caller that executed the same question at the same time
+        gets that one back and discards its own.
+
+        Parameters
+        ----------
+        receipt : Receipt
+            Receipt of the charge, from this ledger.
+        answer : bytes
+            Noisy answer that was drawn under the charge.
+        """
+        return unwrap(self.execute([self.prepare_answer(receipt, answer)])[0])
+
+    def prepare_answer(self, receipt: Receipt, answer: bytes) -> WriteOperation[bytes]:
+        """Return the operation of :meth:`store`, for :meth:`execute`."""
+        return self._operation(StoreAnswer.from_receipt(receipt, self._row_of(receipt), answer))
+
+    def execute(self, operations: Sequence[WriteOperation[T]]) -> list[T | Exception]:
+        """Execute prepared charges and answers, durably and in one transaction, and return their results.
+
+        Parameters
+        ----------
+        operations : sequence of WriteOperation
+            Operations of :meth:`prepare_charge` and :meth:`prepare_answer`, executed in this order.
+
+        Returns
+        -------
+        list
+            Result of each operation, or the error that :meth:`charge` or :meth:`store` would raise: it
+            undoes that operation alone.
+
+        Raises
+        ------
+        LedgerUnavailable
+            Some of it may stand; nothing may be drawn.
+        """
+        results = self._store.write_all(operations)
+        self._marked = self._marked or any(
+            operation.makes_marks and not isinstance(result, Exception)
+            for operation, result in zip(operations, results, strict=True)
+        )
+        return results
+
+    def _operation(self, write: Callable[[Transaction], T], *, marks: bool = False) -> WriteOperation[T]:
+        """Return an operation that runs on the ledger that was opened, with the table of marks if needed."""
+        return WriteOperation(self._check_identity, write, marks and not self._marked)
+
+    def _write(self, write: Callable[[Transaction], T], *, marks: bool = False) -> T:
+        return unwrap(self.execute([self._operation(write, marks=marks)])[0])
+
+    def spent(self, owner: str | None = None) -> Spending:
+        """Return the exact spending of the total, or of one owner.
+
+        Privacy
+        -------
+        Read as an epsilon, it is a guarantee only for charges whose costs were fixed before any
+        answer was seen; otherwise :meth:`guarantee` is.
+        """
+        with self._store.read() as transaction:
+            _, spent = self._totals.of(transaction, scope_name(owner))
+        return spent
+
+    def remaining(self, owner: str | None = None) -> dict[str, float] | None:
+        """Return what is left in each currency, rounded down; None without a limit."""
+        (left,) = self.remaining_of(owner)
+        return left
+
+    def remaining_of(self, *owners: str | None) -> list[dict[str, float] | None]:
+        """Return :meth:`remaining` of several owners, None being the total, read at one moment."""
+        with self._store.read() as transaction:
+            return [self._totals.left(transaction, owner) for owner in owners]
+
+    def guarantee(self, owner: str | None = None) -> Promise:
+        """Return what holds for everything charged, now and later, however it is chosen.
+
+        Privacy
+        -------
+        The limit, where there is one, for the columns that every charge protected. Without a limit
+        nothing is guaranteed in advance: :class:`NoPromise`; :meth:`spent` says what fixed charges
+        come to. Nor is anything where the charges pass the limit, as an earlier version could let them.
+        """
+        with self._store.read() as transaction:
+            caps, spent = self._totals.of(transaction, scope_name(owner))
+        if caps is None:
+            return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
+        if not caps.holds(spent):
+            return NoPromise(f"the charges pass the limit, {caps.limit}: see which with Ledger.check()")
+        return caps.guarantee(spent)
+
+    def set_owner_limit(self, owner: str, limit: Promise | None, *, gaussian_share: float = 0.5) -> None:
+        """Give an owner a limit of their own, before their first charge."""
+        check_texts(owner=owner)
+        caps = make_caps(limit, gaussian_share)
+        scope, when = owner_scope(owner), now()
+
+        def fix(transaction: Transaction) -> None:
+            if self._totals.of(transaction, scope)[1].charges:
+                raise LedgerError(
+                    f"limit of owner {owner!r} must be set before the first charge, and there are "
+                    "charges. Caps are fixed before any answer is seen."
+                )
+            values = None if caps is None else caps.to_dict()
+            transaction.append(when, canonical({"type": "owner limit", "owner": owner, "caps": values}))
+            transaction.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
+
+        self._write(fix)
+
+    def owners(self) -> dict[str, Spending]:
+        """Return the exact spending of every owner who was charged or given a limit, by name."""
+        with self._store.read() as transaction:
+            return self._totals.owners(transaction)
+
+    def bind(self, dataset: str) -> None:
+        """Record which data set the ledger is about, or make sure that it is this one.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is about another data set: charges against one would use up the other's limit.
+        """
+        check_texts(dataset=dataset)
+        when = now()
+
+        def settle(transaction: Transaction) -> str:
+            seq = transaction.mark(DATASET_MARK)
+            if seq is None:
+                row = transaction.append(when, canonical({"type": "bind", "dataset": dataset}))
+                transaction.put_mark(DATASET_MARK, row.seq)
+                return dataset
+            bound = transaction.row(seq)
+            if bound is None:
+                raise missing_row_error(seq)
+            return str(bound.content["dataset"])
+
+        found = self._write(settle, marks=True)
+        if found != dataset:
+            raise LedgerError(
+                f"dataset of Ledger.bind must be the one that the ledger {self.shown} is about, "
+                f"{found!r}, got {dataset!r}. Keep a ledger for each data set."
+            )
+
+    def note_others(self, ledgers: Iterable[str]) -> None:
+        """Record that the same table was charged to other ledgers, which this one does not count.
+
+        Parameters
+        ----------
+        ledgers : iterable of str
+            Identities of those ledgers; the ones already in the record are left out.
+        """
+        given, when = list(ledgers), now()
+
+        def append(transaction: Transaction) -> None:
+            new = [ledger for ledger in given if transaction.mark(other_mark(ledger)) is None]
+            if new:
+                row = transaction.append(when, canonical({"type": "others", "ledgers": new}))
+                for ledger in new:
+                    transaction.put_mark(other_mark(ledger), row.seq)
+
+        self._write(append, marks=True)
+
+    def others(self) -> list[str]:
+        """Return the identities of other ledgers that the same table was charged to, as far as recorded."""
+        with self._store.read() as transaction:
+            return other_ledgers(transaction)
+
+    def history(self, owner: str | None = None, *, after: int = 0, first: int | None = None) -> list[Receipt]:
+        """Return the receipts of all charges, oldest first.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Only charges of this owner; None returns those of all.
+        after : int
+            Number of a row; only charges past it are returned.
+        first : int, optional
+            Number of charges, oldest first; None returns all.
+        """
+        with self._store.read() as transaction:
+            found = itertools.islice(iter_charges(transaction, owner, after), first)
+            return [make_receipt(self.identity, row, content) for row, content in found]
+
+    def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        """Return all charges with what was asked and answered, oldest first.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Only charges of this owner; None returns those of all.
+        after : int
+            Number of a row; only charges past it are returned.
+        last : int, optional
+            Number of charges, newest kept; None returns all.
+        """
+        with self._store.read() as transaction:
+            found = iter_charges(transaction, owner, after, newest_first=last is not None)
+            chosen = list(itertools.islice(found, last))
+            if last is not None:
+                chosen.reverse()
+            return [make_entry(transaction, self.identity, row, content) for row, content in chosen]
+
+    def position(self, receipt: Receipt) -> tuple[str, dict[str, int]]:
+        """Return the hash of the row before a receipt's, and how many rows before it are no charges, by type.
+
+        A reader who has the receipt and the charges before it can then check that none is missing.
+        """
+        with self._store.read() as transaction:
+            self._check_identity(transaction)
+            return find_position(transaction, self._row_of(receipt))
+
+    def entry(self, receipt_id: str) -> Entry:
+        """Return the charge that a receipt's id names, with what was asked and answered.
+
+        Raises
+        ------
+        LedgerError
+            It is not in this ledger.
+        """
+        with self._store.read() as transaction:
+            return find_entry(transaction, self.identity, receipt_id)
+
+    def has_paid(self, question: str, owner: str | None = None) -> bool:
+        """Return whether charging a question again would be free. Nothing is charged or written.
+
+        Parameters
+        ----------
+        question : str
+            Digest of the question, as for :meth:`charge`.
+        owner : str, optional
+            Owner whose own payment counts; None counts a payment by any owner.
+
+        Privacy
+        -------
+        With an owner it tells nothing about others; without, it tells whether any owner has asked.
+        """
+        with self._store.read() as transaction:
+            paid = transaction.paid(question)
+        return bool(paid) if owner is None else owner in paid
+
+    def secret(self) -> bytes:
+        """Return the key under which this ledger's questions are named, drawing it at first use.
+
+        Beside a file it is a file of mode 0600 that ends in ``.version-key``; in PostgreSQL it is a table of
+        its own, so that every machine has the same; in memory it ends with the process.
+
+        Privacy
+        -------
+        A fingerprint of private rows lets an attacker who knows all rows but one test guesses at that one;
+        under a key it tells nothing to those without the key. Keep the key from those who may read the
+        record.
+        """
+        return self._store.secret()
+
+    def backup(self, path: str | os.PathLike[str]) -> tuple[int, str]:
+        """Write the ledger as it is now to a new file, while others go on charging, and check it.
+
+        Parameters
+        ----------
+        path : str or path
+            Path of a file that does not exist yet. It becomes a ledger in SQLite, wherever this one is kept;
+            its key goes beside it, as for :meth:`secret`.
+
+        Returns
+        -------
+        tuple of (int, str)
+            The :attr:`head` of the copy.
+
+        Privacy
+        -------
+        A copy that is charged instead of the ledger is a second budget for the same people: keep it to
+        :meth:`restore` it and for nothing else.
+        """
+        return back_up(self._store, os.fspath(path))
+
+    @classmethod
+    def restore(
+        cls,
+        backup: str | os.PathLike[str],
+        to: str | os.PathLike[str],
+        *,
+        head: tuple[int, str] | None = None,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Put a backup in its ledger's place, unless charges would be forgotten, and open it.
+
+        Parameters
+        ----------
+        backup : str or path
+            Path of a file that :meth:`backup` wrote.
+        to : str or path
+            Path or URL of the ledger, as for :meth:`open`. If there is a ledger, it must be an earlier state
+            of the same record, and the rows that it lacks are added to it.
+        head : tuple of (int, str), optional
+            A :attr:`head` of the lost ledger that was kept elsewhere: the backup must have this row.
+        timeout : float
+            Seconds to wait for other writers.
+
+        Raises
+        ------
+        LedgerError
+            Rows of `to`, or up to `head`, are not in the backup; the message says which.
+
+        Privacy
+        -------
+        Going back in the record would give spent budget back. Where the ledger is gone and no `head` was
+        kept, that cannot be seen: charges after the backup are then forgotten.
+        """
+        restore_backup(open_store(backup, timeout), open_store(to, timeout), head)
+        return cls.open(to, timeout=timeout)
+
+    def check(self, receipt: Receipt | None = None) -> None:
+        """Verify the record, the totals against it, every cap, and that a receipt is still there.
+
+        Raises
+        ------
+        LedgerTampered
+            Names the row or total that does not agree. An attacker who can write to the database could
+            rewrite all of it consistently, from any row on; a receipt or :attr:`head` kept elsewhere shows
+            that too.
+        """
+        with self._store.read() as transaction:
+            self._check_identity(transaction)
+            check_record(transaction)
+            if receipt is not None:
+                check_receipt(transaction, receipt, self._row_of(receipt))
+
+    def confirm(self, seq: int, hash: str) -> None:
+        """Raise unless the record still has a row as it was once seen, for instance as its head.
+
+        Raises
+        ------
+        LedgerTampered
+            It does not: an older state was put back, or another ledger in its place.
+        """
+        with self._store.read() as transaction:
+            self._check_identity(transaction)
+            row = transaction.row(seq)
+        if row is None or row.hash != hash or row.hash != hash_row(row.seq, row.previous, row.time, row.body):
+            raise LedgerTampered(
+                f"row {seq} of the ledger's record must have the hash {hash!r}, and "
+                f"{'is not there' if row is None else 'has another'}: an older state was put back, or the "
+                "ledger was replaced or rewritten. Restore it from a backup that has this row."
+            )
+
+    def _row_of(self, receipt: Receipt) -> int:
+        if receipt.ledger != self.identity or receipt.seq is None:
+            raise LedgerError(
+                f"receipt must be of this ledger {self.identity[:12]}, and {receipt.id} is not. "
+                "Look it up in the ledger that gave it."
+            )
+        return receipt.seq
+
+    def _check_identity(self, transaction: Transaction) -> None:
+        identity, _, _ = transaction.head()
+        if identity != self.identity:
+            raise LedgerTampered(
+                f"the ledger {self.shown} must be the one that was opened, and is another: it "
+                "was replaced. Open it anew if that was meant."
+            )
+
+    def close(self) -> None:
+        """Close the database; a ledger on file opens it again at its next use."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # A ledger is an identity: a copy would record charges that no one reads.
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._store.lasting:
+            raise LedgerError(
+                "a ledger in memory must stay in its process, and cannot be pickled: its charges "
+                "would be lost. Open the ledger with a path."
+            )
+        return _reopen, (self.url, self.identity)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.shown!r})"
+
+
+def _reopen(url: str, identity: str) -> Ledger:
+    ledger = Ledger.open(url)
+    if ledger.identity != identity:
+        raise LedgerError(
+            f"the ledger {ledger!r} must be the one that was pickled, and is another. "
+            "Make sure that both processes see the same file."
+        )
+    return ledger

@@ -1,0 +1,338 @@
+"""A ledger in a PostgreSQL database, for data sets that several machines serve."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import weakref
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from discreet.errors import (
+    DiscreetError,
+    LedgerError,
+    LedgerTampered,
+    LedgerUnavailable,
+    MissingExtra,
+    NotALedger,
+    ParameterError,
+)
+from discreet.ledger._store import PooledStore
+from discreet.ledger.records import FORMAT, draw_key
+from discreet.ledger.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+
+    import psycopg
+
+T = TypeVar("T")
+
+_MARK = f"discreet ledger, format {FORMAT}"
+
+_MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq BIGINT NOT NULL)"
+
+_TABLES = f"""
+CREATE TABLE book (
+    one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL,
+    seq BIGINT NOT NULL, hash TEXT NOT NULL
+);
+CREATE TABLE record (
+    seq BIGINT PRIMARY KEY, time TEXT NOT NULL, body TEXT NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE TABLE totals (scope TEXT PRIMARY KEY, caps TEXT, spent TEXT NOT NULL);
+CREATE TABLE questions (
+    question TEXT NOT NULL, owner TEXT NOT NULL, seq BIGINT NOT NULL,
+    PRIMARY KEY (question, owner)
+);
+CREATE TABLE answers (key TEXT PRIMARY KEY, answer BYTEA NOT NULL);
+{_MARKS};
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN RAISE EXCEPTION 'the record is append-only'; END$$;
+CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON record
+FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+"""
+
+_LEAST_SILENCE = 5000
+"""Milliseconds for which a client that writes may be silent, however short others are ready to wait."""
+
+_TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
+
+_KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL)"
+
+
+class _PostgresTransaction(Transaction):
+    marks_table: ClassVar[str] = _MARKS
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        super().__init__()
+        self.failures = (_driver().Error,)
+        self._connection = connection
+
+    def select(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        with self._pipelined(len(queries)):
+            cursors = [self._connection.execute(_with_placeholders(sql), values) for sql, values in queries]
+        # Outside: what a cursor has found is not known before all was sent.
+        return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+    def write_rows(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
+        with self._pipelined(len(statements)):
+            for sql, rows in statements:
+                self._connection.execute(
+                    _bulk_insert(sql), [list(column) for column in zip(*rows, strict=True)]
+                )
+
+    def _pipelined(self, statements: int) -> contextlib.AbstractContextManager[object]:
+        """Return a context that sends several statements before the first answer, to save round trips."""
+        return self._connection.pipeline() if statements > 1 else contextlib.nullcontext()
+
+    def in_condition(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+        return "= ANY(?)", [list(values)]
+
+    def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        with self._connection.cursor(name="discreet_record") as rows:
+            rows.execute(_with_placeholders(sql), values)
+            yield from rows
+
+    def tables(self) -> set[str]:
+        found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return {str(name) for (name,) in found}
+
+
+def _keep_key(transaction: Transaction, proposed: bytes) -> bytes:
+    # Made here and not with the others: ledgers of earlier versions have no such table.
+    transaction.execute(_KEY_TABLE)
+    transaction.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
+    ((key,),) = transaction.execute("SELECT key FROM secret")
+    return bytes(key)
+
+
+@cache
+def _with_placeholders(sql: str) -> bytes:
+    # Every statement is a constant of this package: only its placeholder is spelled differently.
+    return sql.replace("?", "%s").encode()
+
+
+@cache
+def _bulk_insert(sql: str) -> bytes:
+    """Return an INSERT that takes all rows at once, one array for each column that has a placeholder."""
+    found = re.fullmatch(r"(INSERT INTO \w+ \((.+?)\)) VALUES \((.+?)\)(.*)", sql)
+    assert found is not None
+    into, columns, values, conflict = found.groups()
+    chosen, lists = [], []
+    for column, value in zip(columns.split(", "), values.split(", "), strict=True):
+        chosen.append(column if value == "?" else value)
+        if value == "?":
+            lists.append((column, f"%s::{_TYPES.get(column, 'text')}[]"))
+    names, arrays = (", ".join(part) for part in zip(*lists, strict=True))
+    # Every statement is a constant of this package.
+    return f"{into} SELECT {', '.join(chosen)} FROM unnest({arrays}) AS given ({names}){conflict}".encode()  # noqa: S608
+
+
+class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
+    """Ledger in a schema of its own: ``postgresql://host/database#name``.
+
+    Parameters
+    ----------
+    url : str
+        Address of the database. The part after ``#`` names the ledger within the database; without it the
+        name is "ledger".
+        Its tables are in the schema ``discreet_<name>``.
+    timeout : float
+        Seconds to wait for other writers.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
+        super().__init__(timeout)
+        self._psycopg = _driver()
+        parts = urlsplit(url)
+        name = parts.fragment or "ledger"
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
+            raise ParameterError(
+                f"name after # in the URL of Ledger.open must be lower-case letters, digits and "
+                f"underscores, got {name!r}. Say for instance postgresql://host/database#survey."
+            )
+        self.url = url
+        where = parts.hostname or ""
+        self.shown = f"postgresql://{where}{parts.path}#{name}"
+        self._target = urlunsplit(parts._replace(fragment=""))
+        self._schema = f"discreet_{name}"
+        weakref.finalize(self, self._pool.close)
+
+    def exists(self) -> bool:
+        """Return whether the schema is there and has the mark of a ledger."""
+        with self._transaction() as connection:
+            return self._marked(connection)
+
+    def _marked(self, connection: psycopg.Connection[Any]) -> bool:
+        """Return whether the schema exists, and raise NotALedger if it is not one of ours."""
+        found = connection.execute(
+            "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s",
+            (self._schema,),
+        ).fetchall()
+        if not found:
+            return False
+        if found[0][0] != _MARK:
+            raise NotALedger(
+                f"URL of Ledger.open must name a ledger or a schema that does not exist yet, and "
+                f"{self._schema} of {self.shown} is something else. Nothing was changed; give "
+                "another name after #."
+            )
+        return True
+
+    def create(self, fill: Callable[[Transaction], None], key: bytes | None = None) -> bool:
+        """Create schema and tables in one transaction, unless another process just did."""
+        with self._transaction() as connection:
+            # Two processes that open at once: the second waits here, then finds the ledger made.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
+            if self._marked(connection):
+                return False
+            # The name was checked against a pattern; SQL has no placeholder for it.
+            connection.execute(f"CREATE SCHEMA {self._schema}".encode())
+            connection.execute(f"COMMENT ON SCHEMA {self._schema} IS '{_MARK}'".encode())
+            connection.execute(_TABLES.encode())
+            transaction = _PostgresTransaction(connection)
+            fill(transaction)
+            if key is not None:
+                _keep_key(transaction, key)
+            transaction.flush()
+        return True
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Transaction]:
+        # All writers lock the one row of the table "book" first: one order, so no deadlock. A client that
+        # vanishes with the lock is ended by the server before those that wait for it give up.
+        silence = max(int(self._timeout * 500), _LEAST_SILENCE)
+        limited = f"set_config('idle_in_transaction_session_timeout', '{silence}', true)"
+        with self._transaction(f"SELECT {limited} FROM book FOR UPDATE") as connection:  # noqa: S608 - a number
+            transaction = _PostgresTransaction(connection)
+            yield transaction
+            transaction.flush()
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """Return a context that reads one consistent state."""
+        begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        try:
+            with self._pool.reading(self._timeout), self._transaction(begin) as connection:
+                yield _PostgresTransaction(connection)
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
+
+    def known_secret(self) -> bytes | None:
+        """Return the key in its table, or None if there is none."""
+        if not self.exists():
+            return None
+        with self.read() as transaction:
+            found = transaction.execute("SELECT key FROM secret") if "secret" in transaction.tables() else []
+        return bytes(found[0][0]) if found else None
+
+    def secret(self, first: bytes | None = None) -> bytes:
+        """Return the key, kept in a table of its own that only the role that created it may read."""
+        proposed = first or draw_key()
+        return self.write(lambda transaction: _keep_key(transaction, proposed))
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:
+        """Return a context with a connection that commits at its end, or undoes all on an exception."""
+        connection = None
+        with self._explaining():
+            try:
+                connection = self._begin(begin)
+                yield connection
+                self._commit(connection)
+            except BaseException as error:
+                if connection is not None:
+                    self._undo(connection, error)
+                raise
+            self._pool.keep(connection)
+
+    def _commit(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            connection.commit()
+        except self._psycopg.OperationalError as error:
+            raise LedgerUnavailable(
+                f"the ledger {self.shown} must confirm what was written, and its connection ended before "
+                f"({_first_line(error)}). Nothing is released, and a charge may stand: ask the same again, "
+                "under the same key if it had one, and it is not charged twice."
+            ) from None
+
+    def _undo(self, connection: psycopg.Connection[Any], error: BaseException) -> None:
+        if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):
+            connection.rollback()
+            self._pool.keep(connection)
+        else:
+            connection.close()
+
+    def _begin(self, begin: str) -> psycopg.Connection[Any]:
+        """Return a connection on which a first statement ran: an idle one, or a new one."""
+        idle = self._pool.take()
+        if idle is not None:
+            try:
+                idle.execute(begin.encode())
+            except self._psycopg.OperationalError:
+                # The server was restarted while the connection lay idle; nothing was asked yet.
+                idle.close()
+            else:
+                return idle
+        connection = self._connect()
+        try:
+            connection.execute(begin.encode())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        wait = int(self._timeout * 1000)
+        options = f"-c synchronous_commit=on -c lock_timeout={wait} -c search_path={self._schema}"
+        connection: psycopg.Connection[Any] = self._psycopg.connect(
+            self._target, options=options, connect_timeout=max(1, int(self._timeout))
+        )
+        return connection
+
+    def close(self) -> None:
+        """Close the idle connections; the next use opens new ones."""
+        self._pool.close()
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Turn the driver's errors into ours, without the URL's password."""
+        errors = self._psycopg.errors
+        try:
+            yield
+        except (
+            errors.UndefinedTable,
+            errors.UndefinedColumn,
+            errors.IntegrityError,
+        ) as error:
+            raise LedgerTampered(
+                f"the tables of the ledger must be as they were made, and those of {self.shown} are "
+                f"not ({_first_line(error)}). Restore them from a backup that checks."
+            ) from None
+        except self._psycopg.Error as error:
+            raise self._unavailable(error) from None
+
+    def _unavailable(self, error: Exception) -> LedgerError:
+        return LedgerUnavailable(
+            f"the ledger {self.shown} must be reachable and writable, and is not now "
+            f"({_first_line(error)}). Nothing is released; mend server or lock and try again."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _driver() -> ModuleType:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra(
+            "psycopg must be installed to keep a ledger in PostgreSQL, and is not. "
+            "Run: pip install 'discreet[postgres]'"
+        ) from error
+    return psycopg

@@ -1,0 +1,202 @@
+"""Replay behind ``Ledger.check``: the record against itself, the totals against the record."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, LedgerTampered
+from discreet.ledger._caps import Caps, read_caps, write_caps
+from discreet.ledger.records import (
+    DATASET_MARK,
+    FORMAT,
+    TOTAL,
+    LedgerRow,
+    charge_scopes,
+    other_mark,
+    owner_scope,
+    request_mark,
+    verify_chain,
+)
+from discreet.privacy.compose import Spending
+from discreet.privacy.promises import promise_from_dict
+from discreet.privacy.receipt import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.ledger.transaction import Transaction
+
+
+class Replay:
+    """Totals as they must be, computed again from the record alone.
+
+    Attributes
+    ----------
+    spent : dict of str to Spending
+        Spending of each scope.
+    caps : dict of str to (Caps or None)
+        Caps of each scope, as fixed when the scope was opened.
+    paid : dict of (str, str) to int
+        Number of the row in which an owner paid for a question.
+    answers : dict of str to str
+        SHA-256 digest of each stored answer.
+    marks : dict of str to int
+        Number of the row that has the key of a request, or the data set.
+    """
+
+    def __init__(self) -> None:
+        self.spent: dict[str, Spending] = {}
+        self.caps: dict[str, Caps | None] = {}
+        self.paid: dict[tuple[str, str], int] = {}
+        self.answers: dict[str, str] = {}
+        self.marks: dict[str, int] = {}
+        self._known: set[str] = set()
+        self._payers: dict[int, str | None] = {}
+        self._owner_caps: Caps | None = None
+
+    def follow(self, row: LedgerRow) -> None:
+        """Repeat the step that a row records, under the rules of its time."""
+        try:
+            content = row.content
+            match content["type"]:
+                case "open":
+                    self._open(row, content)
+                case "owner limit":
+                    self._limit(content)
+                case "charge":
+                    self._charge(row, content)
+                case "answer":
+                    self._answer(content)
+                case "request":
+                    self._request(row, content)
+                case "bind":
+                    self._bind(row, content)
+                case "others":
+                    for ledger in content["ledgers"]:
+                        self._mark(other_mark(ledger), row.seq)
+                case other:
+                    raise ValueError(f"unknown type {other!r}")
+        except (ValueError, KeyError, TypeError, BudgetExceeded) as error:
+            raise LedgerTampered(
+                f"row {row.seq} of the ledger's record must be a step that the ledger allows, and is "
+                f"not ({error}). Restore the ledger from a backup that checks."
+            ) from error
+
+    def _open(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
+        if row.seq != 1 or content["format"] != FORMAT:
+            raise ValueError("a ledger is opened once, in its first row")
+        self._owner_caps = read_caps(content["owner_caps"])
+        self.caps[TOTAL] = read_caps(content["caps"])
+        self.spent[TOTAL] = Spending()
+
+    def _limit(self, content: Mapping[str, Any]) -> None:
+        scope = owner_scope(content["owner"])
+        if self.spent.get(scope, Spending()).charges:
+            raise ValueError("an owner's limit is set before the first charge")
+        self.caps[scope] = read_caps(content["caps"])
+        self.spent[scope] = Spending()
+
+    def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
+        """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
+        asked = Spending.of([promise_from_dict(promise) for promise in content["promises"]])
+        question, owner = content["question"], content["owner"]
+        scopes = charge_scopes(owner, known=question in self._known)
+        if not scopes or content["scopes"] != scopes:
+            raise ValueError(f"it must charge {scopes}")
+        for scope in scopes:
+            caps = self.caps.setdefault(scope, self._owner_caps)
+            before = self.spent.get(scope, Spending())
+            self.spent[scope] = before + asked if caps is None else caps.admit(before, asked, scope=scope)
+        if question is not None:
+            self.paid[question, owner or ""] = row.seq
+            self._known.add(question)
+        self._payers[row.seq] = owner
+        if "request" in content:
+            self._mark(request_mark(owner, content["request"]), row.seq)
+
+    def _request(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
+        owner = content["owner"]
+        if content["row"] not in self._payers or owner not in (None, self._payers[content["row"]]):
+            raise ValueError("a request that was free repeats a charge of its owner")
+        self._mark(request_mark(owner, content["request"]), row.seq)
+
+    def _bind(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
+        if not isinstance(content["dataset"], str):
+            raise TypeError("a data set has a name")
+        self._mark(DATASET_MARK, row.seq)
+
+    def _mark(self, key: str, seq: int) -> None:
+        if key in self.marks:
+            raise ValueError(f"{key} has a row already")
+        self.marks[key] = seq
+
+    def _answer(self, content: Mapping[str, Any]) -> None:
+        if content["key"] in self.answers:
+            raise ValueError("a question has one answer")
+        self.answers[content["key"]] = content["sha256"]
+
+
+def check_record(transaction: Transaction) -> None:
+    """Verify the chain, repeat every step, and compare the result with the tables."""
+    transaction.reset()
+    replay = Replay()
+    row = None
+    for row in verify_chain(transaction.record()):
+        replay.follow(row)
+    identity, seq, digest = transaction.head()
+    if row is None or (row.seq, row.hash) != (seq, digest):
+        last = 0 if row is None else row.seq
+        raise LedgerTampered(
+            f"row {seq} of the ledger's record must be its last, and row {last} is: rows were deleted "
+            "from the end or added past it. Restore the ledger from a backup that checks."
+        )
+    first = transaction.row(1)
+    if first is None or first.hash != identity:
+        raise LedgerTampered(
+            "row 1 of the ledger's record must be the one that gave the ledger its identity, and is "
+            "not. Restore the ledger from a backup that checks."
+        )
+    _compare_totals(transaction, replay)
+    _compare_answers(transaction, replay)
+
+
+def _compare_totals(transaction: Transaction, replay: Replay) -> None:
+    """Raise LedgerTampered unless the table of totals is what the record adds up to."""
+    found = transaction.totals()
+    for scope in sorted({*found, *replay.spent}):
+        stored = found.get(scope)
+        if stored is None or scope not in replay.spent:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be there if and only if the record has it, and is not. "
+                "Restore the ledger from a backup that checks."
+            )
+        expected = write_caps(replay.caps[scope]), canonical(replay.spent[scope].to_dict())
+        if stored != expected:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be the sum of its rows, and is not: it was changed. "
+                "Restore the ledger from a backup that checks."
+            )
+
+
+def _compare_answers(transaction: Transaction, replay: Replay) -> None:
+    """Raise LedgerTampered unless payments, marks and answers are those of the record."""
+    rows = transaction.execute("SELECT question, owner, seq FROM questions")
+    if {(str(question), str(owner)): int(seq) for question, owner, seq in rows} != replay.paid:
+        raise LedgerTampered(
+            "the list of questions must be the record's, and is not: it was changed. "
+            "Restore the ledger from a backup that checks."
+        )
+    if transaction.marks() != replay.marks:
+        raise LedgerTampered(
+            "the list of requests' keys must be the record's, and is not: it was changed. "
+            "Restore the ledger from a backup that checks."
+        )
+    keys = {str(key) for (key,) in transaction.execute("SELECT key FROM answers")}
+    for key in sorted(keys | set(replay.answers)):
+        answer = transaction.answer(key)
+        if answer is None or hashlib.sha256(answer).hexdigest() != replay.answers.get(key):
+            raise LedgerTampered(
+                f"the answer to {key!r} must be the one recorded, and is not: it was changed. "
+                "Restore the ledger from a backup that checks."
+            )

@@ -1,0 +1,269 @@
+"""Rows of a ledger's record: a chain of hashes, and the charges that are read back from it.
+
+Whoever changes a row must change all rows after it. A row's body is canonical JSON; the keys under which the
+other tables point to rows are made here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import LedgerError, LedgerTampered
+from discreet.noise import Stream
+from discreet.privacy.promises import Promise, promise_from_dict
+from discreet.privacy.receipt import Receipt, canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from discreet.ledger.transaction import Transaction
+
+FORMAT = 1
+"""Version of the tables and of the record; a change of meaning gets a new number."""
+
+TOTAL = "total"
+"""Scope that every charge counts against, beside that of its owner."""
+
+DATASET_MARK = canonical(["dataset"])
+"""Mark of the row that binds the ledger to a data set."""
+
+
+START = "0" * 64
+"""Hash that the first row names as that of the row before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """Row of the record: its number, universal time, canonical JSON body, and two hashes."""
+
+    seq: int
+    time: str
+    body: str
+    previous: str
+    hash: str
+
+    @classmethod
+    def from_previous(cls, seq: int, previous: str, time: str, body: str) -> LedgerRow:
+        """Return the row that follows the one numbered `seq` with hash `previous`."""
+        return cls(seq + 1, time, body, previous, hash_row(seq + 1, previous, time, body))
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Body of the row, parsed."""
+        content: dict[str, Any] = json.loads(self.body)
+        return content
+
+
+def hash_row(seq: int, previous: str, time: str, body: str) -> str:
+    """Return the hash of a row.
+
+    Notes
+    -----
+    SHA-256 of the number, the hash before it, the time and the body, joined by newlines. Number,
+    hash and time contain no newline, so the four parts cannot be cut differently.
+    """
+    return hashlib.sha256(f"{seq}\n{previous}\n{time}\n{body}".encode()).hexdigest()
+
+
+def verify_chain(rows: Iterable[LedgerRow]) -> Iterator[LedgerRow]:
+    """Yield rows in order, and raise LedgerTampered at one that is not numbered, linked or hashed right."""
+    seq, previous = 0, START
+    for row in rows:
+        if row.seq != seq + 1:
+            raise LedgerTampered(
+                f"row {seq + 1} of the ledger's record must follow row {seq}, and row {row.seq} does: "
+                "rows were deleted or renumbered. Restore the ledger from a backup that checks."
+            )
+        if row.previous != previous:
+            raise LedgerTampered(
+                f"row {row.seq} of the ledger's record must carry the hash of the row before it, and "
+                "does not. Restore the ledger from a backup that checks."
+            )
+        if row.hash != hash_row(row.seq, row.previous, row.time, row.body):
+            raise LedgerTampered(
+                f"row {row.seq} of the ledger's record must have the hash of its content, and does "
+                "not: it was changed. Restore the ledger from a backup that checks."
+            )
+        yield row
+        seq, previous = row.seq, row.hash
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Charge, with the query and the answer that was published for it.
+
+    Attributes
+    ----------
+    receipt : Receipt
+        Receipt of the charge.
+    asked : dict or None
+        Query as the charge recorded it; None if it recorded none.
+    answer : bytes or None
+        The one answer that may be published; None while there is none.
+
+    Privacy
+    -------
+    Public facts and noisy answers that were paid for: nothing in it depends on rows otherwise.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    receipt: Receipt
+    asked: dict[str, Any] | None
+    answer: bytes | None
+
+
+def make_receipt(
+    identity: str, row: LedgerRow, content: Mapping[str, Any], promises: tuple[Promise, ...] | None = None
+) -> Receipt:
+    """Return the receipt of a charge's row; `promises` saves reading them again."""
+    return Receipt(
+        id=f"{identity[:12]}-{row.seq}",
+        what=content["what"],
+        when=row.time,
+        promises=_promises(canonical(content["promises"])) if promises is None else promises,
+        owner=content["owner"],
+        ledger=identity,
+        seq=row.seq,
+        hash=row.hash,
+        question=content["question"],
+        schema=content["schema"],
+        version=content["version"],
+        seeded=content["seeded"],
+    )
+
+
+def charge_hash(receipt: Receipt, previous: str) -> str:
+    """Return the hash that the row of a plain charge has after a row with the hash `previous`.
+
+    Plain is a charge that recorded neither a query nor a request's key, as that of a release: its receipt
+    holds everything that the row does.
+    """
+    content = {
+        "type": "charge",
+        "what": receipt.what,
+        "owner": receipt.owner,
+        "question": receipt.question,
+        "schema": receipt.schema,
+        "promises": [promise.to_dict() for promise in receipt.promises],
+        "scopes": charge_scopes(receipt.owner, known=False),
+        "seeded": receipt.seeded,
+        "version": receipt.version,
+    }
+    assert receipt.seq is not None
+    return hash_row(receipt.seq, previous, receipt.when, canonical(content))
+
+
+def find_position(transaction: Transaction, seq: int) -> tuple[str, dict[str, int]]:
+    """Return the hash before a row, and how many of the rows before it are no charges, by type."""
+    row = transaction.row(seq)
+    if row is None:
+        raise missing_row_error(seq)
+    others: dict[str, int] = {}
+    for before in itertools.takewhile(lambda before: before.seq < seq, transaction.record()):
+        kind = str(before.content["type"])
+        if kind != "charge":
+            others[kind] = others.get(kind, 0) + 1
+    return row.previous, others
+
+
+@lru_cache(maxsize=512)
+def _promises(text: str) -> tuple[Promise, ...]:
+    return tuple(map(promise_from_dict, json.loads(text)))
+
+
+def answer_key(question: str | None, seq: int) -> str:
+    """Return the key of the answer to a question, or to a charge without one."""
+    return f"row:{seq}" if question is None else f"question:{question}"
+
+
+def iter_charges(
+    transaction: Transaction, owner: str | None, after: int, *, newest_first: bool = False
+) -> Iterator[tuple[LedgerRow, dict[str, Any]]]:
+    """Yield the charges of an owner, or of all, with their parsed bodies."""
+    # Bodies are canonical, so the text shows what cannot be a match before it is parsed.
+    signs = ['"type":"charge"']
+    if owner is not None:
+        signs.append(f'"owner":{json.dumps(owner)}')
+    for row in transaction.record(after, newest_first=newest_first):
+        if all(sign in row.body for sign in signs):
+            content = row.content
+            if content["type"] == "charge" and owner in (None, content["owner"]):
+                yield row, content
+
+
+def make_entry(transaction: Transaction, identity: str, row: LedgerRow, content: Mapping[str, Any]) -> Entry:
+    """Return a charge with its query and answer."""
+    answer = transaction.answer(answer_key(content["question"], row.seq))
+    return Entry(make_receipt(identity, row, content), content.get("asked"), answer)
+
+
+def find_entry(transaction: Transaction, identity: str, receipt_id: str) -> Entry:
+    """Return the charge that a receipt's id names."""
+    start, _, number = receipt_id.rpartition("-")
+    row = None
+    # Longer numbers are in no record, and the largest do not fit a database's integers.
+    if start == identity[:12] and number.isascii() and number.isdigit() and len(number) < 19:
+        row = transaction.row(int(number))
+    if row is None or row.content["type"] != "charge" or str(row.seq) != number:
+        raise LedgerError(
+            f"receipt_id of Ledger.entry must name a charge of this ledger, got {receipt_id!r}. "
+            "Ids are on receipts and in the ledger's history."
+        )
+    return make_entry(transaction, identity, row, row.content)
+
+
+def missing_row_error(seq: int) -> LedgerTampered:
+    """Return the error for a row that something else in the ledger points to."""
+    return LedgerTampered(
+        f"row {seq} of the ledger's record must be there, and is not. "
+        "Restore the ledger from a backup that checks."
+    )
+
+
+def owner_scope(owner: str) -> str:
+    """Return the scope of an owner, which no owner's name can make collide with the total."""
+    return f"owner:{owner}"
+
+
+def scope_name(owner: str | None) -> str:
+    """Return the scope of an owner, or the total's if there is none."""
+    return TOTAL if owner is None else owner_scope(owner)
+
+
+def charge_scopes(owner: str | None, *, known: bool) -> list[str]:
+    """Return the scopes that a charge counts against, in the order in which they are always taken."""
+    return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
+
+
+def other_mark(ledger: str) -> str:
+    """Return the mark of the row that names another ledger of the same table."""
+    return canonical(["other ledger", ledger])
+
+
+def other_ledgers(transaction: Transaction) -> list[str]:
+    """Return the identities of all other ledgers of the same table, in the order of their rows."""
+    if "marks" not in transaction.tables():
+        return []
+    start = canonical(["other ledger"])[:-1]
+    found = transaction.execute(
+        "SELECT key FROM marks WHERE substr(key, 1, length(?)) = ? ORDER BY seq, key", start, start
+    )
+    return [json.loads(key)[1] for (key,) in found]
+
+
+def request_mark(owner: str | None, request: str) -> str:
+    """Return the mark of the row of an owner's request."""
+    return canonical(["request", owner, request])
+
+
+def draw_key() -> bytes:
+    """Return a fresh key of 32 random bytes, under which fingerprints of private rows are named."""
+    return Stream().words(4).tobytes()

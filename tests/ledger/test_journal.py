@@ -1,0 +1,219 @@
+"""A ledger's main file that was copied without its journal shows; honest uses never alarm."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from discreet.errors import LedgerTampered
+from discreet.ledger import Ledger
+from discreet.ledger import _sqlite as sqlite
+from discreet.noise import Stream
+from discreet.privacy.promises import PureDP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TENTH = PureDP(epsilon=0.1)
+WHOLE = PureDP(epsilon=1e6)
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Do something in another process."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def ended(child: int) -> int:
+    """Wait for a process; return its exit code, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def copied(path: Path, name: str = "copy.ledger") -> Path:
+    """Copy the main file alone."""
+    target = path.with_name(name)
+    shutil.copyfile(path, target)
+    return target
+
+
+def test_a_main_file_copied_from_an_open_ledger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    with Ledger.open(path, limit=PureDP(epsilon=1)) as ledger:
+        for _ in range(9):
+            ledger.charge(TENTH)
+        copy = copied(path)
+        for _ in range(2):  # looking at it makes no journal, by which the second look would be misled
+            with pytest.raises(LedgerTampered, match=r"journal copy.ledger-wal.*discreet ledger backup"):
+                Ledger.open(copy)
+        assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.ledger"]
+        ledger.check()
+        assert ledger.remaining()["epsilon"] == pytest.approx(0.1)  # type: ignore[index]
+
+
+def test_a_ledger_without_the_mark_would_not_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "require_open", lambda *_: None)
+    path = tmp_path / "survey.ledger"
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+        with Ledger.open(copied(path)) as copy:
+            copy.check()
+            assert copy.spent().charges == 0
+
+
+def test_the_journal_beside_a_copy_makes_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+        copy = copied(path)
+        shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+    with Ledger.open(copy) as again:
+        again.check()
+        assert again.spent().charges == 1
+
+
+def test_a_closed_ledger_may_be_copied_and_moved(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    for n in range(3):
+        with Ledger.open(path) as ledger:
+            ledger.charge(TENTH)
+        assert not (tmp_path / "survey.ledger-wal").exists()
+        with Ledger.open(copied(path, f"copy{n}.ledger")) as copy:
+            assert copy.spent().charges == n + 1
+            copy.check()
+
+
+def test_reading_leaves_a_closed_ledger_closed(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    Ledger.open(path).close()
+    with Ledger.open(path) as ledger:
+        ledger.check()
+        Ledger.open(copied(path)).close()
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_ledger_that_opens(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+
+    def charge_and_die() -> None:
+        ledger = Ledger.open(path)
+        for _ in range(5):
+            ledger.charge(TENTH)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert ended(forked(charge_and_die)) == -signal.SIGKILL
+    with pytest.raises(LedgerTampered):
+        Ledger.open(copied(path))
+    # Whoever only looks closes it properly as well.
+    for _ in range(2):
+        with Ledger.open(path) as ledger:
+            ledger.check()
+            assert ledger.spent().charges == 5
+    with Ledger.open(copied(path)) as copy:
+        assert copy.spent().charges == 5
+
+
+@pytest.mark.slow
+def test_a_process_that_forgets_to_close_alarms_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+
+    def forget() -> None:
+        Ledger.open(path).charge(TENTH)  # closed where it is collected
+
+    assert ended(forked(forget)) == 0
+    with Ledger.open(path) as ledger:
+        assert ledger.spent().charges == 1
+
+
+def test_a_ledger_moved_while_open_is_whole_once_it_was_closed(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    ledger = Ledger.open(path)
+    ledger.charge(TENTH)
+    moved = path.rename(tmp_path / "moved.ledger")
+    ledger.close()
+    with Ledger.open(moved) as there:
+        assert there.spent().charges == 1
+
+
+def _charge_for_ever(path: Path, acknowledged: Path, seed: int) -> None:
+    """Open, charge a few times, close, and so on; note how many charges were acknowledged."""
+    chance = Stream.from_seed(seed).generator()
+    notes = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    while True:
+        with Ledger.open(path, timeout=120) as ledger:
+            for _ in range(int(chance.choice((1, 2, 30)))):
+                ledger.charge(TENTH, what="x" * int(chance.choice((1, 3000))))
+                os.write(notes, b".")
+
+
+@pytest.mark.slow
+def test_copies_at_any_moment_are_refused_or_forget_nothing(tmp_path: Path) -> None:
+    path, acknowledged = tmp_path / "survey.ledger", tmp_path / "acknowledged"
+    Ledger.open(path, limit=WHOLE).close()
+    acknowledged.touch()
+    writers = [forked(partial(_charge_for_ever, path, acknowledged, seed)) for seed in range(2)]
+    chance = Stream.from_seed(16).generator()
+    try:
+        while acknowledged.stat().st_size < 4:
+            time.sleep(0.01)
+        for _ in range(80):
+            time.sleep(chance.random() * 0.03)
+            before = acknowledged.stat().st_size
+            copy = copied(path)
+            try:
+                with Ledger.open(copy) as opened:
+                    opened.check()
+                    assert opened.spent().charges >= before
+            except LedgerTampered:
+                pass
+            for file in tmp_path.glob("copy.ledger*"):
+                file.unlink()
+    finally:
+        for writer in writers:
+            os.kill(writer, signal.SIGKILL)
+            assert ended(writer) == -signal.SIGKILL  # no writer ended by an alarm of its own
+    with Ledger.open(path) as ledger:
+        ledger.check()
+        assert ledger.spent().charges >= acknowledged.stat().st_size
+
+
+@pytest.mark.slow
+def test_processes_that_open_close_and_are_killed_never_alarm(tmp_path: Path) -> None:
+    path, acknowledged = tmp_path / "survey.ledger", tmp_path / "acknowledged"
+    Ledger.open(path, limit=WHOLE).close()
+    chance = Stream.from_seed(7).generator()
+    for seed in range(12):
+        writers = [forked(partial(_charge_for_ever, path, acknowledged, 10 * seed + k)) for k in range(2)]
+        time.sleep(0.02 + chance.random() * 0.15)
+        for writer in writers:
+            os.kill(writer, signal.SIGKILL)
+            assert ended(writer) == -signal.SIGKILL
+        with Ledger.open(path) as ledger:
+            ledger.check()
+            spent = ledger.spent().charges
+        noted = acknowledged.stat().st_size if acknowledged.exists() else 0
+        assert noted <= spent
+
+
+def test_a_charge_is_flushed_through_the_cache_of_the_disk(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger", limit=WHOLE) as ledger:
+        ledger.charge(TENTH)
+        used = sqlite.SqliteFile(str(tmp_path / "ledger"), 1.0)._connect()
+        settings = [
+            used.connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "fullfsync")
+        ]
+        used.close()
+    assert settings == [(2,), (1,)]  # FULL; on macOS alone fullfsync has an effect
