@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LOADED = ("discreet.cli.commands", "discreet.job", "discreet.job.main", "discreet.job.model",
-           "discreet.job.asking", "discreet.query", "discreet.learn", "discreet.report.verify.run",
+           "discreet.job.asking", "discreet.query", "discreet.learn", "discreet.report.verify._run",
            "discreet.server.run", "sqlglot.optimizer.simplify")  # fmt: skip
 
 

@@ -13,10 +13,18 @@ from discreet.audit import attack_file
 from discreet.noise import Stream
 from discreet.release import BoundedRelease, published_schema
 from discreet.release.published import published_fields
-from discreet.report.classifier import write_classifier
-from discreet.report.drafting import make_statement
-from discreet.report.folder import CSV, DATA, STATEMENT, add_csv, data_digests, read_statement, write_public
-from discreet.report.statement import About, Statement, Tuning
+from discreet.report.folder.folder import (
+    CSV,
+    DATA,
+    STATEMENT,
+    add_csv,
+    data_digests,
+    read_statement,
+    write_public,
+)
+from discreet.report.folder.model_files import write_classifier
+from discreet.report.statement.documents import About, Statement, Tuning
+from discreet.report.statement.table import make_statement
 from discreet.tables import open_table, write_table
 from tests.contracts.cases import RELEASES, ROWS, SCHEMA
 

@@ -9,7 +9,6 @@ from discreet import Column, ErrorFloor, Schema
 from discreet.datasets import load
 from discreet.privacy import GaussianDP, NoPromise, Receipt
 from discreet.release import GaussianRelease, InvariantRelease, Publication
-from discreet.report.drafting import make_statement
 from discreet.report.findings import (
     ColumnComparison,
     Correlations,
@@ -20,15 +19,16 @@ from discreet.report.findings import (
     Subgroup,
     WhatIf,
 )
-from discreet.report.statement import About, Statement, Tuning
-from discreet.report.views.columns import is_chance
+from discreet.report.pages._columns import is_chance
+from discreet.report.statement.documents import About, Statement, Tuning
+from discreet.report.statement.table import make_statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod
-    from discreet.report.statement import ColumnNumbers
+    from discreet.report.statement.documents import ColumnNumbers
 
 WHEN = "2026-03-02T09:30:00.000000+00:00"
 HOSTILE = (

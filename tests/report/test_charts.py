@@ -23,10 +23,9 @@ from discreet.report.charts import (
     timeline,
     what_if_curve,
 )
-from discreet.report.charts.canvas import coordinate, tag
-from discreet.report.charts.heat import MOST_COLUMNS, shade
-from discreet.report.charts.scale import Axis, round_ticks
-from discreet.report.charts.scores import Bar
+from discreet.report.charts._distributions import MOST_COLUMNS, shade
+from discreet.report.charts._svg import Axis, coordinate, round_ticks, tag
+from discreet.report.charts.bars import Bar
 from tests.report.samples import CONTROLS, HOSTILE
 
 if TYPE_CHECKING:

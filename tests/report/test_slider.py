@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.report import pages
-from discreet.report.pages import statement_page, write_report
+from discreet.report.pages import render
+from discreet.report.pages.render import statement_page, write_report
 from tests.report import samples
 from tests.report.chromium import PROGRAM, Browser, browser
 
@@ -137,7 +137,7 @@ def test_the_policy_stops_a_script_that_is_not_the_page_s_own(chromium: Browser,
     statement, findings = samples.one_number()
     intruder = "<script>document.title = 'taken over'</script></body>"
     forged = tmp_path / "forged.html"
-    forged.write_text(pages._report_page(statement, findings).replace("</body>", intruder), encoding="utf-8")
+    forged.write_text(render._report_page(statement, findings).replace("</body>", intruder), encoding="utf-8")
     chromium.media()
     chromium.open(forged)
     assert chromium.run("document.title") != "taken over"

@@ -14,10 +14,10 @@ from discreet.errors import ParameterError
 from discreet.law import KINDS
 from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
-from discreet.report import statement as statement_module
-from discreet.report.drafting import make_statement
-from discreet.report.mechanics import DEPLOYMENT, SAMPLERS, THEOREMS
-from discreet.report.statement import STATEMENT_SCHEMA, About, Statement, statement_schema
+from discreet.report.statement import documents as statement_module
+from discreet.report.statement._sentences import DEPLOYMENT, SAMPLERS, THEOREMS
+from discreet.report.statement.documents import STATEMENT_SCHEMA, About, Statement, statement_schema
+from discreet.report.statement.table import make_statement
 from tests.contracts.cases import OF_NOBODY, ROWS, SCHEMA
 from tests.report.published import CREATED, METHODS, TUNING, publish
 
@@ -50,7 +50,7 @@ def test_the_published_json_schema_is_the_one_of_the_statement() -> None:
 
 
 def test_every_block_of_a_statement_and_every_line_of_a_dictionary_is_documented() -> None:
-    from discreet.report.dictionary import HEADER
+    from discreet.report.folder._metadata import HEADER
 
     page = (ROOT / "docs" / "reference" / "statement.md").read_text(encoding="utf-8")
     blocks = json.loads(statement_schema())

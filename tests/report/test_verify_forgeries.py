@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from discreet.privacy import ApproxDP, GaussianDP, Ledger, PureDP, Receipt, promise_from_dict
 from discreet.privacy.ledger.entries import charge_hash
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
-from discreet.report.composing import composed
-from discreet.report.folder import (
+from discreet.report.folder.folder import (
     CSV,
     DATA,
     STATEMENT,
@@ -32,7 +31,8 @@ from discreet.report.folder import (
     sign,
     write_public,
 )
-from discreet.report.folder import write_sums as hash_files
+from discreet.report.folder.folder import write_sums as hash_files
+from discreet.report.statement.composition import composed
 from discreet.report.verify import verify
 from discreet.schema import Column, Schema
 from tests.cli.run import discreet

@@ -12,7 +12,7 @@ from scipy import integrate
 from discreet import BoundedRelease, Column, GaussianRelease, LaplaceRelease, PureDP, Schema
 from discreet.law import Additive, BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.noise import BoundedDensity, Stream
-from discreet.report.verify.moments import AdditiveTest, Tails, column_tests
+from discreet.report.verify._noise_tests import AdditiveTest, Tails, column_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

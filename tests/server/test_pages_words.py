@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from discreet.formatting import number_with_margin
 from discreet.privacy import ApproxDP, Ledger, PureDP
+from discreet.report.charts.bars import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server import books
 from discreet.server.pages.budgets import budget_view, currency_of, price_in, spent_share
-from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
-from discreet.server.pages.words import amount, amounts, measured, share_words
+from discreet.server.pages.words import amount, amounts, share_words
 from tests.server.markup import read
 
 numbers = st.floats(-1e100, 1e100)
@@ -32,7 +33,7 @@ def parsed(text: str) -> float:
 
 @given(numbers, margins)
 def test_a_number_is_written_to_a_tenth_of_its_margin(value: float, margin: float) -> None:
-    written = parsed(measured(value, margin))
+    written = parsed(number_with_margin(value, margin))
     assert written == pytest.approx(value, rel=1e-2, abs=max(margin / 10, 1e-15))
 
 

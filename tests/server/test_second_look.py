@@ -25,12 +25,12 @@ from discreet.errors import (
 )
 from discreet.job.sentence import read_sentence
 from discreet.privacy import Ledger
+from discreet.report.charts.bars import spending_steps
 from discreet.schema import Column, Schema
 from discreet.schema.text import write_yaml
 from discreet.server import run, wire
 from discreet.server.config import Config
 from discreet.server.openapi import openapi
-from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.columns import column_views
 from discreet.server.pages.governing import refusal_lines
 from discreet.server.preflight import check

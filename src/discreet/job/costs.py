@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from discreet.errors import PromiseError
+from discreet.formatting import number
 from discreet.privacy import PureDP, Spending
-from discreet.report.wording import number, promised
+from discreet.privacy.promises import describe_promise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ def cost_words(cost: tuple[Promise, ...], delta: float) -> str:
     """Write a price; Gaussian ones also as an epsilon at `delta`."""
     if not cost:
         return "nothing"
-    listed = " and ".join(promised(promise.to_dict()) for promise in cost)
+    listed = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
     spent = sum((Spending.of(promise) for promise in cost), Spending())
     if not spent.rho or _pure(cost):
         return listed

@@ -23,10 +23,8 @@ from discreet.job.stages import Stages
 from discreet.job.steps import ATTACK_RECORDS
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
-from discreet.report.classifier import write_classifier
-from discreet.report.drafting import make_statement
 from discreet.report.findings import Findings, WhatIf
-from discreet.report.folder import (
+from discreet.report.folder.folder import (
     DATA,
     add_csv,
     data_digests,
@@ -36,8 +34,10 @@ from discreet.report.folder import (
     signing_key,
     write_public,
 )
-from discreet.report.pages import write_report
-from discreet.report.statement import About
+from discreet.report.folder.model_files import write_classifier
+from discreet.report.pages.render import write_report
+from discreet.report.statement.documents import About
+from discreet.report.statement.table import make_statement
 
 if TYPE_CHECKING:
     import os

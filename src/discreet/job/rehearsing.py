@@ -12,7 +12,7 @@ from discreet.job.options import DEFAULT, floors_asked, method_for, promise_for
 from discreet.job.result import Row, notes_of, rows_of, sentences_of
 from discreet.job.stages import Stages
 from discreet.release.base import check_publishable
-from discreet.report.drafting import drafted
+from discreet.report.statement.table import drafted
 from discreet.tables import open_table
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from discreet.noise import Stream
 from discreet.privacy import NoPromise, Promise
 from discreet.query import Database
 from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
-from discreet.report.models.drafting import predicts
-from discreet.report.models.statement import Pass
+from discreet.report.statement.documents import Pass
+from discreet.report.statement.model import predicts
 from discreet.schema import nearest
 from discreet.tables import open_table
 

@@ -11,18 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.report.drafting import make_statement
-    from discreet.report.pages import write_report
-    from discreet.report.statement import Statement
-    from discreet.report.verify.result import Verification
+    from discreet.report.pages.render import write_report
+    from discreet.report.statement.documents import Statement
+    from discreet.report.statement.table import make_statement
+    from discreet.report.verify._result import Verification
 
 __all__ = ["Statement", "Verification", "make_statement", "write_report"]
 
 _HOME = {
-    "Statement": "statement",
+    "Statement": "statement.documents",
     "Verification": "verify",
-    "make_statement": "drafting",
-    "write_report": "pages",
+    "make_statement": "statement.table",
+    "write_report": "pages.render",
 }
 
 

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy.promises import describe_promise
 from discreet.privacy.reading import check_neighbors
 from discreet.query.curation import Curation
 from discreet.query.pricing import Pricing
 from discreet.query.sums import Answer
 from discreet.query.verbs import Verbs
-from discreet.report.wording import promised
 from discreet.schema import Schema
 from discreet.server.calls import Calls, certificates, checked_url, token_of, warn_if_open
 from discreet.server.frames import Budget, Frame, RemoteAnswer, RemotePrice
@@ -446,7 +446,7 @@ def _entry(told: Mapping[str, Any]) -> dict[str, Any]:
         name: told[name][0] if isinstance(told[name], list) and len(told[name]) == 1 else told[name]
         for name in ("value", "sd")
     }
-    cost = " and ".join(promised(promise) for promise in told["cost"])
+    cost = " and ".join(describe_promise(promise) for promise in told["cost"])
     row = {**told, "question": question, "cost": cost, **single}
     return {name: row[name] for name in _HISTORY}
 

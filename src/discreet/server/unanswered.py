@@ -20,7 +20,7 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.report.wording import shortened
+from discreet.formatting import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ else wrote.
 
 from __future__ import annotations
 
-from discreet.report.verify.result import Check, Verification
-from discreet.report.verify.run import verify
+from discreet.report.verify._result import Check, Verification
+from discreet.report.verify._run import verify
 
 __all__ = ["Check", "Verification", "verify"]

@@ -1,7 +1,7 @@
 """The pages of the service: what a browser sees, with or without a script.
 
 Reading order: :mod:`~discreet.server.pages.forms` what a browser sends; :mod:`~discreet.server.pages.words`,
-:mod:`~discreet.server.pages.charts`, :mod:`~discreet.server.pages.columns`,
+:mod:`~discreet.server.pages.columns`,
 :mod:`~discreet.server.pages.budgets` and :mod:`~discreet.server.pages.answers` what it is shown;
 :mod:`~discreet.server.pages.recall` and :mod:`~discreet.server.pages.trial` answers that cost nothing;
 :mod:`~discreet.server.pages.rendering` and :mod:`~discreet.server.pages.visit` how a request becomes a page;

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from discreet import formatting
 from discreet.query.expression.nodes import write_level
 from discreet.query.expression.words import write_name
-from discreet.report import wording
 
 if TYPE_CHECKING:
     from discreet.schema import Column, Schema
@@ -78,12 +78,12 @@ def _range(column: Column) -> str:
         declared = len(column.values or ())
         levels = sum(level is not None for level in column.levels)
         other = ", or other" if levels > declared else ""
-        return f"one of {wording.counted(declared, 'value')}{other}{gaps}"
-    unit = f" {wording.visible(column.measure)}" if column.measure else ""
+        return f"one of {formatting.count_noun(declared, 'value')}{other}{gaps}"
+    unit = f" {formatting.printable(column.measure)}" if column.measure else ""
     if column.type == "date":
         unit += "; averages count days since the first"
     return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
 
 
 def _end(value: object) -> str:
-    return wording.number(value) if isinstance(value, int | float) else str(value)
+    return formatting.number(value) if isinstance(value, int | float) else str(value)

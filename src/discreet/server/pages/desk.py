@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 
+from discreet import formatting
 from discreet.errors import DiscreetError
 from discreet.noise import Stream
-from discreet.report import wording
 from discreet.server import wire
 from discreet.server.pages.answers import AnswerView, answer_view
 from discreet.server.pages.budgets import budget_view, most_left, price_in, price_view
@@ -280,7 +280,7 @@ def _rows_words(visit: Visit) -> str:
     n_rows = visit.office.database.n_rows
     if n_rows is None:
         return "The number of rows is not public."
-    return f"{wording.counted(n_rows, 'row')}; their number is public."
+    return f"{formatting.count_noun(n_rows, 'row')}; their number is public."
 
 
 def _card(

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from discreet import formatting
 from discreet.errors import LedgerError, LedgerUnavailable, ParameterError
+from discreet.formatting import number_with_margin
 from discreet.job.combining import Term, combined
 from discreet.privacy import promise_from_dict
-from discreet.report import wording
+from discreet.report.charts.bars import Interval, interval_bar
 from discreet.server.pages.budgets import Budget, budget_view
-from discreet.server.pages.charts import Interval, interval_bar
 from discreet.server.pages.recall import Paid, Recalled, paid_questions, recalled, reply_of
-from discreet.server.pages.words import measured, with_unit
+from discreet.server.pages.words import with_unit
 from discreet.server.problems import NOT_FOUND, Refusal
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def history_lines(past: Sequence[tuple[Paid, Reply | None]], budget: Budget) -> 
             answer="in the download" if told is None else _short(told)[0],
             margin="" if told is None else _short(told)[1],
             cost=budget.price_words(paid.cost),
-            when=wording.date(paid.when),
+            when=formatting.date(paid.when),
         )
         for paid, told in past
     ]
@@ -159,13 +160,15 @@ def _short(told: Reply) -> tuple[str, str]:
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
     if told.axes:
         same = margins and not told.question.startswith("mean")
-        return wording.counted(len(told.cells), "group"), measured(
+        return formatting.count_noun(len(told.cells), "group"), number_with_margin(
             margins[0], margins[0]
         ) if same else "varies"
     value = told.cells[0].value
     if value is None:
         return "too few rows", ""
-    return with_unit(measured(value, margins[0]), told.measure), measured(margins[0], margins[0])
+    return with_unit(number_with_margin(value, margins[0]), told.measure), number_with_margin(
+        margins[0], margins[0]
+    )
 
 
 # Sums and differences.

@@ -10,8 +10,8 @@ from typing import Any
 import jinja2
 from starlette.responses import HTMLResponse, Response
 
-from discreet.report import wording
-from discreet.report.views.table import badge, named
+from discreet import formatting
+from discreet.report.pages.tables import badge, named
 
 _HERE = resources.files("discreet.server.pages")
 _ASSETS = {
@@ -61,7 +61,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"name": named, "counted": wording.counted}
+    environment.filters |= {"name": named, "counted": formatting.count_noun}
     environment.globals |= {"badge": badge, "asset": asset_address}
     return environment
 
@@ -74,4 +74,4 @@ def _printed(value: Any) -> Any:
     """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
     if value is None:
         raise AssertionError("a template prints None")
-    return wording.visible(value) if type(value) is str else value
+    return formatting.printable(value) if type(value) is str else value

@@ -1,0 +1,190 @@
+"""What else was charged in the same ledger, and what one more release would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from discreet.errors import PromiseError
+from discreet.formatting import count_noun as counted_words
+from discreet.formatting import name, number
+from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
+from discreet.report.statement.documents import Composition, EarlierCharge, LedgerPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.privacy import Promise
+    from discreet.release import ReleaseMethod
+
+USUAL_DELTA = 1e-6
+"""Where Gaussian noise is read as an epsilon if nobody asked for another delta."""
+LARGEST_DELTA = 1e-3
+"""With a larger one somebody may be published in full, and no epsilon is printed beside it."""
+
+
+def total_cost(promises: Sequence[Promise], method: ReleaseMethod) -> tuple[float | None, float | None]:
+    """Return epsilon and delta of everything that one unit's rows show, (None, None) where none holds.
+
+    Pure promises have a delta only through their sampler; it is None where even that is zero. A delta above
+    ``LARGEST_DELTA``, as bounded noise has it, counts as none: the promise itself still says it.
+    """
+    asked = getattr(method, "privacy", None)
+    delta = asked.delta if isinstance(asked, ApproxDP) else USUAL_DELTA
+    return _read(Spending.of(promises), delta)
+
+
+def _read(spending: Spending, delta: float) -> tuple[float | None, float | None]:
+    if spending.unpromised or not spending.charges:
+        return None, None
+    try:
+        if spending.rho:
+            return spending.epsilon_at(delta), delta
+        epsilon, delta = spending.epsilon, spending.delta_at(spending.epsilon)
+    except PromiseError:
+        return None, None
+    return (epsilon, delta or None) if delta <= LARGEST_DELTA else (None, None)
+
+
+def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
+    """Say what was charged before, what all of it comes to, and what one more release would do."""
+    history = ledger.history() if isinstance(ledger, Ledger) else list(ledger or ())
+    earlier = [past for past in history if _before(past, receipt)]
+    limit = None
+    if isinstance(ledger, Ledger):
+        guarantee = ledger.guarantee()
+        limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
+    past = [list(charge.promises) for charge in earlier]
+    others = ledger.others() if isinstance(ledger, Ledger) else []
+    total, following = composed(
+        past,
+        list(receipt.promises),
+        counted=receipt.recorded,
+        limit=limit,
+        others=len(others),
+        steered=answered_questions([charge.what for charge in earlier]),
+    )
+    return Composition(
+        counted=receipt.recorded,
+        ledger=receipt.ledger,
+        position=draft_position(receipt, ledger, plain=True) if isinstance(ledger, Ledger) else None,
+        receipt=receipt.to_dict(),
+        earlier=[earlier_charge(charge) for charge in earlier],
+        total=total,
+        limit=limit,
+        next=following,
+        other_ledgers=others,
+    )
+
+
+def draft_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerPosition | None:
+    """Say where in its ledger a charge stands; `plain` if its receipt holds all that its row does."""
+    if not receipt.recorded:
+        return None
+    previous, others = ledger.position(receipt)
+    row, digest = ledger.head
+    return LedgerPosition(previous=previous if plain else None, others=others, head_row=row, head=digest)
+
+
+def earlier_charge(charge: Receipt) -> EarlierCharge:
+    """Say of a charge what a later statement lists of it."""
+    assert charge.seq is not None
+    return EarlierCharge(
+        row=charge.seq,
+        what=charge.what,
+        when=charge.when,
+        promises=[part.to_dict() for part in charge.promises],
+    )
+
+
+def _before(past: Receipt, receipt: Receipt) -> bool:
+    if past.ledger != receipt.ledger or past.seq is None or receipt.seq is None:
+        return False
+    return past.seq < receipt.seq
+
+
+def answered_questions(what: Sequence[str]) -> bool:
+    """Say whether charges, by what they were for, include answers after which somebody could choose."""
+    if not what:
+        return False
+    from discreet.query.questions import QUESTIONS  # with the engines' packages, which few reports need
+
+    return not QUESTIONS.keys().isdisjoint(what)
+
+
+def composed(
+    earlier: Sequence[Sequence[Promise]],
+    current: Sequence[Promise],
+    *,
+    counted: bool,
+    limit: str | None,
+    steered: bool = False,
+    others: int = 0,
+) -> tuple[str, str]:
+    """Say in words what all charges in a ledger come to, and what a further release like this one would do.
+
+    What the same table was charged in ``others`` is not in this ledger, and the words say so. Where earlier
+    answers may have ``steered`` what was charged later, their sum is no guarantee
+    (``docs/explanation/theorems/composition.md``): the ledger's limit is.
+    """
+    charges_made = [Spending.of(promises) for promises in (*earlier, current)]
+    try:
+        total = sum(charges_made, Spending())
+        after = total + charges_made[-1]
+    except PromiseError as problem:
+        return f"The charges cannot be added up: {problem}", _UNKNOWN
+    charges = f"{total.charges} charges in this ledger, this one included"
+    if total.charges == 1:
+        charges = "Alone in this ledger" if counted else "This release by itself"
+    elsewhere = ""
+    if others:
+        ledgers = counted_words(others, "other ledger")
+        elsewhere = f" The same table was charged to {ledgers} too, which is not added here."
+    if steered and limit is not None:
+        return (
+            f"{charges}, some of them answers after which more was asked: guaranteed is the limit of the "
+            f"ledger, {limit}.{elsewhere}",
+            f"One more release like this one is made only if it stays within the same limit: {limit}.",
+        )
+    known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
+    apart = _covered_by_some(charges_made)
+    following = f"One more release like this one would bring the total to: {_in_words(after, apart)}."
+    if limit is not None:
+        following += f" The ledger refuses what would pass its limit: {limit}."
+    elif counted:
+        following += " The ledger counts, and has no limit."
+    else:
+        following += " No ledger would notice."
+    if steered:
+        known += (
+            " Some were answers after which more was asked, and the ledger has no limit, so this sum is no "
+            "guarantee."
+        )
+    return f"{charges}: {_in_words(total, apart)}.{known}{elsewhere}", following
+
+
+_UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."
+
+
+def _covered_by_some(charges: Sequence[Spending]) -> list[str]:
+    """Return the columns that some charges cover and others leave out, or published as they are."""
+    covers = [set(charge.covers) for charge in charges if charge.covers is not None]
+    return sorted(set().union(*covers) - covers[0].intersection(*covers)) if covers else []
+
+
+def _in_words(spending: Spending, apart: Sequence[str]) -> str:
+    epsilon, delta = _read(spending, USUAL_DELTA)
+    if epsilon is None:
+        parts = ["no epsilon is proven for all of it"]
+    else:
+        at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
+        parts = [f"epsilon {number(epsilon, digits=4, rounding='up')}{at}"]
+        if apart:
+            listed = ", ".join(name(column) for column in apart)
+            parts.append(f"not every charge covers {listed}")
+    # Bounds that add up over releases are lower than the floor of a single one, and the latter is in the
+    # numbers.
+    proven = sorted(spending.floors().items()) if spending.charges > 1 else []
+    if proven:
+        listed = ", ".join(f"{name(column)} {number(floor, rounding='down')}" for column, floor in proven)
+        parts.append(f"error floors (van Trees) {listed}")
+    return "; ".join(parts)
