@@ -23,8 +23,9 @@ from discreet.report.folder.folder import (
     write_public,
 )
 from discreet.report.folder.model_files import write_classifier
+from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About, Statement, Tuning
-from discreet.report.statement.table import make_statement
+from discreet.report.statement.table import TableSubject
 from discreet.tables import open_table, write_table
 from tests.contracts.cases import RELEASES, ROWS, SCHEMA
 
@@ -62,13 +63,15 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream.for_replay(key))
     add_csv(folder, publication.n_rows, wanted=csv)
-    statement = make_statement(
-        publication,
-        method,
+    statement = build_statement(
+        TableSubject(
+            publication,
+            method,
+            attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
+        ),
         about=about,
         ledger=ledger,
         tuning=TUNING,
-        attacks=attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
         files=data_digests(folder),
     )
     write_classifier(folder, written_by or method, publication.schema)

@@ -20,8 +20,9 @@ from discreet.report.findings import (
     WhatIf,
 )
 from discreet.report.pages._columns import is_chance
+from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About, Statement, Tuning
-from discreet.report.statement.table import make_statement
+from discreet.report.statement.table import TableSubject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +67,8 @@ def statement_of(
         n_rows=n_rows, n_read=n_rows, schema=plan.schema, promises=plan.promises, receipt=charge,
         summary=plan.columns, commitment="c0ffee" * 10 + "c0de",
     )  # fmt: skip
-    return make_statement(
-        publication,
-        method,
+    return build_statement(
+        TableSubject(publication, method),
         about=About(
             curator="Office of Statistics", purpose="research into incomes", contact="data@example.org",
             license="CC BY 4.0",

@@ -23,8 +23,9 @@ from discreet.report.folder._metadata import dictionary
 from discreet.report.pages import render
 from discreet.report.pages._attacks import guess_table
 from discreet.report.pages.render import statement_page, write_report
+from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import Tuning
-from discreet.report.statement.table import make_statement
+from discreet.report.statement.table import TableSubject
 from tests.report import samples
 from tests.report.reading import Element, read_page
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from discreet.report.findings import Findings
     from discreet.report.statement.documents import Statement
 
-TEMPLATES = Path(render.__file__).parent / "templates"
+TEMPLATES = Path(render.__file__).parents[1] / "templates"
 KINDS = ("report", "statement")
 
 
@@ -245,7 +246,8 @@ def test_the_slider_and_its_table_say_the_same() -> None:
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     code = (
-        "import hashlib, sys; from tests.report import samples; from discreet.report.pages import render as pages\n"
+        "import hashlib, sys; from tests.report import samples\n"
+        "from discreet.report.pages import render as pages\n"
         "s, f = samples.census(); pages.write_report(sys.argv[1], s, f)\n"
         "print(hashlib.sha256(pages.statement_page(s).encode()).hexdigest())"
     )
@@ -282,9 +284,8 @@ def test_the_snippet_on_the_public_page_runs_and_corrects_for_the_noise(tmp_path
     color = np.where(np.arange(n) % 10 < 7, "it's red", "green")
     method = GaussianRelease(scale=40.0, schema=schema, random_state=11)
     publication = method.publish(pd.DataFrame({'we"ight': weight, "color": color}), tmp_path / "data.parquet")
-    statement = make_statement(
-        publication,
-        method,
+    statement = build_statement(
+        TableSubject(publication, method),
         tuning=Tuning(on_private_rows="no", why="A test."),
         files={"data.parquet": "00" * 32},
     )

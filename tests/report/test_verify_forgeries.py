@@ -32,7 +32,7 @@ from discreet.report.folder.folder import (
     write_public,
 )
 from discreet.report.folder.folder import write_sums as hash_files
-from discreet.report.statement.composition import composed
+from discreet.report.statement.composition import describe_total
 from discreet.report.verify import verify
 from discreet.schema import Column, Schema
 from tests.cli.run import discreet
@@ -297,7 +297,7 @@ def add_up_again(values: dict[str, Any]) -> None:
     stated = values["composition"]
     past = [[promise_from_dict(part) for part in charge["promises"]] for charge in stated["earlier"]]
     receipt = Receipt.from_dict(stated["receipt"])
-    stated["total"], stated["next"] = composed(
+    stated["total"], stated["next"] = describe_total(
         past, list(receipt.promises), counted=stated["counted"], limit=stated["limit"]
     )
 

@@ -36,8 +36,9 @@ from discreet.report.folder.folder import (
 )
 from discreet.report.folder.model_files import write_classifier
 from discreet.report.pages.render import write_report
+from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About
-from discreet.report.statement.table import make_statement
+from discreet.report.statement.table import TableSubject
 
 if TYPE_CHECKING:
     import os
@@ -224,13 +225,11 @@ def publish(
             tell(steps.attack_words(plan, on_rows, on_file, exposed))
         with stages.stage("write") as tell:
             add_csv(public, publication.n_rows, wanted=csv)
-            statement = make_statement(
-                publication,
-                releasing,
+            statement = build_statement(
+                TableSubject(publication, releasing, on_file),
                 about=who,
                 ledger=book,
                 tuning=steps.tuning_of(tuned, looked_before, publication.receipt, book),
-                attacks=on_file,
                 files=data_digests(public),
                 created=publication.receipt.when,
             )

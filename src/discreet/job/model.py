@@ -37,8 +37,9 @@ from discreet.report.folder.folder import (
     write_model_folder,
 )
 from discreet.report.folder.model_files import parameters_in
+from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import ModelStatement
-from discreet.report.statement.model import make_model_statement
+from discreet.report.statement.model import ModelSubject
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -218,12 +219,15 @@ def publish_model(
         log.write("charged", receipts=[receipt.to_dict() for receipt in receipts], cached=done.cached)
         with stages.stage("write") as tell:
             learner.save(public / MODEL)
-            statement = make_model_statement(
-                learner,
-                declared,
-                parameters=parameters_in(public / MODEL),
-                passes=done.passes,
-                n_rows=done.n_rows,
+            statement = build_statement(
+                ModelSubject(
+                    learner=learner,
+                    schema=declared,
+                    promises=learner.promises_,
+                    passes=done.passes,
+                    n_rows=done.n_rows,
+                    parameters=parameters_in(public / MODEL),
+                ),
                 about=who,
                 ledger=book,
                 tuning=steps.tuning_of(tuned, looked_before, receipts[0], book),

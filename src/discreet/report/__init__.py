@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.report.pages.render import write_report
+    from discreet.report.statement.build import build_statement
     from discreet.report.statement.documents import Statement
-    from discreet.report.statement.table import make_statement
     from discreet.report.verify._result import Verification
 
-__all__ = ["Statement", "Verification", "make_statement", "write_report"]
+__all__ = ["Statement", "Verification", "build_statement", "write_report"]
 
 _HOME = {
     "Statement": "statement.documents",
     "Verification": "verify",
-    "make_statement": "statement.table",
+    "build_statement": "statement.build",
     "write_report": "pages.render",
 }
 

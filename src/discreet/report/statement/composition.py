@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import PromiseError
-from discreet.formatting import count_noun as counted_words
-from discreet.formatting import name, number
+from discreet.formatting import count_noun, name, number
 from discreet.privacy import ApproxDP, Ledger, NoPromise, Receipt, Spending
-from discreet.report.statement.documents import Composition, EarlierCharge, LedgerPosition
+from discreet.report.statement.documents import EarlierCharge, LedgerPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
     from discreet.release import ReleaseMethod
 
 USUAL_DELTA = 1e-6
-"""Where Gaussian noise is read as an epsilon if nobody asked for another delta."""
+"""Delta at which Gaussian noise is read as an epsilon where no other one was requested."""
 LARGEST_DELTA = 1e-3
-"""With a larger one somebody may be published in full, and no epsilon is printed beside it."""
+"""Largest delta beside which an epsilon is printed: with a larger one a row may be published in full."""
 
 
 def total_cost(promises: Sequence[Promise], method: ReleaseMethod) -> tuple[float | None, float | None]:
@@ -28,12 +27,13 @@ def total_cost(promises: Sequence[Promise], method: ReleaseMethod) -> tuple[floa
     Pure promises have a delta only through their sampler; it is None where even that is zero. A delta above
     ``LARGEST_DELTA``, as bounded noise has it, counts as none: the promise itself still says it.
     """
-    asked = getattr(method, "privacy", None)
-    delta = asked.delta if isinstance(asked, ApproxDP) else USUAL_DELTA
-    return _read(Spending.of(promises), delta)
+    requested = getattr(method, "privacy", None)
+    delta = requested.delta if isinstance(requested, ApproxDP) else USUAL_DELTA
+    return _epsilon_delta(Spending.of(promises), delta)
 
 
-def _read(spending: Spending, delta: float) -> tuple[float | None, float | None]:
+def _epsilon_delta(spending: Spending, delta: float) -> tuple[float | None, float | None]:
+    """Return epsilon and delta, Gaussian noise read at `delta`; (None, None) where none holds."""
     if spending.unpromised or not spending.charges:
         return None, None
     try:
@@ -45,39 +45,63 @@ def _read(spending: Spending, delta: float) -> tuple[float | None, float | None]
     return (epsilon, delta or None) if delta <= LARGEST_DELTA else (None, None)
 
 
-def draft_composition(receipt: Receipt, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
-    """Say what was charged before, what all of it comes to, and what one more release would do."""
+def compose_charges(
+    receipts: Sequence[Receipt],
+    promises: Sequence[Promise],
+    ledger: Ledger | Sequence[Receipt] | None,
+    *,
+    plain: bool,
+) -> dict[str, Any]:
+    """Return what was charged before, what all of it comes to, and what one more release would do.
+
+    Parameters
+    ----------
+    receipts : sequence of Receipt
+        The charges of the statement itself.
+    promises : sequence of Promise
+        What these charges promise together.
+    ledger : Ledger, sequence of Receipt or None
+        Ledger that was charged, or all of its receipts; None if no ledger was used.
+    plain : bool
+        Whether a receipt holds all that its row of the ledger does, as that of a table does.
+
+    Returns
+    -------
+    dict
+        The fields that the composition of a table and that of a model have in common.
+    """
+    counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
+    own, last = {receipt.id for receipt in receipts}, max(receipts, key=lambda receipt: receipt.seq or 0)
     history = ledger.history() if isinstance(ledger, Ledger) else list(ledger or ())
-    earlier = [past for past in history if _before(past, receipt)]
-    limit = None
+    earlier = [past for past in history if past.id not in own and _is_before(past, last)]
+    limit, others, position = None, list[str](), None
     if isinstance(ledger, Ledger):
         guarantee = ledger.guarantee()
         limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
-    past = [list(charge.promises) for charge in earlier]
-    others = ledger.others() if isinstance(ledger, Ledger) else []
-    total, following = composed(
-        past,
-        list(receipt.promises),
-        counted=receipt.recorded,
+        others = ledger.others()
+        position = ledger_position(last, ledger, plain=plain)
+    total, following = describe_total(
+        [past.promises for past in earlier],
+        promises,
+        counted=counted,
         limit=limit,
+        steered=includes_answers([past.what for past in earlier]),
         others=len(others),
-        steered=answered_questions([charge.what for charge in earlier]),
     )
-    return Composition(
-        counted=receipt.recorded,
-        ledger=receipt.ledger,
-        position=draft_position(receipt, ledger, plain=True) if isinstance(ledger, Ledger) else None,
-        receipt=receipt.to_dict(),
-        earlier=[earlier_charge(charge) for charge in earlier],
-        total=total,
-        limit=limit,
-        next=following,
-        other_ledgers=others,
-    )
+    return {
+        "counted": counted,
+        "ledger": last.ledger if counted else None,
+        "position": position,
+        "earlier": [earlier_charge(past) for past in earlier],
+        "total": total,
+        "limit": limit,
+        "next": following,
+        "other_ledgers": others,
+    }
 
 
-def draft_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerPosition | None:
-    """Say where in its ledger a charge stands; `plain` if its receipt holds all that its row does."""
+def ledger_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerPosition | None:
+    """Return where in its ledger a charge stands; `plain` if its receipt holds all that its row does."""
     if not receipt.recorded:
         return None
     previous, others = ledger.position(receipt)
@@ -86,7 +110,7 @@ def draft_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerPo
 
 
 def earlier_charge(charge: Receipt) -> EarlierCharge:
-    """Say of a charge what a later statement lists of it."""
+    """Return what a later statement lists of a charge."""
     assert charge.seq is not None
     return EarlierCharge(
         row=charge.seq,
@@ -96,14 +120,14 @@ def earlier_charge(charge: Receipt) -> EarlierCharge:
     )
 
 
-def _before(past: Receipt, receipt: Receipt) -> bool:
+def _is_before(past: Receipt, receipt: Receipt) -> bool:
     if past.ledger != receipt.ledger or past.seq is None or receipt.seq is None:
         return False
     return past.seq < receipt.seq
 
 
-def answered_questions(what: Sequence[str]) -> bool:
-    """Say whether charges, by what they were for, include answers after which somebody could choose."""
+def includes_answers(what: Sequence[str]) -> bool:
+    """Whether charges, by what they were for, include answers after which a caller could choose the next."""
     if not what:
         return False
     from discreet.query.questions import QUESTIONS  # with the engines' packages, which few reports need
@@ -111,7 +135,7 @@ def answered_questions(what: Sequence[str]) -> bool:
     return not QUESTIONS.keys().isdisjoint(what)
 
 
-def composed(
+def describe_total(
     earlier: Sequence[Sequence[Promise]],
     current: Sequence[Promise],
     *,
@@ -120,11 +144,32 @@ def composed(
     steered: bool = False,
     others: int = 0,
 ) -> tuple[str, str]:
-    """Say in words what all charges in a ledger come to, and what a further release like this one would do.
+    """Return in words what all charges in a ledger come to, and what one more release would do.
 
-    What the same table was charged in ``others`` is not in this ledger, and the words say so. Where earlier
-    answers may have ``steered`` what was charged later, their sum is no guarantee
-    (``docs/explanation/theorems/composition.md``): the ledger's limit is.
+    Parameters
+    ----------
+    earlier : sequence of sequences of Promise
+        The promises of each earlier charge to the same ledger.
+    current : sequence of Promise
+        The promises of this statement.
+    counted : bool
+        Whether a ledger counted this charge.
+    limit : str or None
+        The guarantee of the ledger in words; None if it has no limit.
+    steered : bool
+        Whether earlier charges were answers after which more may have been chosen: their sum is then no
+        guarantee, and the limit of the ledger is.
+    others : int
+        Number of other ledgers that the same table was charged to, which are not added.
+
+    Returns
+    -------
+    tuple of (str, str)
+        The total, and the total after one more release.
+
+    Reference
+    ---------
+    docs/explanation/theorems/composition.md
     """
     charges_made = [Spending.of(promises) for promises in (*earlier, current)]
     try:
@@ -137,7 +182,7 @@ def composed(
         charges = "Alone in this ledger" if counted else "This release by itself"
     elsewhere = ""
     if others:
-        ledgers = counted_words(others, "other ledger")
+        ledgers = count_noun(others, "other ledger")
         elsewhere = f" The same table was charged to {ledgers} too, which is not added here."
     if steered and limit is not None:
         return (
@@ -172,7 +217,8 @@ def _covered_by_some(charges: Sequence[Spending]) -> list[str]:
 
 
 def _in_words(spending: Spending, apart: Sequence[str]) -> str:
-    epsilon, delta = _read(spending, USUAL_DELTA)
+    """Return a spending in words; `apart` are the columns that not every charge covers."""
+    epsilon, delta = _epsilon_delta(spending, USUAL_DELTA)
     if epsilon is None:
         parts = ["no epsilon is proven for all of it"]
     else:

@@ -116,8 +116,8 @@ class Method(Record):
     parameters: dict[str, Any]
 
 
-class What(Record):
-    """What was published, by whom and what for."""
+class PublicationHead(Record):
+    """What every statement says first: the name, the maker and the words of people."""
 
     release: str
     product: str = PRODUCT
@@ -129,6 +129,11 @@ class What(Record):
     contact: str | None = None
     license: str | None = None
     supersedes: str | None = None
+
+
+class What(PublicationHead):
+    """What was published, by whom and what for."""
+
     method: Method
     rows_read: int = Field(ge=1)
     rows_published: int = Field(ge=1)
@@ -353,7 +358,7 @@ class Trained(Record):
     parameters: dict[str, Any]
 
 
-class ModelWhat(Record):
+class ModelWhat(PublicationHead):
     """What was published, by whom and what for.
 
     Attributes
@@ -366,16 +371,6 @@ class ModelWhat(Record):
         The column that it predicts; None if it predicts none.
     """
 
-    release: str
-    product: str = PRODUCT
-    product_version: str
-    created: str
-    dataset: str | None = None
-    curator: str | None = None
-    purpose: str | None = None
-    contact: str | None = None
-    license: str | None = None
-    supersedes: str | None = None
     model: Trained
     rows: int | None = Field(ge=1)
     reads: list[str]

@@ -1,30 +1,21 @@
-"""From a trained model to its statement: every block is a function of what was declared, asked and paid.
-
-A verifier calls the same functions on promises that it computed itself, and compares.
-"""
+"""The subject of a model's statement: what was declared, asked of the rows and paid for it."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier, is_regressor
 
 from discreet.formatting import number, printable
-from discreet.privacy import NoPromise, Receipt
-from discreet.privacy.receipt import product_version
+from discreet.privacy import Receipt
 from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
-from discreet.report.statement.composition import (
-    answered_questions,
-    composed,
-    draft_position,
-    earlier_charge,
-    total_cost,
-)
+from discreet.report.statement.build import arithmetic_of, describe_randomness, installed_versions
+from discreet.report.statement.composition import compose_charges, total_cost
 from discreet.report.statement.documents import (
-    About,
     Definition,
     ModelComposition,
     ModelImplementation,
@@ -34,10 +25,7 @@ from discreet.report.statement.documents import (
     Pass,
     Theorem,
     Trained,
-    Tuning,
-    Unit,
 )
-from discreet.report.statement.table import declared_bound, draft_assumptions, installed_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,132 +53,135 @@ _COMMON = {
 }
 
 
-def make_model_statement(
-    learner: Learner,
-    schema: Schema,
-    *,
-    parameters: Mapping[str, Any],
-    passes: Sequence[Pass],
-    n_rows: int | None,
-    about: About | None = None,
-    ledger: Ledger | None = None,
-    tuning: Tuning,
-    files: Mapping[str, str],
-    created: str,
-) -> ModelStatement:
-    """Say what is promised about a trained model.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSubject:
+    """A trained model as the subject of a statement.
 
     Parameters
     ----------
     learner : Learner
-        Fitted; its ``promises_`` are published.
+        The fitted learner; its class and name are published.
     schema : Schema
         What was declared about the rows.
-    parameters : mapping
-        What the learner was told, as its file has it.
+    promises : sequence of Promise
+        The promises of the model: ``promises_`` of the learner, or those that a verifier computed again.
     passes : sequence of Pass
-        What was asked and paid.
+        What was asked of the rows, and what was charged for it.
     n_rows : int or None
-        How many rows, where that is public.
-    about : About, optional
-        What only people can say.
-    ledger : Ledger, optional
-        Where it was charged; earlier charges are listed.
-    tuning : Tuning
-        Whether parameters were chosen by looking at private rows.
-    files : mapping of str to str
-        SHA-256 of the model's file.
-    created : str
-        Universal time, ISO 8601.
-
-    Returns
-    -------
-    ModelStatement
-
-    Privacy
-    -------
-    Reads no row. What it says follows from the schema, the parameters, the ledger and paid answers.
+        Number of rows that it was trained on; None where that is not public.
+    parameters : mapping
+        Parameters of the learner as its file has them, as plain JSON values.
     """
-    promises: Sequence[Promise] = learner.promises_
-    target = schema.target if predicts(learner) else None
-    return ModelStatement(
-        what=ModelWhat(
-            release=release_name(schema, learner.name, files),
-            product_version=product_version(),
-            created=created,
-            dataset=schema.dataset,
-            **(about or About()).model_dump(),
-            model=Trained(name=learner.name, learner=type(learner).__name__, parameters=dict(parameters)),
-            rows=n_rows,
+
+    learner: Learner
+    schema: Schema
+    promises: Sequence[Promise]
+    passes: Sequence[Pass]
+    n_rows: int | None
+    parameters: Mapping[str, Any]
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The charges of all passes that were made, in their order."""
+        return pass_receipts(self.passes)
+
+    def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> ModelWhat:
+        """Return which model was published, and which columns it reads and predicts."""
+        learner, schema = self.learner, self.schema
+        return ModelWhat(
+            release=model_release_name(schema, learner.name, files),
+            **head,
+            model=Trained(
+                name=learner.name, learner=type(learner).__name__, parameters=dict(self.parameters)
+            ),
+            rows=self.n_rows,
             reads=[column.name for column in schema.features],
-            predicts=target,
-        ),
-        passes=list(passes),
-        **drafted_model(learner, schema, promises, passes, n_rows),
-        declared=schema.to_dict(),
-        digest=schema.digest,
-        composition=_composition(promises, passes, ledger),
-        tuning=tuning,
-        files=dict(files),
-    )
+            predicts=schema.target if predicts_target(learner) else None,
+        )
+
+    def definition(self) -> Definition:
+        """Return which kinds of promise hold, with a sentence for each."""
+        epsilon, delta = total_cost(self.promises, self.learner)
+        sentences = [
+            "Do not take this model for differentially private: no epsilon is proven for it."
+            if epsilon is None
+            else _total_sentence(self.schema, epsilon, delta)
+        ]
+        sentences += [promise.sentence() for promise in self.promises]
+        return Definition(
+            kinds=list(dict.fromkeys(promise.kind for promise in self.promises)),
+            differential_privacy=epsilon is not None,
+            deployment=DEPLOYMENT,
+            sentences=sentences,
+        )
+
+    def numbers(self) -> ModelNumbers:
+        """Return the promises in full, with the theorems of the learner."""
+        epsilon, delta = total_cost(self.promises, self.learner)
+        return ModelNumbers(
+            promises=[promise.to_dict() for promise in self.promises],
+            epsilon=epsilon,
+            delta=delta,
+            theorems=theorems_of(type(self.learner)),
+        )
+
+    def not_protected(self) -> list[str]:
+        """Return what a published model leaves open, one sentence each."""
+        unit = printable(self.schema.unit)
+        count = "The" if self.n_rows is None else "The number of rows, the"
+        present = (
+            f"That a {unit} is in the table: whoever knows that the table covers somebody knows it still."
+        )
+        return [
+            f"{count} names of the columns, the declared bounds and lists, and what the learner was told.",
+            *([present] if self.schema.neighbors == "replace-one" else []),
+            "What holds for a whole group and how columns go together: learning that is what a model is for, "
+            "and it says something about people who are not in the table as well.",
+            "What was known before, or is published elsewhere.",
+            "Scores of this model on the rows that it was trained on: they are not in it, and whoever "
+            "publishes them publishes more about these rows, unpaid.",
+            "Rows that the model is shown later.",
+            "When each pass was charged, to the minute, and with it about how long passes of minutes took.",
+            "Repeated training on the same table: the promises of several models add up, and the ledger "
+            "counts.",
+        ]
+
+    def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> ModelComposition:
+        """Return what else was charged to the same ledger, and the total."""
+        return ModelComposition(**compose_charges(self.receipts, self.promises, ledger, plain=False))
+
+    def implementation(self) -> ModelImplementation:
+        """Return how the noise of all passes was drawn."""
+        paid = [part for part in self.passes if part.receipt is not None]
+        seeded = any(part.receipt is not None and part.receipt.get("seeded") for part in paid)
+        return ModelImplementation(
+            sampler=" ".join(dict.fromkeys(_sampler(part) for part in paid)) or "None: nothing was drawn.",
+            arithmetic=arithmetic_of(self.promises),
+            randomness=describe_randomness(seeded, "MODEL"),
+            seeded=seeded,
+            total_variation=sum(promise.total_variation for promise in self.promises),
+            timing=TIMING,
+            versions=installed_versions(),
+        )
+
+    def document(self, **blocks: Any) -> ModelStatement:
+        """Return the statement, with the passes."""
+        return ModelStatement(**blocks, passes=list(self.passes))
 
 
-def release_name(schema: Schema, model: str, files: Mapping[str, str]) -> str:
+def pass_receipts(passes: Sequence[Pass]) -> tuple[Receipt, ...]:
+    """Return the receipts of the passes that were charged, in their order."""
+    return tuple(Receipt.from_dict(part.receipt) for part in passes if part.receipt is not None)
+
+
+def model_release_name(schema: Schema, model: str, files: Mapping[str, str]) -> str:
     """Return the name of a published model: the data set, the learner and the start of its file's hash."""
     return f"{schema.dataset or 'table'}-{model}-{next(iter(files.values()))[:12]}"
 
 
-def predicts(learner: Learner) -> bool:
-    """Whether a learner predicts a target."""
+def predicts_target(learner: Learner) -> bool:
+    """Whether a learner predicts the target column."""
     return bool(is_classifier(learner) or is_regressor(learner))
-
-
-def drafted_model(
-    learner: Learner, schema: Schema, promises: Sequence[Promise], passes: Sequence[Pass], n_rows: int | None
-) -> dict[str, Any]:
-    """Return the blocks that follow from the schema, the promises and the receipts, by their names."""
-    epsilon, delta = total_cost(promises, learner)
-    return {
-        "unit": Unit(
-            unit=schema.unit,
-            neighbors=schema.neighbors,
-            max_rows_per_unit=schema.max_rows_per_unit or 1,
-            row_count=schema.row_count,
-        ),
-        "definition": _definition(schema, promises, epsilon, delta),
-        "numbers": ModelNumbers(
-            promises=[promise.to_dict() for promise in promises],
-            epsilon=epsilon,
-            delta=delta,
-            theorems=theorems_of(type(learner)),
-        ),
-        "bounds": [declared_bound(column) for column in schema.released],
-        "not_protected": not_protected(schema, n_rows),
-        "assumptions": draft_assumptions(promises, schema),
-        "implementation": _implementation(promises, passes),
-    }
-
-
-def not_protected(schema: Schema, n_rows: int | None) -> list[str]:
-    """Say what stays open."""
-    unit = printable(schema.unit)
-    count = "The" if n_rows is None else "The number of rows, the"
-    return [
-        f"{count} names of the columns, the declared bounds and lists, and what the learner was told.",
-        *(
-            [f"That a {unit} is in the table: whoever knows that the table covers somebody knows it still."]
-            if schema.neighbors == "replace-one"
-            else []
-        ),
-        "What holds for a whole group and how columns go together: learning that is what a model is for, and "
-        "it says something about people who are not in the table as well.",
-        "What was known before, or is published elsewhere.",
-        "Scores of this model on the rows that it was trained on: they are not in it, and whoever publishes "
-        "them publishes more about these rows, unpaid.",
-        "Rows that the model is shown later.",
-        "When each pass was charged, to the minute, and with it about how long passes of minutes took.",
-        "Repeated training on the same table: the promises of several models add up, and the ledger counts.",
-    ]
 
 
 def theorems_of(kind: type[Learner]) -> list[Theorem]:
@@ -201,24 +192,8 @@ def theorems_of(kind: type[Learner]) -> list[Theorem]:
     return [Theorem(id=page, about=about) for page, about in (named | _COMMON).items()]
 
 
-def _definition(
-    schema: Schema, promises: Sequence[Promise], epsilon: float | None, delta: float | None
-) -> Definition:
-    sentences = [
-        "Do not take this model for differentially private: no epsilon is proven for it."
-        if epsilon is None
-        else _total(schema, epsilon, delta)
-    ]
-    sentences += [promise.sentence() for promise in promises]
-    return Definition(
-        kinds=list(dict.fromkeys(promise.kind for promise in promises)),
-        differential_privacy=epsilon is not None,
-        deployment=DEPLOYMENT,
-        sentences=sentences,
-    )
-
-
-def _total(schema: Schema, epsilon: float, delta: float | None) -> str:
+def _total_sentence(schema: Schema, epsilon: float, delta: float | None) -> str:
+    """Return what the epsilon of a model means, in a sentence."""
     unit = printable(schema.unit)
     change = (
         f"replacing the rows of one {unit} by any that the schema allows"
@@ -236,69 +211,10 @@ def _total(schema: Schema, epsilon: float, delta: float | None) -> str:
     )
 
 
-def _implementation(promises: Sequence[Promise], passes: Sequence[Pass]) -> ModelImplementation:
-    receipts = [part for part in passes if part.receipt is not None]
-    laws = [_sampler(part) for part in receipts]
-    seeded = any(part.receipt is not None and part.receipt.get("seeded") for part in passes)
-    return ModelImplementation(
-        sampler=" ".join(dict.fromkeys(laws)) or "None: nothing was drawn.",
-        arithmetic="real" if any(p.arithmetic == "real" for p in promises) else "exact",
-        randomness=(
-            "SEEDED: the noise follows from a seed, and whoever knows it can remove it. "
-            "THIS MODEL PROTECTS NOBODY; it is for tests."
-            if seeded
-            else "AES-256 in counter mode under a key of 256 bits that the operating system drew."
-        ),
-        seeded=seeded,
-        total_variation=sum(promise.total_variation for promise in promises),
-        timing=TIMING,
-        versions=installed_versions(),
-    )
-
-
-def _row(receipt: Receipt) -> int:
-    return receipt.seq or 0
-
-
 def _sampler(part: Pass) -> str:
+    """Return how the noise of one pass was drawn: on an answer, or by a learner that saw the rows."""
     if part.question is None:
         return ON_ROWS
     assert part.receipt is not None
     pure = any(promise.get("kind") == "pure-dp" for promise in part.receipt.get("promises", ()))
     return SAMPLERS["laplace" if pure else "gaussian"]
-
-
-def _composition(
-    promises: Sequence[Promise], passes: Sequence[Pass], ledger: Ledger | None
-) -> ModelComposition:
-    receipts = [Receipt.from_dict(part.receipt) for part in passes if part.receipt is not None]
-    own = {receipt.id for receipt in receipts}
-    counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
-    last = max((receipt.seq for receipt in receipts if receipt.seq is not None), default=0)
-    history = ledger.history() if ledger is not None and counted else []
-    earlier = [past for past in history if past.id not in own and past.seq is not None and past.seq < last]
-    limit = None
-    if ledger is not None and counted:
-        guarantee = ledger.guarantee()
-        limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
-    others = ledger.others() if ledger is not None and counted else []
-    total, following = composed(
-        [list(past.promises) for past in earlier],
-        list(promises),
-        counted=counted,
-        limit=limit,
-        steered=answered_questions([past.what for past in earlier]),
-        others=len(others),
-    )
-    return ModelComposition(
-        counted=counted,
-        ledger=receipts[0].ledger if counted else None,
-        position=draft_position(max(receipts, key=_row), ledger, plain=False)
-        if ledger is not None and counted
-        else None,
-        earlier=[earlier_charge(past) for past in earlier],
-        total=total,
-        limit=limit,
-        next=following,
-        other_ledgers=others,
-    )

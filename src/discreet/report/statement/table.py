@@ -1,19 +1,14 @@
-"""From a publication to its statement: every block is a function of what was declared and planned.
-
-A verifier calls the same functions on a plan that it made itself, and compares.
-"""
+"""The subject of a table's statement: what its publication, or a plan of it, says about every column."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import platform
-from importlib import metadata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, Ledger, NoPromise, Receipt
-from discreet.privacy.receipt import product_version
+from discreet.release import Publication
 from discreet.release.published import published_fields
 from discreet.report.statement._sentences import (
     DEPLOYMENT,
@@ -25,175 +20,179 @@ from discreet.report.statement._sentences import (
     floors_sentence,
     total_sentence,
 )
-from discreet.report.statement.composition import LARGEST_DELTA, draft_composition, total_cost
+from discreet.report.statement.build import (
+    arithmetic_of,
+    describe_randomness,
+    installed_versions,
+    sentence_from,
+)
+from discreet.report.statement.composition import LARGEST_DELTA, compose_charges, total_cost
 from discreet.report.statement.documents import (
-    About,
     ColumnNumbers,
-    DeclaredBound,
+    Composition,
     Definition,
     Implementation,
     Method,
     Numbers,
     Statement,
     Theorem,
-    Tuning,
-    Unit,
     What,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet.audit import Guess
     from discreet.privacy import Promise
-    from discreet.release import ColumnSummary, Publication, ReleaseMethod
+    from discreet.release import ColumnSummary, ReleaseMethod
     from discreet.release.base import Plan
     from discreet.schema import Column, Schema
     from discreet.tables import Field
 
 _HOLDS = {"DOUBLE": "number", "BIGINT": "integer", "VARCHAR": "text", "BOOLEAN": "boolean", "DATE": "date"}
-_VERSIONED = ("numpy", "scipy", "duckdb", "cryptography")
 
 
-def make_statement(
-    publication: Publication,
-    method: ReleaseMethod,
-    *,
-    about: About | None = None,
-    ledger: Ledger | Sequence[Receipt] | None = None,
-    tuning: Tuning,
-    attacks: Sequence[Guess] = (),
-    files: Mapping[str, str],
-    created: str | None = None,
-    shuffled: bool = True,
-) -> Statement:
-    """Say what is promised about a published file.
+@dataclass(frozen=True, slots=True)
+class TableSubject:
+    """A published table as the subject of a statement; a plan has its promised blocks alone.
 
     Parameters
     ----------
-    publication : Publication
-        What was published.
+    planned : Publication or Plan
+        The table that was published, or the plan of one that is not.
     method : ReleaseMethod
-        By which it was published; made with ``schema=``.
-    about : About, optional
-        What only people can say.
-    ledger : Ledger or sequence of Receipt, optional
-        Where it was charged, or all receipts of that ledger; earlier charges are listed.
-    tuning : Tuning
-        Whether the noise was chosen by looking at private rows.
+        The method that published or planned it; made with ``schema=``.
     attacks : sequence of Guess
-        Those on the published file; others depend on private rows or on chance and are refused.
-    files : mapping of str to str
-        SHA-256 of each file of data.
-    created : str, optional
-        Universal time, ISO 8601; by default that of the charge, which is the one that can be verified.
+        Attacks on the published file; others depend on private rows or on chance and are refused.
     shuffled : bool
         Whether rows were published in random order.
-
-    Returns
-    -------
-    Statement
-
-    Privacy
-    -------
-    Reads no row. What it says follows from the schema, the method, the ledger and the published file.
     """
-    if method.schema is None:
-        raise ParameterError(
-            "method of make_statement must have been made with schema=, and was made with bounds=. "
-            "A statement publishes what was declared."
-        )
-    if any(guess.on != "file" for guess in attacks):
-        raise ParameterError(
-            "attacks of make_statement must be those on the published file. Others are internal: leave them "
-            "out."
-        )
-    about, schema, receipt = about or About(), method.schema, publication.receipt
-    return Statement(
-        what=What(
-            release=f"{schema.dataset or 'table'}-{publication.commitment[:12]}",
-            product_version=product_version(),
-            created=created or receipt.when,
-            dataset=schema.dataset,
-            **about.model_dump(),
-            method=Method(name=method.name, parameters=method.parameters()),
+
+    planned: Publication | Plan
+    method: ReleaseMethod
+    attacks: Sequence[Guess] = ()
+    shuffled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.method.schema is None:
+            raise ParameterError(
+                "method of TableSubject must have been made with schema=, and was made with bounds=. "
+                "A statement publishes what was declared."
+            )
+        if any(guess.on != "file" for guess in self.attacks):
+            raise ParameterError(
+                "attacks of TableSubject must be those on the published file. Others are internal: leave "
+                "them out."
+            )
+
+    @property
+    def schema(self) -> Schema:
+        """The declared schema of the method."""
+        assert self.method.schema is not None
+        return self.method.schema
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """The promises of the publication or the plan."""
+        return self.planned.promises
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The one charge of the publication."""
+        return (self._publication.receipt,)
+
+    @property
+    def _publication(self) -> Publication:
+        assert isinstance(self.planned, Publication)
+        return self.planned
+
+    def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> What:
+        """Return what was published, named by the start of the commitment to its key."""
+        publication = self._publication
+        return What(
+            release=release_name(self.schema, publication.commitment),
+            **head,
+            method=Method(name=self.method.name, parameters=self.method.parameters()),
             rows_read=publication.n_read,
             rows_published=publication.n_rows,
-        ),
-        **drafted(publication, method, schema),
-        declared=schema.to_dict(),
-        digest=schema.digest,
-        composition=draft_composition(receipt, ledger),
-        tuning=tuning,
-        implementation=draft_implementation(
-            publication, method, seeded=receipt.seeded, commitment=publication.commitment, shuffled=shuffled
-        ),
-        attacks=[dataclasses.replace(guess, seconds=0.0).to_dict() for guess in attacks],
-        files=dict(files),
-    )
-
-
-def drafted(planned: Plan | Publication, method: ReleaseMethod, schema: Schema) -> dict[str, Any]:
-    """Return the blocks that follow from the declared schema and the plan alone, by the names they have."""
-    return {
-        "unit": Unit(
-            unit=schema.unit,
-            neighbors=schema.neighbors,
-            max_rows_per_unit=schema.max_rows_per_unit or 1,
-            row_count=schema.row_count,
-        ),
-        "definition": draft_definition(planned, method),
-        "numbers": draft_numbers(planned, method, schema),
-        "bounds": [declared_bound(column) for column in schema.released],
-        "not_protected": [_sentence(open_) for open_ in method.not_protected(schema)],
-        "assumptions": draft_assumptions(planned.promises, schema),
-    }
-
-
-def draft_definition(planned: Plan | Publication, method: ReleaseMethod) -> Definition:
-    """Say which kinds of promise hold."""
-    promises = planned.promises
-    epsilon, delta = total_cost(promises, method)
-    sentences = []
-    if epsilon is None:
-        sentences.append(
-            "Do not take this release for differentially private: no epsilon is proven for all of its "
-            f"columns together at a delta of at most {LARGEST_DELTA:g}."
         )
-    else:
-        sentences.append(total_sentence(epsilon, delta, promises[0].unit))
-    floors = [promise for promise in promises if isinstance(promise, ErrorFloor)]
-    sentences += [promise.sentence() for promise in promises if not isinstance(promise, ErrorFloor)]
-    sentences += [floors_sentence(promise) for promise in floors]
-    if not floors:
-        sentences.append("No error floor is proven for any column.")
-    return Definition(
-        kinds=list(dict.fromkeys(promise.kind for promise in promises)),
-        differential_privacy=epsilon is not None,
-        deployment=DEPLOYMENT[_kinds(planned)[0]],
-        sentences=sentences,
-    )
+
+    def definition(self) -> Definition:
+        """Return which kinds of promise hold, with a sentence for each."""
+        promises = self.promises
+        epsilon, delta = total_cost(promises, self.method)
+        sentences = []
+        if epsilon is None:
+            sentences.append(
+                "Do not take this release for differentially private: no epsilon is proven for all of its "
+                f"columns together at a delta of at most {LARGEST_DELTA:g}."
+            )
+        else:
+            sentences.append(total_sentence(epsilon, delta, promises[0].unit))
+        floors = [promise for promise in promises if isinstance(promise, ErrorFloor)]
+        sentences += [promise.sentence() for promise in promises if not isinstance(promise, ErrorFloor)]
+        sentences += [floors_sentence(promise) for promise in floors]
+        if not floors:
+            sentences.append("No error floor is proven for any column.")
+        return Definition(
+            kinds=list(dict.fromkeys(promise.kind for promise in promises)),
+            differential_privacy=epsilon is not None,
+            deployment=DEPLOYMENT[_law_kinds(self.planned)[0]],
+            sentences=sentences,
+        )
+
+    def numbers(self) -> Numbers:
+        """Return every number per column and in total, with the theorems that it comes from."""
+        epsilon, delta = total_cost(self.promises, self.method)
+        published = self.planned.schema
+        fields = {field.name: field for field in published_fields(published)}
+        return Numbers(
+            promises=[promise.to_dict() for promise in self.promises],
+            epsilon=epsilon,
+            delta=delta,
+            columns=[
+                column_numbers(
+                    published.column(summary.column), summary, fields[summary.column], self.schema.unit
+                )
+                for summary in _summaries(self.planned)
+            ],
+            theorems=_theorems(self.planned),
+        )
+
+    def not_protected(self) -> list[str]:
+        """Return what the method leaves open, one sentence each."""
+        return [sentence_from(clause) for clause in self.method.not_protected(self.schema)]
+
+    def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
+        """Return what else was charged to the same ledger, and the total."""
+        receipt = self._publication.receipt
+        charges = compose_charges([receipt], receipt.promises, ledger, plain=True)
+        return Composition(receipt=receipt.to_dict(), **charges)
+
+    def implementation(self) -> Implementation:
+        """Return how the noise of the published file was drawn."""
+        publication = self._publication
+        return table_implementation(
+            publication,
+            self.method,
+            seeded=publication.receipt.seeded,
+            commitment=publication.commitment,
+            shuffled=self.shuffled,
+        )
+
+    def document(self, **blocks: Any) -> Statement:
+        """Return the statement; how long an attack took is left out of it."""
+        attacks = [dataclasses.replace(guess, seconds=0.0).to_dict() for guess in self.attacks]
+        return Statement(**blocks, attacks=attacks)
 
 
-def draft_numbers(planned: Plan | Publication, method: ReleaseMethod, schema: Schema) -> Numbers:
-    """Return every number, with the theorems that it comes from."""
-    epsilon, delta = total_cost(planned.promises, method)
-    published = planned.schema
-    fields = {field.name: field for field in published_fields(published)}
-    return Numbers(
-        promises=[promise.to_dict() for promise in planned.promises],
-        epsilon=epsilon,
-        delta=delta,
-        columns=[
-            column_numbers(published.column(summary.column), summary, fields[summary.column], schema.unit)
-            for summary in _summaries(planned)
-        ],
-        theorems=[Theorem(id=id_, about=about) for id_, about in _theorems(planned)],
-    )
+def release_name(schema: Schema, commitment: str) -> str:
+    """Return the name of a release: the data set, and the start of the commitment to the key."""
+    return f"{schema.dataset or 'table'}-{commitment[:12]}"
 
 
 def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: str) -> ColumnNumbers:
-    """Say what was done to one published column."""
+    """Return what was done to one published column, and what that proves."""
     numeric = column.is_number
     as_days = column.type == "date" and field.type == "number"
     without = None if summary.floor is None or summary.prior is None else summary.prior.largest
@@ -217,79 +216,50 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
     )
 
 
-def declared_bound(column: Column) -> DeclaredBound:
-    """Say what a column may contain, and what happens to a cell that holds something else."""
-    if column.is_number:
-        outside = "moved to the nearest bound, in silence"
-    elif column.other is not None:
-        outside = f"becomes {column.other!r}"
-    else:
-        outside = "refused before anything is published: the list is complete"
-    return DeclaredBound(
-        column=column.name,
-        type=str(column.type),
-        lower=_plain(column.lower),
-        upper=_plain(column.upper),
-        values=None if column.values is None else list(column.values),
-        missing=not column.required,
-        source=column.bounds_source,
-        outside=outside,
-        grid=column.grid,
-    )
-
-
-def draft_assumptions(promises: Iterable[Promise], schema: Schema) -> list[str]:
-    """Return what has to be true for the promises to hold, one sentence each."""
-    unit = schema.unit
-    rows = (
-        f"Each {unit} has one row of the table, as the schema says."
-        if schema.id_column is None
-        else f"The column {schema.id_column!r} tells which rows belong to one {unit}."
-    )
-    return [
-        "Bounds, lists and the amount of noise were declared without looking at the rows.",
-        rows,
-        "The curator, who holds the rows and drew the noise, is trusted with them.",
-        "The key of the noise is secret: it was discarded, or nobody but the curator's auditor can read it.",
-        "AES-256, from which the noise is made, cannot be told from a random source.",
-        *dict.fromkeys(_sentence(assumed) for promise in promises for assumed in promise.assumes),
-    ]
-
-
-def draft_implementation(
+def table_implementation(
     planned: Plan | Publication, method: ReleaseMethod, *, seeded: bool, commitment: str, shuffled: bool
 ) -> Implementation:
-    """Say how the noise was made."""
-    kinds, schema = _kinds(planned), method.schema
-    done = []
+    """Return how the noise of a table was drawn, and what was done to cells afterwards.
+
+    Parameters
+    ----------
+    planned : Publication or Plan
+        The publication, or the plan that a verifier made again.
+    method : ReleaseMethod
+        The method that published or planned it.
+    seeded : bool
+        Whether the noise follows from a seed, so that it protects no one.
+    commitment : str
+        SHA-256 of the key of the noise, in hexadecimal digits.
+    shuffled : bool
+        Whether rows were published in random order.
+    """
+    kinds, schema = _law_kinds(planned), method.schema
+    afterwards = []
     if schema is not None and schema.id_column is not None:
         most = schema.max_rows_per_unit
-        done.append(f"rows of one {schema.unit} beyond {most} left out, chosen by a salted hash")
+        afterwards.append(f"rows of one {schema.unit} beyond {most} left out, chosen by a salted hash")
     if shuffled:
-        done.append("rows put in random order under the key")
+        afterwards.append("rows put in random order under the key")
     for summary in _summaries(planned):
         if getattr(summary.law, "clamped", False):
-            done.append(f"{summary.column} moved back into its declared range after the noise")
+            afterwards.append(f"{summary.column} moved back into its declared range after the noise")
         if grid := getattr(summary.law, "grid", None):
-            done.append(f"{summary.column} rounded to steps of {grid:g} after the noise")
+            afterwards.append(f"{summary.column} rounded to steps of {grid:g} after the noise")
     if (precision := getattr(method, "precision", None)) is not None:
-        done.append(f"numbers rounded to {precision}{' decimals' if isinstance(precision, int) else ''}")
+        decimals = " decimals" if isinstance(precision, int) else ""
+        afterwards.append(f"numbers rounded to {precision}{decimals}")
     return Implementation(
         sampler=" ".join(dict.fromkeys(SAMPLERS[kind] for kind in kinds)),
-        arithmetic="real" if any(p.arithmetic == "real" for p in planned.promises) else "exact",
+        arithmetic=arithmetic_of(planned.promises),
         lattice=" ".join(dict.fromkeys(LATTICES[kind] for kind in kinds if kind in LATTICES)) or "None.",
-        randomness=(
-            "SEEDED: the noise follows from a seed, and whoever knows it can remove it. "
-            "THIS FILE PROTECTS NOBODY; it is for tests."
-            if seeded
-            else "AES-256 in counter mode under a key of 256 bits that the operating system drew."
-        ),
+        randomness=describe_randomness(seeded, "FILE"),
         key_commitment=commitment,
         seeded=seeded,
         shuffled=shuffled,
         rows_salt=getattr(planned, "rows_salt", None),
         total_variation=sum(promise.total_variation for promise in planned.promises),
-        post_processing=done,
+        post_processing=afterwards,
         timing=TIMING,
         versions=installed_versions(),
     )
@@ -297,12 +267,11 @@ def draft_implementation(
 
 def _summaries(planned: Plan | Publication) -> tuple[ColumnSummary, ...]:
     """Return what was done to each column: a publication has it as ``summary``, a plan as ``columns``."""
-    found: tuple[ColumnSummary, ...] = getattr(planned, "summary", ()) or getattr(planned, "columns", ())
-    return found
+    return planned.summary if isinstance(planned, Publication) else planned.columns
 
 
-def _kinds(planned: Plan | Publication) -> list[str]:
-    """Return the kinds of law in use, other than leaving a column as it is."""
+def _law_kinds(planned: Plan | Publication) -> list[str]:
+    """Return the kinds of noise law in use, other than leaving a column as it is."""
     laws = [summary.law for summary in _summaries(planned)]
     kinds = [law.kind for law in laws if law.kind != "clear"]
     if any(law.missing_keep is not None for law in laws):
@@ -310,30 +279,13 @@ def _kinds(planned: Plan | Publication) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
-def _theorems(planned: Plan | Publication) -> list[tuple[str, str]]:
-    found: dict[str, str] = {}
-    for kind in _kinds(planned):
-        found |= THEOREMS[kind]
+def _theorems(planned: Plan | Publication) -> list[Theorem]:
+    """Return the pages behind the laws and promises in use, each once, in the order of the laws."""
+    pages: dict[str, str] = {}
+    for kind in _law_kinds(planned):
+        pages |= THEOREMS[kind]
     if any(isinstance(promise, ErrorFloor) for promise in planned.promises):
-        found |= THEOREMS["floor"]
+        pages |= THEOREMS["floor"]
     if not all(isinstance(promise, NoPromise) for promise in planned.promises):
-        found |= THEOREMS["total"]
-    return list(found.items())
-
-
-def _sentence(words: str) -> str:
-    """Make a sentence of a clause: a capital at its start, a full stop at its end."""
-    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
-
-
-def _plain(bound: float | int | datetime.date | None) -> float | str | None:
-    return bound.isoformat() if isinstance(bound, datetime.date) else bound
-
-
-def installed_versions() -> dict[str, str]:
-    """Return the versions of everything that decides about noise."""
-    return {
-        "discreet": product_version(),
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in _VERSIONED},
-    }
+        pages |= THEOREMS["total"]
+    return [Theorem(id=page, about=about) for page, about in pages.items()]

@@ -24,9 +24,10 @@ from discreet.report.folder.folder import (
     read_bytes,
 )
 from discreet.report.folder.model_files import read_archive
-from discreet.report.statement.composition import USUAL_DELTA, answered_questions, composed, total_cost
+from discreet.report.statement.build import promised_blocks
+from discreet.report.statement.composition import USUAL_DELTA, describe_total, includes_answers, total_cost
 from discreet.report.statement.documents import PRODUCT, ModelStatement, Pass
-from discreet.report.statement.model import drafted_model, predicts, release_name
+from discreet.report.statement.model import ModelSubject, model_release_name, predicts_target
 from discreet.report.verify._ledger import check_ledger, position_faults, receipt_faults, time_faults
 from discreet.report.verify.claims import (
     RELATIVE,
@@ -149,7 +150,7 @@ def _check_file(folder: Path, statement: ModelStatement, schema: Schema, checks:
         ]
         wrong += [told(*difference) for difference in found]
         wrong += _layout(learner, schema)
-        if statement.what.predicts != (schema.target if predicts(learner) else None):
+        if statement.what.predicts != (schema.target if predicts_target(learner) else None):
             wrong.append("what.predicts must be the target of the schema where the model predicts one.")
         checks.settle(
             "model", wrong, f"It can be loaded, and holds what a {trained.name} has and nothing else."
@@ -267,7 +268,15 @@ def _check_claims(
     """Check every number and every sentence that follows from the schema, the promises and the receipts."""
     claimed = statement.model_dump(mode="json")
     with checks.guarded("numbers"):
-        blocks = drafted_model(learner, schema, promises, statement.passes, statement.what.rows)
+        subject = ModelSubject(
+            learner=learner,
+            schema=schema,
+            promises=promises,
+            passes=statement.passes,
+            n_rows=statement.what.rows,
+            parameters=statement.what.model.parameters,
+        )
+        blocks = {**promised_blocks(subject), "implementation": subject.implementation()}
         true = {name: plain(block) for name, block in blocks.items()}
         true["implementation"]["versions"] = claimed["implementation"]["versions"]
         numbers, words = split_words(differences(claimed["numbers"], true["numbers"], "numbers"))
@@ -281,7 +290,7 @@ def _check_claims(
             words += differences(claimed[name], true[name], name)
         checks.settle("wording", [told(*d) for d in words], "Every sentence follows from the numbers.")
         made = list(differences(claimed["implementation"], true["implementation"], "implementation"))
-        release = release_name(schema, learner.name, statement.files)
+        release = model_release_name(schema, learner.name, statement.files)
         for at, said, should in (
             ("what.release", statement.what.release, release),
             ("what.product", statement.what.product, PRODUCT),
@@ -304,12 +313,12 @@ def _composition(statement: ModelStatement, promises: tuple[Promise, ...]) -> li
     if (stated.counted, stated.ledger) != (counted, receipts[0].ledger if counted else None):
         wrong.append("The receipts are of another ledger than the statement says.")
     past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
-    total, following = composed(
+    total, following = describe_total(
         past,
         list(promises),
         counted=counted,
         limit=stated.limit,
-        steered=answered_questions([charge.what for charge in stated.earlier]),
+        steered=includes_answers([charge.what for charge in stated.earlier]),
         others=len(stated.other_ledgers),
     )
     for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):

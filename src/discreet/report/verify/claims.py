@@ -30,9 +30,10 @@ from discreet.report.folder.folder import (
     signed_by,
     sums_text,
 )
-from discreet.report.statement.composition import answered_questions, composed
+from discreet.report.statement.build import promised_blocks
+from discreet.report.statement.composition import describe_total, includes_answers
 from discreet.report.statement.documents import PRODUCT, ModelStatement, Statement
-from discreet.report.statement.table import draft_implementation, drafted
+from discreet.report.statement.table import TableSubject, release_name, table_implementation
 from discreet.report.verify._ledger import position_faults, receipt_faults, time_faults
 from discreet.schema import Schema
 
@@ -261,7 +262,7 @@ def check_claims(
     """Check every number and every sentence that follows from the schema and the parameters."""
     claimed = statement.model_dump(mode="json")
     with checks.guarded("numbers"):
-        blocks = drafted(plan, method, schema)
+        blocks = promised_blocks(TableSubject(plan, method))
         true = {name: plain(block) for name, block in blocks.items()}
         numbers, words = split_words(differences(claimed["numbers"], true["numbers"], "numbers"))
         unit = list(differences(claimed["unit"], true["unit"], "unit"))
@@ -283,7 +284,7 @@ def check_claims(
         if schema.id_column is not None and _COMMITMENT.fullmatch(said["rows_salt"] or ""):
             mine["rows_salt"] = said["rows_salt"]  # follows from a secret; a replay shows that it was used
         wrong += differences(said, mine, "implementation")
-        release = f"{schema.dataset or 'table'}-{statement.implementation.key_commitment[:12]}"
+        release = release_name(schema, statement.implementation.key_commitment)
         if statement.what.release != release:
             wrong.append(("what.release", statement.what.release, release))
         if statement.what.product != PRODUCT:
@@ -303,7 +304,7 @@ def check_claims(
 
 def _implementation(statement: Statement, method: ReleaseMethod, plan: Plan) -> dict[str, Any]:
     stated = statement.implementation
-    block = draft_implementation(
+    block = table_implementation(
         plan,
         method,
         seeded=bool(statement.composition.receipt.get("seeded")),
@@ -363,8 +364,8 @@ def _composition(statement: Statement, what: str) -> list[str]:
     if (stated.counted, stated.ledger) != (receipt.recorded, receipt.ledger):
         wrong.append("The receipt is of another ledger than the statement says.")
     past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
-    steered = answered_questions([charge.what for charge in stated.earlier])
-    total, following = composed(
+    steered = includes_answers([charge.what for charge in stated.earlier])
+    total, following = describe_total(
         past,
         receipt.promises,
         counted=stated.counted,
