@@ -41,7 +41,7 @@ def name(text: str) -> str:
     return printable(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", "⇥")) or "(empty)"
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """Cut a name where there is no room for it; whoever shows it also gives the whole name."""
     whole = name(text)
     return whole if len(whole) <= length else whole[: length - 1] + "…"

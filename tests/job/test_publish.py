@@ -419,7 +419,7 @@ def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: p
         return both
 
     def chatty(*args: Any, **kwargs: Any) -> Statement:
-        made = make(*args, **kwargs)
+        made: Statement = make(*args, **kwargs)
         return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {told[-1]}."]})
 
     monkeypatch.setattr(steps, "watching", spy)

@@ -94,7 +94,7 @@ ALLOWED = {
     "job.sample:Pairs._choose": "over random words that choose a sample for the curator's report",
     "report.verify._noise_tests:AdditiveTest.see": "a stranger checks the published file",
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
-    "report.pages._summary:learning_code": "the text of a program for analysts of the published file",
+    "report.pages._summary:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check": "a refusal in the curator's process; promises nothing",
     "job.fingerprint:fingerprint": "keyed digests by which the curator's machine knows a table again",
     "release.bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from discreet.formatting import number_with_margin
 from discreet.privacy import ApproxDP, Ledger, PureDP
-from discreet.report.charts.bars import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
+from discreet.report.charts import ChartAxis
+from discreet.report.charts.bars import Interval, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server import books
 from discreet.server.pages.budgets import budget_view, currency_of, price_in, spent_share
 from discreet.server.pages.words import amount, amounts, share_words
@@ -58,14 +59,16 @@ def test_every_answer_can_be_drawn(answers: list[tuple[float, float]]) -> None:
     for band in picture.all("rect", class_="band"):
         left, width = (float(band.attributes[name].removesuffix("%")) for name in ("x", "width"))
         assert 0 <= left <= left + width <= 100.01
-    stretch = Stretch.over([end for one in intervals for end in (one.lower, one.upper)] + [0.0])
+    stretch = ChartAxis.from_values(
+        [end for one in intervals for end in (one.lower, one.upper)] + [0.0], 0.0, 1.0
+    )
     for one in intervals:
         bar = read(str(cell_bar(stretch, one.value, one.lower, one.upper, from_zero=True)))
         assert bar.one("svg").attributes["aria-hidden"] == "true"
 
 
 def test_bars_are_as_long_as_their_numbers() -> None:
-    stretch = Stretch(0.0, 100.0)
+    stretch = ChartAxis(lower=0.0, upper=100.0, start=0.0, end=1.0)
     bar = read(str(cell_bar(stretch, 25.0, 20.0, 30.0, from_zero=True)))
     assert bar.one("rect").attributes["width"] == "25%"
     assert bar.one("circle").attributes["cx"] == "25%"

@@ -36,7 +36,7 @@ from discreet.report.folder.folder import (
     signing_key,
     write_model_folder,
 )
-from discreet.report.folder.model_files import parameters_in
+from discreet.report.folder.model_files import saved_parameters
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import ModelStatement
 from discreet.report.statement.model import ModelSubject
@@ -226,7 +226,7 @@ def publish_model(
                     promises=learner.promises_,
                     passes=done.passes,
                     n_rows=done.n_rows,
-                    parameters=parameters_in(public / MODEL),
+                    parameters=saved_parameters(public / MODEL),
                 ),
                 about=who,
                 ledger=book,

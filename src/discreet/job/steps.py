@@ -23,9 +23,9 @@ from discreet.noise import Stream
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
+from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.statement.composition import USUAL_DELTA
 from discreet.report.statement.documents import Tuning
-from discreet.report.verify.data import ATTACKED, published_batches
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -252,9 +252,9 @@ def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
     parts: list[dict[str, AnyArray]] = []
     seen = 0
     for batch in published_batches(path, schema):
-        parts.append({name: values[: ATTACKED - seen] for name, values in batch.items()})
+        parts.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
         seen += len(next(iter(batch.values())))
-        if seen >= ATTACKED:
+        if seen >= ATTACKED_ROWS:
             break
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

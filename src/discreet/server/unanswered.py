@@ -20,7 +20,7 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.formatting import shortened
+from discreet.formatting import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +108,7 @@ class Unanswered:
         return cls(
             url=url,
             code=code,
-            said=shortened(said, _MOST_SAID),
+            said=shorten(said, _MOST_SAID),
             details=details if isinstance(details, dict) else {},
             again=code in _LATER,
             lost=status == 500,
@@ -135,7 +135,7 @@ class Unanswered:
         if self.code == "budget-exceeded":
             return self._budget()
         if self.code == "refused" and {"refused", "nearest"} <= self.details.keys():
-            what, nearest = (shortened(str(self.details[k]), _MOST_SAID) for k in ("refused", "nearest"))
+            what, nearest = (shorten(str(self.details[k]), _MOST_SAID) for k in ("refused", "nearest"))
             return ExpressionRefused(what, nearest)
         if self.code in (*_WRONG, "refused"):
             return _KINDS.get(str(self.details.get("error")), ParameterError)(self.said)
@@ -158,8 +158,8 @@ class Unanswered:
             asked=asked,
             left=left,
             limit=limit,
-            currency=shortened(str(currency), 40) if currency else "privacy",
-            scope=shortened(str(scope), 200) if scope else "total",
+            currency=shorten(str(currency), 40) if currency else "privacy",
+            scope=shorten(str(scope), 200) if scope else "total",
         )
 
 

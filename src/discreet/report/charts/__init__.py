@@ -14,10 +14,12 @@ from discreet.report.charts._curves import (
     what_if_curve,
 )
 from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, ellipse_picture, histogram
+from discreet.report.charts._svg import ChartAxis
 from discreet.report.charts.bars import Mark, score_bars, three_marks, timeline
 
 __all__ = [
     "MOST_COLUMNS",
+    "ChartAxis",
     "Mark",
     "calibration_curve",
     "correlation_heat",

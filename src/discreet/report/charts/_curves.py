@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.charts._svg import Axis, as_number, as_percent, figure, label, path, share, tag
+from discreet.report.charts._svg import ChartAxis, as_number, as_percent, figure, label, path, share, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 44
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    x: Axis
-    y: Axis
+    x: ChartAxis
+    y: ChartAxis
     x_title: str
     x_named: Callable[[float], str]
     y_named: Callable[[float], str]
@@ -98,8 +98,8 @@ def calibration_curve(
     if not drawn:
         return Markup("")
     frame = _Frame(
-        Axis(lower=0.0, upper=1.0, start=_LEFT, end=_WIDTH - _RIGHT),
-        Axis(lower=0.0, upper=1.0, start=_HEIGHT - _BOTTOM, end=_TOP),
+        ChartAxis(lower=0.0, upper=1.0, start=_LEFT, end=_WIDTH - _RIGHT),
+        ChartAxis(lower=0.0, upper=1.0, start=_HEIGHT - _BOTTOM, end=_TOP),
         "predicted chance",
         as_percent,
         as_percent,
@@ -136,11 +136,11 @@ def learning_curve(
     named = as_percent if in_percent else as_number
     values = [v for _, v in curve] + ([] if release is None else [release])
     frame = _Frame(
-        Axis(
+        ChartAxis(
             lower=min(min(s for s, _ in curve), equals_share or 1.0) / 1.15, upper=1.0,
             start=_LEFT, end=_WIDTH - _RIGHT, log=True,
         ),
-        Axis.around(values, _HEIGHT - _BOTTOM, _TOP, margin=0.2),
+        ChartAxis.from_values(values, _HEIGHT - _BOTTOM, _TOP, margin=0.2),
         "share of the original rows trained on",
         as_percent,
         named,
@@ -185,7 +185,7 @@ def error_curve(
     values = [v for _, v in floors] + [v for v in (without, attack) if v is not None]
     lower, upper = floors[0][0], floors[-1][0]
     frame = _Frame(
-        Axis(
+        ChartAxis(
             lower=lower,
             upper=upper if upper > lower else lower * 2,
             start=_LEFT,
@@ -193,11 +193,11 @@ def error_curve(
             log=not chance,
         )
         if not chance
-        else Axis(lower=0.0, upper=max(upper, 1e-9), start=_LEFT, end=_WIDTH - _RIGHT),
-        Axis(lower=0.0, upper=max(values) * 1.12 or 1.0, start=_HEIGHT - _BOTTOM, end=_TOP),
+        else ChartAxis(lower=0.0, upper=max(upper, 1e-9), start=_LEFT, end=_WIDTH - _RIGHT),
+        ChartAxis(lower=0.0, upper=max(values) * 1.12 or 1.0, start=_HEIGHT - _BOTTOM, end=_TOP),
         "share of cells changed"
         if chance
-        else f"noise, standard deviation{f' ({formatting.shortened(measure, 24)})' if measure else ''}",
+        else f"noise, standard deviation{f' ({formatting.shorten(measure, 24)})' if measure else ''}",
         as_percent if chance else as_number,
         as_percent if chance else as_number,
     )
@@ -243,7 +243,9 @@ def what_if_curve(
         return Markup("")
     frame = _Frame(
         factor_axis([f for f, _ in points]),
-        Axis.around([v for _, v in points] + [v for _, v, _ in levels], _HEIGHT - _BOTTOM, _TOP, margin=0.14),
+        ChartAxis.from_values(
+            [v for _, v in points] + [v for _, v, _ in levels], _HEIGHT - _BOTTOM, _TOP, margin=0.14
+        ),
         "times the chosen noise",
         as_number,
         as_percent,
@@ -262,9 +264,9 @@ def what_if_curve(
     return _picture(key, frame, shapes, title, said)
 
 
-def factor_axis(factors: Sequence[float]) -> Axis:
+def factor_axis(factors: Sequence[float]) -> ChartAxis:
     """Return the axis of the slider's pictures, on which the script moves the cursor too."""
-    return Axis(lower=min(factors), upper=max(factors), start=_LEFT, end=_WIDTH - _RIGHT, log=True)
+    return ChartAxis(lower=min(factors), upper=max(factors), start=_LEFT, end=_WIDTH - _RIGHT, log=True)
 
 
 def slider_ticks(key: str, positions: int, chosen: int) -> Markup:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.charts._svg import Axis, as_number, as_percent, figure, label, path, tag
+from discreet.report.charts._svg import ChartAxis, as_number, as_percent, figure, label, path, tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def _side_by_side(
 ) -> Markup:
     height, left, right, top, bottom = 168, 40, 8, 10, 26
     largest = max([*original, *release, 0.0]) or 1.0
-    y = Axis(lower=0.0, upper=largest * 1.06, start=height - bottom, end=top)
+    y = ChartAxis(lower=0.0, upper=largest * 1.06, start=height - bottom, end=top)
     step = (_WIDTH - left - right) / max(1, len(labels))
     shapes = []
     for tick in y.ticks(3):
@@ -100,7 +100,7 @@ def _side_by_side(
     named = sorted({1, len(labels) // 2, len(labels) - 2} if len(labels) > 4 else set(range(len(labels))))
     shapes += [
         label(
-            formatting.shortened(_tick(labels[j]), 12),
+            formatting.shorten(_tick(labels[j]), 12),
             left + (j + 0.5) * step,
             height - 8,
             anchor="middle",
@@ -127,7 +127,7 @@ def _below_one_another(
     shown = sorted(by_size[:_MOST_LEVELS])
     rest = len(labels) - len(shown)
     height = top + row * (len(shown) + (1 if rest else 0)) + 4
-    x = Axis(lower=0.0, upper=max([*original, *release, 0.0]) or 1.0, start=left, end=_WIDTH - right)
+    x = ChartAxis(lower=0.0, upper=max([*original, *release, 0.0]) or 1.0, start=left, end=_WIDTH - right)
     shapes = []
     for k, j in enumerate(shown):
         y = top + k * row
@@ -138,7 +138,7 @@ def _below_one_another(
             tag(
                 "g",
                 tag("title", full),
-                label(formatting.shortened(labels[j], 15), left - 8, y + 13, anchor="end"),
+                label(formatting.shorten(labels[j], 15), left - 8, y + 13, anchor="end"),
                 class_="level",
             ),
             tag(
@@ -186,7 +186,7 @@ def correlation_heat(
                 "g",
                 tag("title", formatting.name(columns[i])),
                 label(
-                    f"{formatting.shortened(columns[i], 14)} {a + 1}",
+                    f"{formatting.shorten(columns[i], 14)} {a + 1}",
                     left - 8,
                     y + size / 2 + 4,
                     anchor="end",
@@ -298,8 +298,8 @@ def ellipse_picture(
     docs/explanation/theorems/large-margin-cone.md
     """
     (left, right), (low, high) = bounds
-    x = Axis(lower=left, upper=right, start=_LEFT, end=_LEFT + _SIDE)
-    y = Axis(lower=low, upper=high, start=_TOP + _SIDE, end=_TOP)
+    x = ChartAxis(lower=left, upper=right, start=_LEFT, end=_LEFT + _SIDE)
+    y = ChartAxis(lower=low, upper=high, start=_TOP + _SIDE, end=_TOP)
     frame = {"x": _LEFT, "y": _TOP, "width": _SIDE, "height": _SIDE}
     shapes = [
         tag("clipPath", tag("rect", **frame), id=f"{key}-frame"),
@@ -315,7 +315,7 @@ def ellipse_picture(
         at_x, at_y = x(e.center[0]), y(e.center[1])
         shapes += [
             tag("circle", tag("title", str(e.label)), class_="dot", cx=at_x, cy=at_y, r=3),
-            label(formatting.shortened(str(e.label), 14), at_x + 6, at_y - 5, class_="level"),
+            label(formatting.shorten(str(e.label), 14), at_x + 6, at_y - 5, class_="level"),
         ]
     words = "; ".join(
         f"{formatting.name(str(e.label))} around {as_number(e.center[0])}, {as_number(e.center[1])}"
@@ -354,7 +354,7 @@ def _outline(
     return points
 
 
-def _axes(x: Axis, y: Axis, columns: tuple[str, str]) -> list[Markup]:
+def _axes(x: ChartAxis, y: ChartAxis, columns: tuple[str, str]) -> list[Markup]:
     bottom, right = _TOP + _SIDE, _LEFT + _SIDE
     shapes = []
     for tick in y.ticks(5):
@@ -368,5 +368,5 @@ def _axes(x: Axis, y: Axis, columns: tuple[str, str]) -> list[Markup]:
             label(as_number(tick), x(tick), bottom + 18, anchor="middle", class_="tick"),
         ]
     shapes.append(tag("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom))
-    across = f"{formatting.shortened(columns[0], 24)}; upwards: {formatting.shortened(columns[1], 24)}"
+    across = f"{formatting.shorten(columns[0], 24)}; upwards: {formatting.shorten(columns[1], 24)}"
     return [*shapes, label(across, (_LEFT + right) / 2, bottom + 38, anchor="middle", class_="axis-title")]

@@ -112,7 +112,7 @@ def _child(child: Markup | str) -> Markup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class ChartAxis:
     """A stretch of numbers drawn over a stretch of pixels.
 
     Attributes
@@ -141,7 +141,7 @@ class Axis:
         return self.start + min(1.0, max(0.0, part)) * (self.end - self.start)
 
     @classmethod
-    def around(
+    def from_values(
         cls,
         values: list[float],
         start: float,
@@ -149,7 +149,7 @@ class Axis:
         *,
         least: float | None = None,
         margin: float = 0.08,
-    ) -> Axis:
+    ) -> ChartAxis:
         """Return an axis on which all values have their place, with some room at both ends."""
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         room = (high - low) * margin or abs(high) * margin or 0.5

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from discreet import formatting
 from discreet.formatting import number_with_margin
 from discreet.report.charts._svg import (
-    Axis,
+    ChartAxis,
     as_number,
     as_percent,
     coordinate,
@@ -153,7 +153,7 @@ def score_bars(key: str, bars: Sequence[Bar], *, quality: str, in_percent: bool)
         return Markup("")
     named = as_percent if in_percent else as_number
     values = [v for b in bars for v in (b.value, b.lower, b.upper) if v is not None]
-    x = Axis.around(values, _SCORES_LEFT + 4, _SCORES_WIDTH - _SCORES_RIGHT - 4, margin=0.15)
+    x = ChartAxis.from_values(values, _SCORES_LEFT + 4, _SCORES_WIDTH - _SCORES_RIGHT - 4, margin=0.15)
     bottom = _SCORES_TOP + (_SCORES_ROW + 8) * len(bars) + 2
     shapes = []
     for tick in x.ticks(5):
@@ -233,7 +233,6 @@ def _places(moments: Sequence[str]) -> list[float]:
     return [0.03 + 0.94 * (t - first) / (last - first) for t in times]
 
 
-_ROOM = 0.08
 _STEPS_HEIGHT, _STEPS_WIDTH = 180, 1000
 
 
@@ -254,24 +253,6 @@ class Interval(NamedTuple):
     words: str
 
 
-class Stretch(NamedTuple):
-    """Numbers drawn over the whole width of a picture."""
-
-    lower: float
-    upper: float
-
-    @classmethod
-    def over(cls, values: Sequence[float], *, room: float = _ROOM) -> Stretch:
-        """Return a stretch on which all values have their place, with some room at both ends."""
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        margin = (high - low) * room or abs(high) * room or 1.0
-        return cls(low - margin, high + margin)
-
-    def __call__(self, value: float) -> float:
-        """Return the place of a number, from 0 to 1."""
-        return (value - self.lower) / (self.upper - self.lower)
-
-
 def interval_bar(key: str, intervals: Sequence[Interval], unit: str) -> Markup:
     """Draw one interval above the other on one scale; the last is the one that counts.
 
@@ -285,15 +266,15 @@ def interval_bar(key: str, intervals: Sequence[Interval], unit: str) -> Markup:
         Of all numbers; may be empty.
     """
     ends = [end for one in intervals for end in (one.lower, one.upper)]
-    stretch = Stretch.over(ends, room=0.35)
+    axis = ChartAxis.from_values(ends, 0.0, 1.0, margin=0.35)
     shapes, top = [], 4
     for k, one in enumerate(intervals):
         last = "" if k == len(intervals) - 1 else " earlier"
         if len(intervals) > 1:
             shapes.append(label(one.words, "0%", top + 10, class_="axis-title"))
             top += 16
-        low, at, high = (share(stretch(x)) for x in (one.lower, one.value, one.upper))
-        width = share(stretch(one.upper) - stretch(one.lower))
+        low, at, high = (share(axis(x)) for x in (one.lower, one.value, one.upper))
+        width = share(axis(one.upper) - axis(one.lower))
         shapes += [
             tag("rect", class_="track", x=0, y=top, width="100%", height=16, rx=3),
             tag("rect", class_=f"band{last}", x=low, y=top, width=width, height=16),
@@ -304,7 +285,7 @@ def interval_bar(key: str, intervals: Sequence[Interval], unit: str) -> Markup:
     final = intervals[-1]
     margin = (final.upper - final.lower) / 2
     for value, anchor in ((final.lower, "end"), (final.upper, "start")):
-        place = stretch(value)
+        place = axis(value)
         shapes.append(
             label(
                 number_with_margin(value, margin),
@@ -333,20 +314,20 @@ def _inside(place: float, anchor: str) -> str:
     return "end" if place > 0.8 else anchor
 
 
-def cell_bar(stretch: Stretch, value: float, lower: float, upper: float, *, from_zero: bool) -> Markup:
+def cell_bar(axis: ChartAxis, value: float, lower: float, upper: float, *, from_zero: bool) -> Markup:
     """Draw one group of an answer: its number as a bar or a dot, its interval as a whisker.
 
     The row of the table says the same in numbers, so readers of the page aloud do not meet it.
     """
     middle = 11
-    low, at, high = (share(stretch(x)) for x in (lower, value, upper))
+    low, at, high = (share(axis(x)) for x in (lower, value, upper))
     shapes = []
     if from_zero:
-        left, right = sorted((stretch(0.0), stretch(value)))
+        left, right = sorted((axis(0.0), axis(value)))
         shapes.append(
             tag("rect", class_="fill", x=share(left), y=3, width=share(right - left), height=16, rx=2)
         )
-        zero = share(stretch(0.0))
+        zero = share(axis(0.0))
         shapes.append(tag("line", class_="axis", x1=zero, x2=zero, y1=0, y2=22))
     shapes += [
         tag("line", class_="whisker", x1=low, x2=high, y1=middle, y2=middle),

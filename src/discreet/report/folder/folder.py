@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import duckdb
@@ -31,10 +32,9 @@ DATA, CSV = "data.parquet", "data.csv.gz"
 DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.html"
 CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
 CLASSIFIER = "classifier.json"
-"""Of a masked release."""
+"""The classifier that a masked release is published with."""
+MODEL, CARD = "model.npz", "model-card.md"
 
-REQUIRED = (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS)
-OPTIONAL = (CSV, SIGNATURE, CLASSIFIER)
 LARGEST_CSV = 1_000_000
 """A table with at least as many rows gets no ``data.csv.gz`` unless it is asked for."""
 LARGEST_TEXT = 1 << 26
@@ -42,6 +42,50 @@ LARGEST_TEXT = 1 << 26
 
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFiles:
+    """Names of the files that a public folder holds.
+
+    Attributes
+    ----------
+    required, optional : tuple of str
+        Files that must be there, and files that may be there.
+    content : str
+        The file that the statement is about, the only one that may be large.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    content: str
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All names, required ones first."""
+        return self.required + self.optional
+
+
+TABLE_FILES = FolderFiles(
+    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS), (CSV, SIGNATURE, CLASSIFIER), DATA
+)
+MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE,), MODEL)
+
+
+def find_folder(path: Path) -> Path:
+    """Return the public folder: `path` itself, or ``public`` in it.
+
+    Raises
+    ------
+    SourceError
+        If `path` is no folder.
+    """
+    if not path.is_dir():
+        raise SourceError(
+            f"path of verify must be a folder, and {str(path)!r} is not. Unpack the release first."
+        )
+    inside = path / "public"
+    return inside if inside.is_dir() and not (path / STATEMENT).exists() else path
 
 
 def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
@@ -238,11 +282,6 @@ def _loaded(load: Any, pem: bytes, *rest: bytes | None) -> Any:
             "A key must be given in PEM, with its password if it has one, and could not be read. Check the "
             "file and the password."
         ) from None
-
-
-MODEL, CARD = "model.npz", "model-card.md"
-MODEL_REQUIRED = (MODEL, STATEMENT, CARD, SUMS)
-MODEL_OPTIONAL = (SIGNATURE,)
 
 
 def write_model_folder(folder: Path, statement: ModelStatement) -> None:

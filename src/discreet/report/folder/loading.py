@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,15 +27,21 @@ from discreet.report.folder.folder import (
     read_statement,
     read_sums,
 )
-from discreet.schema import Column, Schema
-from discreet.tables import open_table
+from discreet.schema import Column, Schema, unclipped_column
+from discreet.tables import Table, open_table
+from discreet.tables.files import CsvSource, ParquetSource
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from discreet._typing import AnyArray
     from discreet.report.statement.documents import ColumnNumbers, Statement
+
+
+ATTACKED_ROWS = 20_000
+"""Number of rows, the first of the file, that the public attacks look at."""
+_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 @dataclass(frozen=True)
@@ -199,3 +206,43 @@ def _in_words(cells: AnyArray, column: ColumnLaw) -> AnyArray:
     lookup[:] = words
     found = lookup[cells]
     return found if None in words else found.astype(np.array(words).dtype)
+
+
+def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray]]:
+    """Yield the batches of a published file exactly as it is: nothing clipped, no level taken for another.
+
+    Parameters
+    ----------
+    path : Path
+        The file of data, Parquet or gzipped CSV.
+    schema : Schema
+        Schema of what was published, as a plan has it.
+
+    Yields
+    ------
+    dict of str to array
+        The columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
+    """
+    csv = path.name.endswith(".gz")
+    source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
+    wide = Schema(columns=[_wide(column) for column in schema.released])
+    shifts = {
+        column.name: float((column.lower - _FIRST_DAY).days)
+        for column in schema.released
+        if column.type == "date" and column.role == "public" and isinstance(column.lower, datetime.date)
+    }
+    with Table(source) as table:
+        for batch in table.batches(wide):
+            yield {
+                name: values - shifts[name] if name in shifts else values for name, values in batch.items()
+            }
+
+
+def _wide(column: Column) -> Column:
+    """Return a column under which any cell can be read, also those out of bounds."""
+    if column.is_category:
+        plain = tuple(level for level in column.levels if level is not None)
+        return Column(column.name, values=plain, closed=True, required=False)
+    if column.type == "date" and column.role == "public":
+        return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
+    return unclipped_column(column.name, required=column.required)

@@ -157,8 +157,8 @@ class Archive:
     arrays: dict[str, Any]
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What the learner was told, as plain JSON values; what was left out is left out."""
+    def plain_parameters(self) -> dict[str, Any]:
+        """Parameters that were given to the learner, as plain JSON values; those left out are left out."""
         return {
             name: self.arrays[value["array"]].tolist() if _is_array(value) else value
             for name, value in sorted(self.parameters.items())
@@ -166,7 +166,7 @@ class Archive:
         }
 
     @property
-    def unnamed(self) -> list[str]:
+    def unreferenced(self) -> list[str]:
         """Arrays that neither a parameter nor a fitted attribute refers to."""
         named = {
             value["array"] for value in (*self.parameters.values(), *self.fitted.values()) if _is_array(value)
@@ -207,9 +207,9 @@ def read_archive(path: Path) -> Archive:
     return Archive(str(header["learner"]), parameters, fitted, arrays)
 
 
-def parameters_in(path: Path) -> dict[str, Any]:
-    """Return what the learner in a file was told, as plain JSON values."""
-    return read_archive(path).told
+def saved_parameters(path: Path) -> dict[str, Any]:
+    """Return the parameters of the learner in a model's file, as plain JSON values."""
+    return read_archive(path).plain_parameters
 
 
 def _is_array(value: Any) -> bool:

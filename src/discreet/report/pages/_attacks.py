@@ -10,8 +10,8 @@ from markupsafe import Markup
 from discreet import formatting
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import error_curve
-from discreet.report.pages._columns import best, is_chance
-from discreet.report.pages.tables import SHOWN, Table, badge, named, two_lines, verdict_badge
+from discreet.report.pages._columns import best_attack, is_chance
+from discreet.report.pages.tables import SHOWN, Table, badge, name_markup, two_lines, verdict_badge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def _row(guess: Mapping[str, Any]) -> list[Markup | str]:
     if below:
         result = Markup("{} {}").format(result, badge("warn", "below the floor"))
     return [
-        named(str(guess["column"])),
+        name_markup(str(guess["column"])),
         two_lines(formatting.printable(str(guess["attack"])), str(guess["note"])),
         formatting.printable(str(guess["knowledge"])),
         formatting.quantity(float(guess["without"]), measure, chance=chance),
@@ -192,7 +192,7 @@ def error_curves(
         ]
         if column not in chosen.noise or not points:
             continue
-        guess = best([g for g in findings.guesses if g["column"] == column], on="prior")
+        guess = best_attack([g for g in findings.guesses if g["column"] == column], on="prior")
         curve = error_curve(
             f"error-{k}",
             formatting.name(column),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.report.charts import MOST_COLUMNS, Mark, correlation_heat, histogram, three_marks
-from discreet.report.pages.tables import SHOWN, Table, named
+from discreet.report.pages.tables import SHOWN, Table, name_markup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ def clear_columns(statement: Statement) -> list[str]:
     return [n.column for n in statement.numbers.columns if not is_protected(n)]
 
 
-def best(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Mapping[str, Any] | None:
+def best_attack(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Mapping[str, Any] | None:
     """Return the attack with the smallest error."""
     there = [guess for guess in guesses if guess["on"] == on]
     return min(there, key=lambda guess: (float(guess["error"]), str(guess["attack"])), default=None)
@@ -107,7 +107,7 @@ def best(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Mapping[str, Any] 
 
 def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]) -> ColumnView:
     chance, measure = is_chance(numbers), numbers.measure
-    attack, floor = best(guesses, on="prior"), _floor(numbers)
+    attack, floor = best_attack(guesses, on="prior"), _floor(numbers)
     marks = []
     if numbers.without is not None:
         marks.append(_mark("without", numbers.without, measure, chance))
@@ -170,7 +170,7 @@ def _verdict(guesses: Sequence[Mapping[str, Any]]) -> str:
     return next((v for v in ("broken", "holds", "no floor") if v in verdicts), "")
 
 
-def erred(error: float, measure: str | None, chance: bool) -> str:
+def describe_error(error: float, measure: str | None, chance: bool) -> str:
     """Say how wrong somebody was."""
     amount = formatting.quantity(error, measure, chance=chance)
     return f"was wrong {amount} of the time" if chance else f"was off by {amount}"
@@ -179,12 +179,13 @@ def erred(error: float, measure: str | None, chance: bool) -> str:
 def _tried(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
-    attack = best(guesses, on="prior")
+    attack = best_attack(guesses, on="prior")
     if attack is None:
         return ""
     count = sum(guess["on"] == "prior" for guess in guesses)
     of = "The one attack" if count == 1 else f"The best of {count} attacks"
-    line = f"{of} on made-up records ({attack['attack']}) {erred(float(attack['error']), measure, chance)}"
+    error = describe_error(float(attack["error"]), measure, chance)
+    line = f"{of} on made-up records ({attack['attack']}) {error}"
     if attack["verdict"] == "broken":
         return f"{line}: the floor is broken."
     return f"{line}." if floor is None else f"{line}; the floor held."
@@ -193,13 +194,13 @@ def _tried(
 def _on_rows(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
-    attack = best([*guesses], on="rows")
+    attack = best_attack([*guesses], on="rows")
     if attack is None or floor is None or float(attack["error"]) >= floor:
         return ""
     without = formatting.quantity(float(attack["without"]), measure, chance=chance)
     return (
         f"On the real rows, somebody who knows {attack['knowledge']} "
-        f"{erred(float(attack['error']), measure, chance)}, and without this file {without}. "
+        f"{describe_error(float(attack['error']), measure, chance)}, and without this file {without}. "
         "The floor assumes less knowledge."
     )
 
@@ -241,7 +242,7 @@ def data_view(columns: Sequence[ColumnComparison], correlations: Correlations | 
         rest=Table(
             caption="The other columns, worst first",
             head=("Column", "Distance"),
-            rows=[[named(c.column), formatting.number(c.distance)] for c in rest],
+            rows=[[name_markup(c.column), formatting.number(c.distance)] for c in rest],
             numbers=(1,),
             noun="more column",
         )

@@ -9,7 +9,7 @@ from discreet import formatting
 from discreet.privacy.promises import PROMISE_NAMES, describe_promise
 from discreet.report.charts import timeline
 from discreet.report.pages._columns import is_chance
-from discreet.report.pages.tables import Table, named, two_lines
+from discreet.report.pages.tables import Table, name_markup, two_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -85,7 +85,7 @@ def _column(numbers: ColumnNumbers) -> list[Markup | str]:
     wrong = " wrong" if chance else ""
     floor, without = numbers.floor, numbers.without
     return [
-        two_lines(named(numbers.column), "" if numbers.role == "sensitive" else numbers.role),
+        two_lines(name_markup(numbers.column), "" if numbers.role == "sensitive" else numbers.role),
         formatting.printable(numbers.law_in_words),
         formatting.NONE if without is None else formatting.quantity(without, measure, chance=chance) + wrong,
         formatting.NONE
@@ -102,7 +102,7 @@ def bounds_table(statement: Statement) -> Table:
         head=("Column", "Type", "May contain", "Missing cells", "Who says so"),
         rows=[
             [
-                named(b.column),
+                name_markup(b.column),
                 b.type,
                 two_lines(_range(b), b.outside),
                 "possible" if b.missing else "no",

@@ -10,7 +10,7 @@ from discreet.report.charts import calibration_curve, learning_curve, score_bars
 from discreet.report.charts._curves import factor_axis
 from discreet.report.charts.bars import Bar
 from discreet.report.pages._columns import is_chance, is_protected
-from discreet.report.pages.tables import Table, named
+from discreet.report.pages.tables import Table, name_markup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def learning_view(learning: Learning) -> LearningView:
         curve=learning_curve(
             "learning-curve",
             learning.curve,
-            release=value(_found(learning.scores, "release")),
+            release=score_value(_score_of(learning.scores, "release")),
             equals_share=learning.equals_share,
             quality=quality,
             in_percent=classes,
@@ -78,7 +78,7 @@ def learning_view(learning: Learning) -> LearningView:
     )
 
 
-def value(score: Score | None) -> float | None:
+def score_value(score: Score | None) -> float | None:
     """Return the accuracy of a score, or the R2 of a regression."""
     if score is None:
         return None
@@ -87,11 +87,15 @@ def value(score: Score | None) -> float | None:
 
 def original_scores(learning: Learning | None) -> dict[str, float]:
     """Return what each training is worth on original rows, by what it was trained on."""
-    found = {s.trained_on: value(s) for s in learning.scores if s.tested_on == "original"} if learning else {}
+    found = (
+        {s.trained_on: score_value(s) for s in learning.scores if s.tested_on == "original"}
+        if learning
+        else {}
+    )
     return {name: score for name, score in found.items() if score is not None}
 
 
-def _found(scores: Sequence[Score], trained_on: str) -> Score | None:
+def _score_of(scores: Sequence[Score], trained_on: str) -> Score | None:
     return next((s for s in scores if s.trained_on == trained_on and s.tested_on == "original"), None)
 
 
@@ -151,8 +155,8 @@ def _scores(learning: Learning) -> Table | None:
 def _bars(scores: Sequence[Score], classes: bool) -> list[Bar]:
     bars = []
     for trained_on in ("original", "release", "aware", "majority"):
-        score = _found(scores, trained_on)
-        number = value(score)
+        score = _score_of(scores, trained_on)
+        number = score_value(score)
         if score is not None and number is not None:
             low, high = (score.lower, score.upper) if classes else (None, None)
             bars.append(Bar(name=_NAMES[trained_on], class_=trained_on, value=number, lower=low, upper=high))
@@ -169,7 +173,7 @@ def _subgroups(learning: Learning, classes: bool) -> Table | None:
         head=("Group", "Rows", "Original", "Release", "Change"),
         rows=[
             [
-                named(f"{g.column} = {g.level}"),
+                name_markup(f"{g.column} = {g.level}"),
                 f"{g.rows:,}",
                 said(g.original),
                 said(g.release),

@@ -27,7 +27,7 @@ class Tile:
     kind: str = "plain"
 
 
-def tiles(statement: Statement, findings: Findings) -> list[Tile]:
+def summary_tiles(statement: Statement, findings: Findings) -> list[Tile]:
     """Return the tiles at the head of the internal report."""
     return [
         tile
@@ -111,7 +111,7 @@ model = {learner}().fit(release)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snippet:
+class CodeExample:
     """What to know about the laws of a release, and code that corrects for them; empty where nothing can."""
 
     words: list[str]
@@ -120,7 +120,7 @@ class Snippet:
     target: str
 
 
-def learning_code(statement: Statement) -> Snippet:
+def code_example(statement: Statement) -> CodeExample:
     """Return the advice for the laws that this release has, with its own columns as examples."""
     columns = statement.numbers.columns
     number = next((n for n in columns if _is_plain_additive(n)), None)
@@ -135,7 +135,7 @@ def learning_code(statement: Statement) -> Snippet:
     code = f"{_source()}\n\n" + "\n".join(examples) + "\n" if examples else ""
     target = next((n for n in columns if n.role == "target"), None)
     learner = _learner(columns, target)
-    return Snippet(
+    return CodeExample(
         words=_advice(columns),
         code=code,
         learn=_LEARN.format(learner=learner) if learner else "",

@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.report.pages import _attacks, _columns, _declared, _learning, _summary
-from discreet.report.pages._summary import tiles
-from discreet.report.pages.tables import SHOWN, badge, named, verdict_badge
+from discreet.report.pages._summary import summary_tiles
+from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
 if TYPE_CHECKING:
     from discreet.report.findings import Findings
@@ -64,7 +64,7 @@ def statement_page(statement: Statement) -> str:
     How to read it: ``docs/howto/read-a-report.md``.
     """
     return _page(
-        "statement.html.j2", script="", **_stated(statement), snippet=_summary.learning_code(statement)
+        "statement.html.j2", script="", **_stated(statement), example=_summary.code_example(statement)
     )
 
 
@@ -77,7 +77,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
         script=_text("what_if.js"),
         **stated,
         findings=findings,
-        tiles=tiles(statement, findings),
+        tiles=summary_tiles(statement, findings),
         what_if=_learning.what_if_view(statement, findings),
         on_prior=_attacks.guess_table(findings.guesses, on="prior"),
         on_file=_attacks.guess_table(findings.guesses, on="file"),
@@ -151,7 +151,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "name": named,
+        "name": name_markup,
         "date": formatting.date,
         "counted": formatting.count_noun,
         "number": formatting.number,

@@ -80,7 +80,7 @@ def verdict_badge(verdict: str) -> Markup:
     return badge(*VERDICTS.get(verdict, ("plain", verdict)))
 
 
-def named(text: str) -> Markup:
+def name_markup(text: str) -> Markup:
     """Write the name of a column so that its script cannot turn what stands around it."""
     return Markup('<bdi class="name">{}</bdi>').format(escape(formatting.name(text)))
 

@@ -1,9 +1,8 @@
-"""A stranger re-checks a release: without secrets from the folder alone, with key and source bit for bit.
+"""Verification of a published folder: from its files alone, or bit for bit with key and source.
 
-``opening`` looks at the files, ``claims`` at the statement, ``rows`` and ``moments`` at the data, ``masked``
-at the classifier that some data carry, ``replay`` releases it again; ``model`` does all of that for a model;
-``run`` has the order of all checks, and ``result`` what they say. Everything here reads what somebody
-else wrote.
+``claims`` checks the files and the statement, ``data`` the cells, ``_noise_tests`` their moments,
+``_container`` the bytes of the files of data, ``_ledger`` the charges, ``_model`` a model; ``_run`` has the
+order of all checks, and ``_result`` what they return. Everything here reads what someone else wrote.
 """
 
 from __future__ import annotations

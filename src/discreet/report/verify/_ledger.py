@@ -130,7 +130,7 @@ def check_ledger(
             beside = f" Rows before it that are said to be no charges: {rows}."
         checks.add("ledger", "not checkable", ONLY_THE_LEDGER + beside + " Give it with --ledger.")
         return
-    with checks.guarded("ledger"):
+    with checks.attempt("ledger"):
         checks.settle(
             "ledger",
             _ledger_faults(stated, receipts, ledger),

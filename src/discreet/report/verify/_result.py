@@ -82,33 +82,41 @@ class Verification:
 
 @dataclass(slots=True)
 class Checks:
-    """The checks made so far."""
+    """The checks made so far.
+
+    Attributes
+    ----------
+    progress : callable or None
+        Called with the name of each check before it runs.
+    made : list of Check
+        The results, in the order in which they were made.
+    """
 
     progress: Callable[[str], None] | None = None
     made: list[Check] = field(default_factory=list)
 
     def add(self, name: str, verdict: Verdict, detail: str) -> None:
-        """Note a result. It may quote what somebody else wrote, such as orders to a terminal."""
+        """Add a result; its text may quote untrusted files, so control characters in it are made visible."""
         self.made.append(Check(name, verdict, printable(detail)))
 
     def settle(self, name: str, wrong: list[str], right: str) -> None:
-        """Note that a check passed, or the first things that are wrong."""
+        """Add a passed check with the text `right`, or a failed one with the first faults in `wrong`."""
         if wrong:
             more = f" And {len(wrong) - _SHOWN} more." if len(wrong) > _SHOWN else ""
             self.add(name, "failed", " ".join(wrong[:_SHOWN]) + more)
         else:
             self.add(name, "passed", right)
 
-    def guarded(self, name: str) -> Guard:
-        """Run a check on what somebody else wrote: whatever it raises is a failure of that check."""
+    def attempt(self, name: str) -> CheckRunner:
+        """Return a context that runs a check on untrusted files: what it raises is a failure of it."""
         if self.progress is not None:
             self.progress(name)
-        return Guard(self, name)
+        return CheckRunner(self, name)
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """A context in which nothing is raised: a folder made to confuse must not end in a traceback."""
+class CheckRunner:
+    """A context that turns exceptions into a failed check: a hostile folder must not end in a traceback."""
 
     checks: Checks
     name: str
@@ -119,7 +127,7 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Note what was raised; its text only if it is ours, as another may quote the file."""
+        """Add a failure for what was raised; its text only if it is ours, as another may quote the file."""
         if problem is None or not isinstance(problem, Exception):
             return False
         ours = isinstance(problem, DiscreetError)

@@ -1,4 +1,8 @@
-"""The outside of a folder: which files are there, and whether they are those that were hashed."""
+"""The files of a folder against their hashes, and every claim of a statement computed again.
+
+The functions here serve tables and models alike; :mod:`discreet.report.verify._run` has the order of all
+checks.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,20 @@ import math
 import re
 import stat
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from discreet.errors import DiscreetWarning, ParameterError, SourceError
+from discreet.errors import DiscreetWarning, ParameterError
 from discreet.law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical, product_version
 from discreet.release import method_from_dict
 from discreet.report.folder.folder import (
     CSV,
-    DATA,
     LARGEST_TEXT,
-    OPTIONAL,
-    REQUIRED,
     SIGNATURE,
     STATEMENT,
     SUMS,
+    FolderFiles,
     derived,
     digest_of,
     read_bytes,
@@ -38,10 +39,11 @@ from discreet.report.verify._ledger import position_faults, receipt_faults, time
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from discreet.law import Law
+    from discreet.privacy import Promise
     from discreet.release import Plan, ReleaseMethod
     from discreet.report.verify._result import Checks
 
@@ -49,42 +51,7 @@ T = TypeVar("T", Statement, ModelStatement)
 _MOST_ENTRIES = 100
 
 
-def find_folder(path: Path) -> Path:
-    """Return the folder that was meant: `path`, or ``public`` in it."""
-    if not path.is_dir():
-        raise SourceError(
-            f"path of verify must be a folder, and {str(path)!r} is not. Unpack the release first."
-        )
-    inside = path / "public"
-    return inside if inside.is_dir() and not (path / STATEMENT).exists() else path
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """Which files a folder holds.
-
-    Attributes
-    ----------
-    required, optional : tuple of str
-        What must be there, and what may be.
-    content : str
-        The file that all is about, which may be large.
-    """
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    content: str
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """All names."""
-        return self.required + self.optional
-
-
-RELEASE = Contents(REQUIRED, OPTIONAL, DATA)
-
-
-def check_files(folder: Path, checks: Checks, contents: Contents = RELEASE) -> bool:
+def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
     """Check that the files are there, plain, and the only ones; say whether it makes sense to go on."""
     wrong, present, plain = [], set(), True
     for count, entry in enumerate(folder.iterdir()):
@@ -93,26 +60,26 @@ def check_files(folder: Path, checks: Checks, contents: Contents = RELEASE) -> b
             plain = False
             break
         present.add(entry.name)
-        if entry.name not in contents.known:
+        if entry.name not in files.known:
             wrong.append(f"{entry.name[:100]!r} is no file of a release.")
         elif not stat.S_ISREG(entry.lstat().st_mode):
             wrong.append(f"{entry.name} is a link or something else than a plain file.")
             plain = False
-        elif entry.name not in (contents.content, CSV) and entry.lstat().st_size > LARGEST_TEXT:
+        elif entry.name not in (files.content, CSV) and entry.lstat().st_size > LARGEST_TEXT:
             wrong.append(f"{entry.name} is larger than any such file of a release.")
             plain = False
-    missing = [name for name in contents.required if name not in present]
+    missing = [name for name in files.required if name not in present]
     wrong += [f"{name} is missing." for name in missing]
     checks.settle("files", wrong, f"{len(present)} files are there, and nothing else.")
-    return plain and not {contents.content, STATEMENT} & set(missing)
+    return plain and not {files.content, STATEMENT} & set(missing)
 
 
-def check_hashes(folder: Path, checks: Checks, contents: Contents = RELEASE) -> None:
+def check_hashes(folder: Path, checks: Checks, files: FolderFiles) -> None:
     """Check that every file has the hash that ``SHA256SUMS`` says."""
-    with checks.guarded("hashes"):
+    with checks.attempt("hashes"):
         content = read_bytes(folder / SUMS)
         listed = read_sums(content)
-        there = {name for name in contents.known if (folder / name).exists()} - {SUMS, SIGNATURE}
+        there = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
         wrong = [f"{name} is not listed in {SUMS}." for name in sorted(there - set(listed))]
         for name, digest in sorted(listed.items()):
             if name not in there:
@@ -124,9 +91,11 @@ def check_hashes(folder: Path, checks: Checks, contents: Contents = RELEASE) -> 
         checks.settle("hashes", wrong, f"{len(listed)} files are the ones that were hashed.")
 
 
-def check_signature(folder: Path, public_key: bytes | None, checks: Checks, kind: type[T]) -> None:
+def check_signature(
+    folder: Path, public_key: bytes | None, checks: Checks, kind: type[Statement] | type[ModelStatement]
+) -> None:
     """Check who signed the hashes, and say what is signed with them: charge, ledger and time."""
-    with checks.guarded("signature"):
+    with checks.attempt("signature"):
         signed = (folder / SIGNATURE).exists()
         if public_key is None:
             detail = (
@@ -167,7 +136,7 @@ def signed_facts(statement: Statement | ModelStatement) -> str:
 
 def read_claims(folder: Path, checks: Checks, kind: type[T]) -> T | None:
     """Read the statement; None if it is none."""
-    with checks.guarded("statement"):
+    with checks.attempt("statement"):
         content = read_bytes(folder / STATEMENT)
         statement = kind.from_json(content)
         wrong = []
@@ -188,7 +157,7 @@ def read_claims(folder: Path, checks: Checks, kind: type[T]) -> T | None:
 
 def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
     """Check that the files that follow from the statement say what it says."""
-    with checks.guarded("derived files"):
+    with checks.attempt("derived files"):
         content = derived(statement)
         wrong = [
             f"{name} does not say what {STATEMENT} says."
@@ -199,7 +168,7 @@ def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
         checks.settle("derived files", wrong, f"{listed} say what {STATEMENT} says.")
 
 
-RELATIVE = 1e-9
+RELATIVE_TOLERANCE = 1e-9
 """How far a number may be from the one that another machine computes."""
 _SMALLER_IS_BETTER = {"epsilon", "delta", "mu", "rho", "total_variation", "fisher_information", "keep"}
 _COMMITMENT = re.compile("[0-9a-f]{64}")
@@ -207,29 +176,59 @@ _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}|unknown")
 _WORDING = {"sentence", "sentences", "law_in_words", "theorems", "deployment"}
 
 
-def check_schema(statement: Statement, checks: Checks) -> Schema | None:
-    """Check what was declared against its digest and the receipt; return it, or None if it is no schema."""
-    with checks.guarded("schema"):
+def check_schema(
+    statement: Statement | ModelStatement,
+    checks: Checks,
+    charge_faults: Callable[[Schema], list[str]],
+    other_faults: Callable[[Schema], list[str]] | None = None,
+) -> Schema | None:
+    """Check what was declared against its digest and the charges.
+
+    Parameters
+    ----------
+    statement : Statement or ModelStatement
+        The statement whose block ``declared`` is read.
+    checks : Checks
+        Takes the result of the check.
+    charge_faults : callable
+        Returns what the charges of the statement say against the schema, one sentence each.
+    other_faults : callable, optional
+        Returns what else of the statement does not follow from the schema; None if there is nothing else.
+
+    Returns
+    -------
+    Schema or None
+        The declared schema; None if the block is no schema.
+    """
+    with checks.attempt("schema"):
         schema = Schema.from_dict(statement.declared)
         wrong = []
         if schema.digest != statement.digest:
             wrong.append(
                 "The declared schema does not have the digest that the statement says: it was changed."
             )
-        if canonical(schema.to_dict()) != canonical(statement.declared):
-            wrong.append("The declared schema is not written the way schemas are: it was edited.")
-        if statement.composition.receipt.get("schema") != statement.digest:
-            wrong.append("The receipt is for another schema than the one declared.")
+        wrong += charge_faults(schema)
         if statement.what.dataset != schema.dataset:
             wrong.append("The statement names another data set than the schema.")
+        wrong += other_faults(schema) if other_faults is not None else []
         checks.settle("schema", wrong, "It can be read, and is the one that was charged for.")
         return schema
     return None
 
 
+def table_charge_faults(statement: Statement, schema: Schema) -> list[str]:
+    """Return what is wrong with how the schema of a table is written, and with the schema of its receipt."""
+    wrong = []
+    if canonical(schema.to_dict()) != canonical(statement.declared):
+        wrong.append("The declared schema is not written the way schemas are: it was edited.")
+    if statement.composition.receipt.get("schema") != statement.digest:
+        wrong.append("The receipt is for another schema than the one declared.")
+    return wrong
+
+
 def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[ReleaseMethod, Plan] | None:
     """Make the method and its plan again from the declared parameters; None if they cannot be made."""
-    with checks.guarded("method"), warnings.catch_warnings():
+    with checks.attempt("method"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
         method = method_from_dict(statement.what.method.model_dump(), schema=schema)
         wrong = []
@@ -256,62 +255,100 @@ def _stated_laws(statement: Statement) -> dict[str, Law]:
         return {}
 
 
+def check_blocks(claimed: Mapping[str, Any], true: Mapping[str, Any], checks: Checks, right: str) -> None:
+    """Check the numbers, bounds and sentences of a statement against those computed again.
+
+    Parameters
+    ----------
+    claimed, true : mapping of str to JSON values
+        Blocks of the statement by name, as they are published and as they must be.
+    checks : Checks
+        Takes the results "numbers", "bounds" and "wording".
+    right : str
+        The sentence of the check "numbers" where it passes.
+    """
+    numbers, words = split_wording(differences(claimed["numbers"], true["numbers"], "numbers"))
+    unit = list(differences(claimed["unit"], true["unit"], "unit"))
+    checks.settle("numbers", [describe_difference(*d) for d in (*numbers, *unit)], right)
+    bounds = list(differences(claimed["bounds"], true["bounds"], "bounds"))
+    checks.settle("bounds", [describe_difference(*d) for d in bounds], "They are the ones of the schema.")
+    for name in ("definition", "not_protected", "assumptions"):
+        words += differences(claimed[name], true[name], name)
+    checks.settle(
+        "wording", [describe_difference(*d) for d in words], "Every sentence follows from the numbers."
+    )
+
+
 def check_claims(
     statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan, checks: Checks
 ) -> None:
     """Check every number and every sentence that follows from the schema and the parameters."""
     claimed = statement.model_dump(mode="json")
-    with checks.guarded("numbers"):
+    with checks.attempt("numbers"):
         blocks = promised_blocks(TableSubject(plan, method))
-        true = {name: plain(block) for name, block in blocks.items()}
-        numbers, words = split_words(differences(claimed["numbers"], true["numbers"], "numbers"))
-        unit = list(differences(claimed["unit"], true["unit"], "unit"))
-        checks.settle(
-            "numbers",
-            [told(*d) for d in (*numbers, *unit)],
+        true = {name: json_block(block) for name, block in blocks.items()}
+        check_blocks(
+            claimed,
+            true,
+            checks,
             "Every promise, law, epsilon and floor is what the declared parameters give.",
         )
-        bounds = list(differences(claimed["bounds"], true["bounds"], "bounds"))
-        checks.settle("bounds", [told(*d) for d in bounds], "They are the ones of the schema.")
-        for name in ("definition", "not_protected", "assumptions"):
-            words += differences(claimed[name], true[name], name)
-        checks.settle("wording", [told(*d) for d in words], "Every sentence follows from the numbers.")
-        _say_last_digits({name: claimed[name] for name in true}, true, checks)
-    with checks.guarded("implementation"):
-        mine, said = _implementation(statement, method, plan), claimed["implementation"]
-        wrong = list(version_faults(said["versions"], mine["versions"], statement.what.product_version))
-        mine["versions"] = said["versions"]  # those of the curator's machine
-        if schema.id_column is not None and _COMMITMENT.fullmatch(said["rows_salt"] or ""):
-            mine["rows_salt"] = said["rows_salt"]  # follows from a secret; a replay shows that it was used
-        wrong += differences(said, mine, "implementation")
-        release = release_name(schema, statement.implementation.key_commitment)
-        if statement.what.release != release:
-            wrong.append(("what.release", statement.what.release, release))
-        if statement.what.product != PRODUCT:
-            wrong.append(("what.product", statement.what.product, PRODUCT))
-        if not _COMMITMENT.fullmatch(statement.implementation.key_commitment):
-            wrong.append(("implementation.key_commitment", said["key_commitment"], "a SHA-256"))
+        _add_last_digits({name: claimed[name] for name in true}, true, checks)
+    with checks.attempt("implementation"):
+        wrong = _implementation_faults(statement, schema, method, plan)
         checks.settle(
-            "implementation", [told(*d) for d in wrong], "Sampler and lattice are those of the method."
+            "implementation",
+            [describe_difference(*d) for d in wrong],
+            "Sampler and lattice are those of the method.",
         )
-    with checks.guarded("composition"):
+    with checks.attempt("composition"):
+        receipt = Receipt.from_dict(statement.composition.receipt)
         checks.settle(
             "composition",
-            _composition(statement, method.charged_as(schema)),
+            composition_faults(
+                statement,
+                [receipt],
+                receipt.promises,
+                plain=True,
+                others=lambda: _receipt_faults(statement, receipt, method.charged_as(schema)),
+            ),
             "The charges add up to the stated total, and none before the receipt's is missing.",
         )
 
 
-def _implementation(statement: Statement, method: ReleaseMethod, plan: Plan) -> dict[str, Any]:
+def _implementation_faults(
+    statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan
+) -> list[tuple[str, Any, Any]]:
+    """Return where the implementation block, and the name of the release, are not those of the method."""
     stated = statement.implementation
-    block = table_implementation(
+    claimed = stated.model_dump(mode="json")
+    true = table_implementation(
         plan,
         method,
         seeded=bool(statement.composition.receipt.get("seeded")),
         commitment=stated.key_commitment,
         shuffled=stated.shuffled,
-    )
-    return block.model_dump(mode="json")
+    ).model_dump(mode="json")
+    wrong = list(version_faults(claimed["versions"], true["versions"], statement.what.product_version))
+    true["versions"] = claimed["versions"]  # those of the curator's machine
+    if schema.id_column is not None and _COMMITMENT.fullmatch(claimed["rows_salt"] or ""):
+        true["rows_salt"] = claimed["rows_salt"]  # follows from a secret; a replay shows that it was used
+    wrong += differences(claimed, true, "implementation")
+    wrong += name_faults(statement, release_name(schema, stated.key_commitment))
+    if not _COMMITMENT.fullmatch(stated.key_commitment):
+        wrong.append(("implementation.key_commitment", claimed["key_commitment"], "a SHA-256"))
+    return wrong
+
+
+def name_faults(statement: Statement | ModelStatement, release: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where a statement has another name than `release`, or names another product."""
+    what = statement.what
+    for at, claimed, true in (
+        ("what.release", what.release, release),
+        ("what.product", what.product, PRODUCT),
+    ):
+        if claimed != true:
+            yield at, claimed, true
 
 
 def version_faults(
@@ -327,8 +364,8 @@ def version_faults(
         yield f"implementation.versions.{PRODUCT}", said.get(PRODUCT), product
 
 
-def _say_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
-    """Say how many numbers are not the very ones computed here: there is room in their last digits."""
+def _add_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
+    """Add how many numbers are not the very ones computed here: there is room in their last digits."""
     inexact = sum(1 for _ in differences(claimed, true, "", exactly=True))
     if inexact:
         checks.add(
@@ -339,44 +376,63 @@ def _say_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
         )
 
 
-def _composition(statement: Statement, what: str) -> list[str]:
+def composition_faults(
+    statement: Statement | ModelStatement,
+    receipts: Sequence[Receipt],
+    promises: Sequence[Promise],
+    *,
+    plain: bool,
+    others: Callable[[], list[str]] = list,
+) -> list[str]:
+    """Return what is wrong with the charges that a statement lists, and with their total.
+
+    Parameters
+    ----------
+    statement : Statement or ModelStatement
+        The statement whose block ``composition`` is checked.
+    receipts : sequence of Receipt
+        The charges of the statement itself.
+    promises : sequence of Promise
+        What these charges promise together.
+    plain : bool
+        Whether a receipt holds all that its row of the ledger does, as that of a table does.
+    others : callable
+        Returns further faults of the receipts, which are named before those of the total.
+    """
     stated = statement.composition
-    receipt = Receipt.from_dict(stated.receipt)
-    wrong = [
-        *receipt_faults(receipt, plain=True),
-        *position_faults(stated, [receipt], plain=True),
-        *time_faults(statement.what.created, [receipt]),
-    ]
+    counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
+    wrong = [fault for receipt in receipts for fault in receipt_faults(receipt, plain=plain)]
+    wrong += position_faults(stated, receipts, plain=plain)
+    wrong += time_faults(statement.what.created, receipts)
+    wrong += others()
+    if (stated.counted, stated.ledger) != (counted, receipts[0].ledger if counted else None):
+        subject = "The receipt is" if plain else "The receipts are"
+        wrong.append(f"{subject} of another ledger than the statement says.")
+    total, following = describe_total(
+        [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier],
+        promises,
+        counted=stated.counted if plain else counted,
+        limit=stated.limit,
+        steered=includes_answers([charge.what for charge in stated.earlier]),
+        others=len(stated.other_ledgers),
+    )
+    for name, claimed, true in (("total", stated.total, total), ("next", stated.next, following)):
+        if claimed != true:
+            wrong.append(describe_difference(f"composition.{name}", claimed, true))
+    return wrong
+
+
+def _receipt_faults(statement: Statement, receipt: Receipt, what: str) -> list[str]:
+    """Return where the receipt of a table is not for this release: `what` is what it was charged as."""
     fixed = {"what": what, "owner": None, "question": None, "version": statement.what.product_version}
-    wrong += [
-        told(f"receipt.{name}", getattr(receipt, name), true)
+    wrong = [
+        describe_difference(f"receipt.{name}", getattr(receipt, name), true)
         for name, true in fixed.items()
         if getattr(receipt, name) != true
     ]
-    wrong += [
-        told(*d)
-        for d in differences(
-            [promise.to_dict() for promise in receipt.promises],
-            statement.numbers.promises,
-            "receipt.promises",
-        )
-    ]
-    if (stated.counted, stated.ledger) != (receipt.recorded, receipt.ledger):
-        wrong.append("The receipt is of another ledger than the statement says.")
-    past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
-    steered = includes_answers([charge.what for charge in stated.earlier])
-    total, following = describe_total(
-        past,
-        receipt.promises,
-        counted=stated.counted,
-        limit=stated.limit,
-        steered=steered,
-        others=len(stated.other_ledgers),
-    )
-    for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
-        if said != true:
-            wrong.append(told(f"composition.{name}", said, true))
-    return wrong
+    charged = [promise.to_dict() for promise in receipt.promises]
+    found = differences(charged, statement.numbers.promises, "receipt.promises")
+    return wrong + [describe_difference(*d) for d in found]
 
 
 def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> Iterator[tuple[str, Any, Any]]:
@@ -404,7 +460,7 @@ def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> I
 
 def _same(claimed: Any, true: Any) -> bool:
     if isinstance(claimed, float) and isinstance(true, float):
-        close = math.isclose(claimed, true, rel_tol=RELATIVE, abs_tol=0.0)
+        close = math.isclose(claimed, true, rel_tol=RELATIVE_TOLERANCE, abs_tol=0.0)
         return close and math.copysign(1.0, claimed) == math.copysign(1.0, true)
     return type(claimed) is type(true) and bool(claimed == true)
 
@@ -412,10 +468,10 @@ def _same(claimed: Any, true: Any) -> bool:
 def _same_mean(claimed: Any, true: Any, variance: Any) -> bool:
     if not all(isinstance(value, float) for value in (claimed, true, variance)) or not variance >= 0:
         return False
-    return bool(abs(claimed - true) <= RELATIVE * math.sqrt(variance))
+    return bool(abs(claimed - true) <= RELATIVE_TOLERANCE * math.sqrt(variance))
 
 
-def split_words(
+def split_wording(
     found: Iterator[tuple[str, Any, Any]],
 ) -> tuple[list[tuple[str, Any, Any]], list[tuple[str, Any, Any]]]:
     """Tell numbers from the sentences around them."""
@@ -427,8 +483,8 @@ def split_words(
     return numbers, words
 
 
-def told(at: str, claimed: Any, true: Any) -> str:
-    """Say what a statement claims, and what it must say instead."""
+def describe_difference(at: str, claimed: Any, true: Any) -> str:
+    """Return what a statement claims at a path, and what it must say instead, in a sentence."""
     said, should = (_shown(value) for value in (claimed, true))
     better = ""
     if isinstance(claimed, int | float) and isinstance(true, int | float):
@@ -445,10 +501,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def plain(block: Any) -> Any:
+def json_block(block: Any) -> Any:
     """Return a block of a statement as plain JSON values."""
     if isinstance(block, list):
-        return [plain(part) for part in block]
+        return [json_block(part) for part in block]
     return block.model_dump(mode="json") if hasattr(block, "model_dump") else block
 
 

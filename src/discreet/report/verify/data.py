@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import math
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,12 @@ from discreet.release.masked.plan import MaskedPlan
 from discreet.release.masked.prior import blocks
 from discreet.release.published import published_fields
 from discreet.report.folder.folder import CLASSIFIER, CSV, DATA, digest_of, read_bytes
+from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.folder.model_files import Classifier
 from discreet.report.verify._noise_tests import FAILURE, RepeatTest, column_tests
-from discreet.schema import Column, Schema, unclipped_column
-from discreet.tables import Table
-from discreet.tables.files import CsvSource, ParquetSource
+from discreet.tables.files import ParquetSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from discreet._typing import AnyArray
@@ -31,15 +28,12 @@ if TYPE_CHECKING:
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._noise_tests import ColumnTest
     from discreet.report.verify._result import Checks
-
-ATTACKED = 20_000
-"""So many rows, the first of the file, are attacked."""
-_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
+    from discreet.schema import Schema
 
 
 def check_data(folder: Path, statement: Statement, plan: Plan, checks: Checks) -> dict[str, AnyArray] | None:
     """Check the table against the plan, a batch at a time; return its first rows, None if it has none."""
-    with checks.guarded("data files"):
+    with checks.attempt("data files"):
         wrong = [
             f"{name} is not the file that the statement speaks of."
             for name, digest in sorted(statement.files.items())
@@ -50,7 +44,7 @@ def check_data(folder: Path, statement: Statement, plan: Plan, checks: Checks) -
             f"The statement does not speak of {name}." for name in sorted(present - set(statement.files))
         ]
         checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
-    with checks.guarded("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
+    with checks.attempt("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
         fields = published_fields(plan.schema)
         looks = list(zip(source.names, source.sql_types, strict=True))
         wanted = [(field.name, field.sql_type) for field in fields]
@@ -68,10 +62,10 @@ def check_data(folder: Path, statement: Statement, plan: Plan, checks: Checks) -
         wrong = [] if n_rows == said else [f"The table has {n_rows} rows, and the statement says {said}."]
         checks.settle("row count", wrong, f"The table has {n_rows} rows.")
     first: dict[str, AnyArray] | None = None
-    with checks.guarded("cells"):
+    with checks.attempt("cells"):
         first = _check_cells(folder / DATA, plan, checks)
     if (folder / CSV).is_file():
-        with checks.guarded(CSV):
+        with checks.attempt(CSV):
             wrong = first_difference(folder / DATA, folder / CSV, plan.schema)
             checks.settle(CSV, wrong, f"It holds the cells of {DATA}, in the same order.")
     return first
@@ -95,8 +89,8 @@ def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
         for test in tests:
             test.see(batch[test.column])
         repeats.see(batch)
-        if seen < ATTACKED:
-            first.append({name: values[: ATTACKED - seen] for name, values in batch.items()})
+        if seen < ATTACKED_ROWS:
+            first.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
         seen += len(next(iter(batch.values())))
     wrong = [f"Column {name!r} holds {why}." for name, why in misfits.items()]
     checks.settle(
@@ -137,33 +131,6 @@ def _outside(batch: dict[str, AnyArray], plan: Plan) -> dict[str, str]:
         elif column.type != "number" and (values != np.rint(values)).any():
             found[column.name] = "values that are not whole"
     return found
-
-
-def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray]]:
-    """Read a published file exactly as it is: nothing clipped, no level taken for another."""
-    csv = path.name.endswith(".gz")
-    source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
-    wide = Schema(columns=[_wide(column) for column in schema.released])
-    shifts = {
-        column.name: float((column.lower - _FIRST_DAY).days)
-        for column in schema.released
-        if column.type == "date" and column.role == "public" and isinstance(column.lower, datetime.date)
-    }
-    with Table(source) as table:
-        for batch in table.batches(wide):
-            yield {
-                name: values - shifts[name] if name in shifts else values for name, values in batch.items()
-            }
-
-
-def _wide(column: Column) -> Column:
-    """Return a column under which any cell can be read, also those out of bounds."""
-    if column.is_category:
-        plain = tuple(level for level in column.levels if level is not None)
-        return Column(column.name, values=plain, closed=True, required=False)
-    if column.type == "date" and column.role == "public":
-        return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
-    return unclipped_column(column.name, required=column.required)
 
 
 def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
@@ -230,7 +197,7 @@ def check_classifier(folder: Path, plan: Plan, checks: Checks) -> None:
     if not there:
         checks.add("classifier", "failed", f"{CLASSIFIER} is missing: a masked table is published with it.")
         return
-    with checks.guarded("classifier"):
+    with checks.attempt("classifier"):
         content = read_bytes(folder / CLASSIFIER)
         found = Classifier.from_json(content)
         n_classes = len(plan.target.levels)

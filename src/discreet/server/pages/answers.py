@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.formatting import number_with_margin
-from discreet.report.charts.bars import Interval, Stretch, cell_bar, interval_bar
+from discreet.report.charts import ChartAxis
+from discreet.report.charts.bars import Interval, cell_bar, interval_bar
 from discreet.server.pages.budgets import full_words
 from discreet.server.pages.words import amounts, with_unit
 
@@ -178,11 +179,11 @@ def _rows(answer: Mapping[str, Any]) -> tuple[Row, ...]:
     ends = [end for cell in shown if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
     # An average has no natural zero; counts and sums are drawn from theirs.
     from_zero = not answer["question"].startswith("mean")
-    stretch = Stretch.over([*ends, 0.0] if from_zero else ends, room=0.03)
+    stretch = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
     return tuple(_row(cell, stretch, from_zero=from_zero) for cell in shown)
 
 
-def _row(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) -> Row:
+def _row(cell: Mapping[str, Any], stretch: ChartAxis, *, from_zero: bool) -> Row:
     key = tuple(cell["key"])
     if cell["value"] is None:
         return Row(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)

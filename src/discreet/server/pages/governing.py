@@ -172,7 +172,7 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
             "when": formatting.date(str(one["when"])),
             "who": one["who"] or "nobody known",
             "code": one["code"],
-            "what": formatting.shortened(one["asked"], _MOST_ASKED)
+            "what": formatting.shorten(one["asked"], _MOST_ASKED)
             if one["asked"]
             else "nothing that could be read",
         }

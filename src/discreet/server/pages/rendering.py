@@ -11,7 +11,7 @@ import jinja2
 from starlette.responses import HTMLResponse, Response
 
 from discreet import formatting
-from discreet.report.pages.tables import badge, named
+from discreet.report.pages.tables import badge, name_markup
 
 _HERE = resources.files("discreet.server.pages")
 _ASSETS = {
@@ -61,7 +61,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"name": named, "counted": formatting.count_noun}
+    environment.filters |= {"name": name_markup, "counted": formatting.count_noun}
     environment.globals |= {"badge": badge, "asset": asset_address}
     return environment
 
