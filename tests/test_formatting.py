@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import formatting
-from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
-from discreet.privacy.promises import ZCDP, describe_promise
 
 
 @pytest.mark.parametrize(
@@ -74,24 +72,8 @@ def test_a_name_is_one_line() -> None:
 
 
 def test_a_cut_name_ends_in_dots() -> None:
-    assert formatting.shortened("abcdefgh", 5) == "abcd…"
-    assert formatting.shortened("abcde", 5) == "abcde"
-
-
-@pytest.mark.parametrize(
-    ("promise", "text"),
-    [
-        (PureDP(epsilon=0.1), "ε = 0.1"),
-        (ApproxDP(epsilon=1.0001, delta=1e-6), "ε = 1.01, δ = 10⁻⁶"),
-        (GaussianDP(mu=0.5), "μ = 0.5"),
-        (ZCDP(rho=0.25), "ρ = 0.25"),
-        (ErrorFloor(age=9), "floors for 1 column"),
-        (ErrorFloor(age=9, weight=3), "floors for 2 columns"),
-        (NoPromise(reason="\u202ebecause"), "nothing: \\u202ebecause"),
-    ],
-)
-def test_each_promise_has_its_line(promise: PureDP, text: str) -> None:
-    assert describe_promise(promise.to_dict()) == text
+    assert formatting.shorten("abcdefgh", 5) == "abcd…"
+    assert formatting.shorten("abcde", 5) == "abcde"
 
 
 def test_moments_are_written_to_the_minute() -> None:

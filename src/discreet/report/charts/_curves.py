@@ -1,4 +1,4 @@
-"""Lines over a frame: learning, calibration, and errors against noise."""
+"""Curves over a frame: learning, calibration, errors against noise, and the ruler of the what-if slider."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class _Frame:
     y_named: Callable[[float], str]
 
     def drawn(self) -> list[Markup]:
+        """Return the grid, the axes and their names."""
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         shapes = []
         for tick in self.y.ticks(5):
@@ -57,6 +58,7 @@ class _Frame:
         ]
 
     def upright(self, value: float, words: str, class_: str) -> list[Markup]:
+        """Return a vertical line with its words on the side that has room."""
         at, bottom = self.x(value), _HEIGHT - _BOTTOM
         left = at > _WIDTH / 2
         return [
@@ -235,7 +237,7 @@ def what_if_curve(
     Parameters
     ----------
     points : sequence of (factor, value)
-        Values are shares.
+        Factor of the noise, and accuracy at it as a share.
     levels : sequence of (name, value, class)
         Lines to compare with.
     """

@@ -1,4 +1,4 @@
-"""One column before and after: shares of rows, the original as a line, the release as bars."""
+"""Distributions: columns before and after, correlations, and the ellipses of a Gaussian classifier."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def _description(labels: Sequence[str], original: Sequence[float], release: Sequ
 def _side_by_side(
     key: str, column: str, labels: Sequence[str], original: Sequence[float], release: Sequence[float]
 ) -> Markup:
+    """Draw the bins of a number along its range, the release as bars and the original as an outline."""
     height, left, right, top, bottom = 168, 40, 8, 10, 26
     largest = max([*original, *release, 0.0]) or 1.0
     y = ChartAxis(lower=0.0, upper=largest * 1.06, start=height - bottom, end=top)
@@ -121,6 +122,7 @@ def _side_by_side(
 def _below_one_another(
     key: str, column: str, labels: Sequence[str], original: Sequence[float], release: Sequence[float]
 ) -> Markup:
+    """Draw the levels of a list as rows: the release as a bar, the original as a tick."""
     left, right, row, top = 116, 40, 20, 4
     # The levels with most rows, before or after, in the declared order.
     by_size = sorted(range(len(labels)), key=lambda j: (-max(original[j], release[j]), j))
@@ -355,6 +357,7 @@ def _outline(
 
 
 def _axes(x: ChartAxis, y: ChartAxis, columns: tuple[str, str]) -> list[Markup]:
+    """Return the grid, the ticks and the names of the two columns."""
     bottom, right = _TOP + _SIDE, _LEFT + _SIDE
     shapes = []
     for tick in y.ticks(5):

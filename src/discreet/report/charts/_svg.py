@@ -1,4 +1,4 @@
-"""Elements of an SVG picture, and the frame that makes them one picture."""
+"""SVG elements, the frame of a picture, and axes with round ticks."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _log_ticks(lower: float, upper: float) -> list[float]:
 
 
 def as_number(value: float) -> str:
-    """Name a tick by its number."""
+    """Return the label of a tick as a number, thousands as "k"."""
     if abs(value) >= 10_000:
         thousands = formatting.number(value / 1000)
         return f"{thousands}k" if abs(value) < 1e7 else formatting.number(value, digits=2)
@@ -194,5 +194,5 @@ def as_number(value: float) -> str:
 
 
 def as_percent(value: float) -> str:
-    """Name a tick by its percentage."""
+    """Return the label of a tick as a percentage."""
     return formatting.percent(value)

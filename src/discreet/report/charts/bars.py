@@ -1,4 +1,8 @@
-"""The three-mark bar: how far off a guess is without the release, by the best attack, and at least."""
+"""Bars, marks and steps: errors of a column, scores, charges over time, and the service's answers.
+
+Shapes carry classes and no style, so that the style sheet colors them on light and dark screens, and a policy
+that forbids inline style has nothing to forbid.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +91,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
 
 
 def _drawn(mark: Mark, end: float) -> list[Markup]:
+    """Return the shapes of one mark; `end` is the error at the right end of the bar."""
     at, middle = share(mark.error / end), _MARKS_TOP + _MARKS_HEIGHT / 2
     if mark.kind == "floor":
         return [
@@ -119,6 +124,7 @@ def _drawn(mark: Mark, end: float) -> list[Markup]:
 
 
 def _ticks(end: float, *, chance: bool) -> list[Markup]:
+    """Return round numbers below the bar, named as percentages where errors are chances."""
     named = as_percent if chance else as_number
     ticks = [t for t in round_ticks(0.0, end, 4) if t <= end * 0.97]
     return [
@@ -369,7 +375,7 @@ def spending_steps(
     limit : float or None
         What may be spent at most.
     currency : str
-        What is counted.
+        Name of the privacy amount that is summed, such as epsilon.
 
     Returns
     -------

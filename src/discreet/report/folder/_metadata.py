@@ -1,4 +1,4 @@
-"""``dictionary.csv``: one line for each published column, with everything that a learner needs."""
+"""Files that follow from a statement alone: data dictionary, Croissant metadata, model card."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def dictionary(statement: Statement) -> str:
 
 
 def _line(column: ColumnNumbers) -> dict[str, Any]:
+    """Return one line of the dictionary by the names of its columns."""
     # Of a column that only some rows show, the numbers are those of the cells that are shown.
     law, floor = column.law.get("law", column.law), column.floor or {}
     return {
@@ -182,6 +183,7 @@ def model_card(statement: ModelStatement) -> str:
 
 
 def _lines(statement: ModelStatement) -> Iterator[str]:
+    """Yield the lines of a model card, in the order of its sections."""
     what, model = statement.what, statement.what.model
     yield f"# {_text(what.release)}\n"
     kind = METHODS.get(model.name)

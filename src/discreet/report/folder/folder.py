@@ -1,4 +1,7 @@
-"""The folder that leaves the house: every byte follows from the released table and its statement."""
+"""The public folder of a release or a model: its files, hashes and signature.
+
+Every byte follows from the released table or model and its statement.
+"""
 
 from __future__ import annotations
 
@@ -94,11 +97,11 @@ def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
     Parameters
     ----------
     folder : Path
-        Holds ``data.parquet``.
+        Folder that holds ``data.parquet``.
     n_rows : int
-        How many rows that has.
+        Number of rows of ``data.parquet``.
     wanted : bool, optional
-        By default, below a million rows.
+        Whether to write it; by default below a million rows.
 
     Returns
     -------
@@ -144,7 +147,7 @@ def write_public(folder: Path, statement: Statement) -> None:
     folder : Path
         Holds the data that ``statement.files`` speaks of.
     statement : Statement
-        What is promised.
+        Statement that is written beside it.
 
     Privacy
     -------
@@ -263,7 +266,7 @@ def sign(folder: Path, key: Ed25519PrivateKey) -> None:
 
 
 def signed_by(folder: Path, public_key_pem: bytes) -> bool:
-    """Say whether ``SHA256SUMS.sig`` was made by the owner of an Ed25519 public key."""
+    """Whether ``SHA256SUMS.sig`` was made by the owner of an Ed25519 public key."""
     key = _loaded(load_pem_public_key, public_key_pem)
     if not isinstance(key, Ed25519PublicKey):
         raise ParameterError("public_key must be an Ed25519 public key, and is another kind.")
@@ -292,7 +295,7 @@ def write_model_folder(folder: Path, statement: ModelStatement) -> None:
     folder : Path
         Holds the model that ``statement.files`` speaks of.
     statement : ModelStatement
-        What is promised.
+        Statement that is written beside it.
 
     Privacy
     -------
@@ -304,7 +307,7 @@ def write_model_folder(folder: Path, statement: ModelStatement) -> None:
 
 
 def holds_model(folder: Path) -> bool:
-    """Say whether a folder claims to be that of a model: by its statement, or else by its files."""
+    """Whether a folder claims to be that of a model: by its statement, or else by its files."""
     try:
         content = read_json(read_bytes(folder / STATEMENT), STATEMENT)
         return isinstance(content, dict) and content.get("kind") == MODEL_KIND

@@ -121,7 +121,7 @@ def unseal_key(
     Parameters
     ----------
     path : Path
-        The file.
+        Key file that :func:`seal_key` wrote.
     passphrase : str, optional
         If it was sealed under one.
     private_key : bytes, optional
@@ -244,6 +244,7 @@ def _private(pem: bytes, password: bytes | None) -> X25519PrivateKey:
 
 
 def _write_once(path: Path, content: bytes) -> None:
+    """Write a new file for its owner alone, and flush it to disk; an existing file is never replaced."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with open(handle, "wb") as file:  # noqa: PTH123 - a handle, not a path

@@ -178,6 +178,7 @@ def noise_law_of(statement: Statement) -> NoiseLaw:
 
 
 def _column_law(numbers: ColumnNumbers, first_day: object) -> ColumnLaw:
+    """Return the noise law of one column as its statement spells it out."""
     law = law_from_dict(numbers.law)
     levels = numbers.levels
     if levels is not None and isinstance(law, SampledLaw):

@@ -1,4 +1,4 @@
-"""``classifier.json``: the one classifier that a masked table carries, to use it and to check the table."""
+"""Files of trained models, read without trusting them: ``classifier.json`` and ``model.npz``."""
 
 from __future__ import annotations
 

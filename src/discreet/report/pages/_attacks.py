@@ -56,7 +56,7 @@ def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Table | Non
 
 
 def _certainty(guesses: Sequence[Mapping[str, Any]]) -> str:
-    """Say how sure the intervals are, on how many cells they stand, and what the attacks cost."""
+    """Return the number of attacks and cells, their time, and the failure probability of the intervals."""
     failure = max(float(guess["failure_probability"]) for guess in guesses)
     cells, took = max(int(guess["n"]) for guess in guesses), sum(float(guess["seconds"]) for guess in guesses)
     cost = f", in {formatting.seconds(took)}" if took else ""
@@ -73,6 +73,7 @@ def _closeness(guess: Mapping[str, Any]) -> float:
 
 
 def _row(guess: Mapping[str, Any]) -> list[Markup | str]:
+    """Return one line of a table of guesses: errors with their intervals, floor and verdict."""
     chance, measure = formatting.is_chance(str(guess["statistic"])), guess["measure"]
     floor = guess["floor"]
     # What an attacker expects is computed from the file: no sample, no interval.

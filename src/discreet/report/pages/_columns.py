@@ -1,4 +1,4 @@
-"""One sentence and one bar for each protected column."""
+"""Sections about columns: a sentence and a bar for each protected one, and each before and after."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ def best_attack(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Mapping[str
 
 
 def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]) -> ColumnView:
+    """Return what a page shows of one protected column, with the attacks on it."""
     chance, measure = is_chance(numbers), numbers.measure
     attack, floor = best_attack(guesses, on="prior"), _floor(numbers)
     marks = []
@@ -140,6 +141,7 @@ def _floor(numbers: ColumnNumbers) -> float | None:
 def _mark(
     kind: str, error: float, measure: str | None, chance: bool, guess: Mapping[str, Any] | None = None
 ) -> Mark:
+    """Return one mark of the bar; `guess` gives the interval of a measured error."""
     amount = formatting.quantity(
         error, measure, chance=chance, rounding="down" if kind == "floor" else "nearest"
     )
@@ -171,7 +173,7 @@ def _verdict(guesses: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_error(error: float, measure: str | None, chance: bool) -> str:
-    """Say how wrong somebody was."""
+    """Return an error in words: how often a guess was wrong, or how far off it was."""
     amount = formatting.quantity(error, measure, chance=chance)
     return f"was wrong {amount} of the time" if chance else f"was off by {amount}"
 
@@ -179,6 +181,7 @@ def describe_error(error: float, measure: str | None, chance: bool) -> str:
 def _tried(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
+    """Return a sentence about the best attack on made-up records; empty where none was run."""
     attack = best_attack(guesses, on="prior")
     if attack is None:
         return ""
@@ -194,6 +197,7 @@ def _tried(
 def _on_rows(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
+    """Return a warning where an attack on real rows came below the floor; empty elsewhere."""
     attack = best_attack([*guesses], on="rows")
     if attack is None or floor is None or float(attack["error"]) >= floor:
         return ""
@@ -231,7 +235,7 @@ class DataView:
 
 
 def data_view(columns: Sequence[ColumnComparison], correlations: Correlations | None) -> DataView:
-    """Word the comparison."""
+    """Return the section that compares all columns before and after, the most changed first."""
     ordered = sorted(columns, key=lambda c: -c.distance)
     views = [_comparison(f"before-after-{k}", c) for k, c in enumerate(ordered[:SHOWN])]
     rest = ordered[SHOWN:]
@@ -254,6 +258,7 @@ def data_view(columns: Sequence[ColumnComparison], correlations: Correlations | 
 
 
 def _comparison(key: str, column: ColumnComparison) -> ComparisonView:
+    """Return one column before and after: moments, missing cells, and the picture."""
     facts = [
         (title, _number(before), _number(after))
         for title, before, after in (

@@ -81,6 +81,7 @@ def column_table(statement: Statement) -> Table:
 
 
 def _column(numbers: ColumnNumbers) -> list[Markup | str]:
+    """Return one line of the table of columns: what was done and what that proves."""
     chance, measure = is_chance(numbers), numbers.measure
     wrong = " wrong" if chance else ""
     floor, without = numbers.floor, numbers.without
@@ -116,6 +117,7 @@ def bounds_table(statement: Statement) -> Table:
 
 
 def _range(bound: DeclaredBound) -> str:
+    """Return the declared range, or the first 20 values of a list, in words."""
     if bound.values is not None:
         listed = [formatting.name("missing" if v is None else str(v)) for v in bound.values]
         more = f" and {len(listed) - 20:,} more" if len(listed) > 20 else ""
@@ -139,7 +141,7 @@ class CompositionView:
 
 
 def composition_view(statement: Statement) -> CompositionView:
-    """Word the ledger's record: this release and all before it."""
+    """Return the charges of the ledger, this release and all before it, as a table and a timeline."""
     composition: Composition = statement.composition
     charges = [(e.when, e.what, e.promises) for e in composition.earlier]
     receipt = composition.receipt

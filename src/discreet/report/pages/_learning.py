@@ -1,4 +1,4 @@
-"""What the release is worth to a learner."""
+"""Sections about learning: what the release is worth to a learner, and the what-if slider."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LearningView:
 
 
 def learning_view(learning: Learning) -> LearningView:
-    """Word the learning section."""
+    """Return the learning section: sentences, tables and pictures."""
     classes = learning.task == "classification"
     quality = "accuracy" if classes else "R²"
     return LearningView(
@@ -100,6 +100,7 @@ def _score_of(scores: Sequence[Score], trained_on: str) -> Score | None:
 
 
 def _headline(learning: Learning) -> str:
+    """Return the scores of all trainings on original rows in one sentence."""
     there = original_scores(learning)
     if "release" not in there:
         return "How well a model learns from the release was not measured."
@@ -120,6 +121,7 @@ def _headline(learning: Learning) -> str:
 
 
 def _scores(learning: Learning) -> Table | None:
+    """Return the table of scores; None where nothing was measured."""
     if not learning.scores:
         return None
     classes = learning.task == "classification"
@@ -164,6 +166,7 @@ def _bars(scores: Sequence[Score], classes: bool) -> list[Bar]:
 
 
 def _subgroups(learning: Learning, classes: bool) -> Table | None:
+    """Return the table of groups, the largest loss first; None where there are none."""
     if not learning.subgroups:
         return None
     ordered = sorted(learning.subgroups, key=lambda g: g.release - g.original)
@@ -233,7 +236,7 @@ class WhatIfView:
 
 
 def what_if_view(statement: Statement, findings: Findings) -> WhatIfView | None:
-    """Word the positions of the slider; None where none were worked out."""
+    """Return the slider with the texts of its positions; None where none were worked out."""
     grid = sorted(findings.what_if, key=lambda at: at.factor)
     if not grid:
         return None
@@ -270,6 +273,7 @@ def what_if_view(statement: Statement, findings: Findings) -> WhatIfView | None:
 
 
 def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: bool) -> dict[str, Any]:
+    """Return the texts of one position of the slider; `here` marks the release as it is."""
     epsilon = "none" if at.epsilon is None else formatting.number(at.epsilon, rounding="up")
     if at.epsilon is not None and at.delta:
         epsilon += f" at δ = {formatting.number(at.delta, rounding='up')}"
@@ -320,6 +324,7 @@ def _proven(at: WhatIf, numbers: ColumnNumbers) -> str:
 
 
 def _table(positions: list[dict[str, Any]], shown: list[ColumnNumbers], quality: str) -> Table:
+    """Return all positions of the slider as a table, with the floors of the first four columns."""
     few = shown[:4]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""The first thing a reader sees: four numbers that say how the release stands."""
+"""The tiles at the head of the report, and the code example for the noise laws of a release."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def summary_tiles(statement: Statement, findings: Findings) -> list[Tile]:
 
 
 def _floors(findings: Findings) -> Tile | None:
+    """Return how many floors held against attacks on made-up records."""
     decided = [g for g in findings.guesses if g["on"] == "prior" and g["verdict"] in ("holds", "broken")]
     if not decided:
         return Tile(title="Floors", amount="none", note="No error floor is proven.", kind="warn")
@@ -52,6 +53,7 @@ def _floors(findings: Findings) -> Tile | None:
 
 
 def _epsilon(statement: Statement) -> Tile:
+    """Return the epsilon of a whole row, or that none is proven."""
     numbers = statement.numbers
     if not statement.definition.differential_privacy or numbers.epsilon is None:
         return Tile(
@@ -69,6 +71,7 @@ def _epsilon(statement: Statement) -> Tile:
 
 
 def _quality(findings: Findings) -> Tile | None:
+    """Return the score of a model trained on the release beside the others; None if not measured."""
     scores, task = original_scores(findings.learning), findings.learning and findings.learning.task
     if "release" not in scores:
         return None
@@ -144,7 +147,7 @@ def code_example(statement: Statement) -> CodeExample:
 
 
 def _learner(columns: list[ColumnNumbers], target: ColumnNumbers | None) -> str | None:
-    """Name the learner that corrects for the laws of a release; None where one of them cannot be."""
+    """Return the learner that corrects for the laws of a release; None if it cannot for one of them."""
     if target is None or len(columns) < 2:
         return None
     laws = [n.law.get("law", n.law) for n in columns]
@@ -162,6 +165,7 @@ def _is_plain_additive(numbers: ColumnNumbers) -> bool:
 
 
 def _advice(columns: list[ColumnNumbers]) -> list[str]:
+    """Return one paragraph for each kind of noise law that the columns have."""
     kinds = {str(n.law["kind"]) for n in columns}
     said = []
     if kinds & set(_ADDITIVE):

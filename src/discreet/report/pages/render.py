@@ -34,11 +34,11 @@ def write_report(path: str | Path, statement: Statement, findings: Findings) -> 
     Parameters
     ----------
     path : str or Path
-        Where the page goes; a page that is there is replaced.
+        File of the page; an existing one is replaced.
     statement : Statement
-        What was published.
+        Public statement of the release.
     findings : Findings
-        What the curator learned about it.
+        Attacks, learning and comparisons, which are internal.
 
     Privacy
     -------
@@ -69,6 +69,7 @@ def statement_page(statement: Statement) -> str:
 
 
 def _report_page(statement: Statement, findings: Findings) -> str:
+    """Return the internal report as one HTML file."""
     stated = _stated(statement, findings)
     named_columns = [view.column for view in stated["columns"][:SHOWN]]
     curves = _attacks.error_curves(statement, findings, named_columns)
@@ -109,6 +110,7 @@ def _stated(statement: Statement, findings: Findings | None = None) -> dict[str,
 
 
 def _page(template: str, *, script: str, **values: Any) -> str:
+    """Return a rendered template, with a policy that allows its own style and script alone."""
     style = _text("style.css")
     policy = [
         "default-src 'none'",
@@ -141,6 +143,7 @@ def _text(name: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
+    """Return the template environment: escaping, strict about undefined names and about None."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""What stands behind each law: sampler, lattice and theorem, in words for a statement.
+"""Texts of a statement: sampler, lattice and theorems of each noise law, and sentences about columns.
 
 A method with a law of its own adds its ``kind`` here; what is missing is left out of the statement, and a
 test asks for it.
@@ -161,7 +161,7 @@ LARGE_EPSILON = 8.0
 
 
 def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
-    """Say in a sentence what the release means for one column.
+    """Return a sentence about what the release means for one column.
 
     A floor is an average over a prior that is named in plain words, never a promise for each person.
 
@@ -215,7 +215,7 @@ def _anything(column: Column, prior: Prior | ListPrior | None) -> str:
 
 
 def total_sentence(epsilon: float, delta: float | None, unit: str) -> str:
-    """Say what the epsilon of the whole row means."""
+    """Return a sentence about what the epsilon of the whole row means."""
     growth = number(math.exp(epsilon), rounding="up") if epsilon < 20 else f"exp({_up(epsilon)})"
     slack = "" if delta is None else f" and adds at most {number(delta, rounding='up')} to it"
     small = " Such a large epsilon says little by itself: read the floors." if epsilon > LARGE_EPSILON else ""
@@ -228,7 +228,7 @@ def total_sentence(epsilon: float, delta: float | None, unit: str) -> str:
 
 
 def floors_sentence(promise: ErrorFloor) -> str:
-    """Say for how many columns a floor is proven, and what kind of promise that is."""
+    """Return a sentence about how many columns have a proven floor, and what kind of promise that is."""
     count = len(promise.columns)
     columns = "one column" if count == 1 else f"{count} columns"
     return (

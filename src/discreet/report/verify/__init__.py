@@ -1,8 +1,8 @@
 """Verification of a published folder: from its files alone, or bit for bit with key and source.
 
-``claims`` checks the files and the statement, ``data`` the cells, ``_noise_tests`` their moments,
-``_container`` the bytes of the files of data, ``_ledger`` the charges, ``_model`` a model; ``_run`` has the
-order of all checks, and ``_result`` what they return. Everything here reads what someone else wrote.
+``_files`` checks names and hashes, ``claims`` the statement, ``data`` the cells, ``_noise_tests`` their
+moments, ``_container`` the bytes of the files of data, ``_ledger`` the charges, ``_model`` a model; ``_run``
+has the order of all checks, and ``_result`` what they return. Everything here reads untrusted files.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _CLOCKS_APART = datetime.timedelta(days=1)
 
 
 def receipt_faults(receipt: Receipt, *, plain: bool) -> list[str]:
-    """Say what is wrong with a receipt by itself; `plain` as for :func:`position_faults`."""
+    """Return what is wrong with a receipt by itself; `plain` as for :func:`position_faults`."""
     if not receipt.recorded:
         text = canonical([receipt.what, receipt.when, [part.to_dict() for part in receipt.promises]])
         made = "unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -53,7 +53,7 @@ def receipt_faults(receipt: Receipt, *, plain: bool) -> list[str]:
 def position_faults(
     stated: Composition | ModelComposition, own: Sequence[Receipt], *, plain: bool
 ) -> list[str]:
-    """Say what is wrong with the rows that a statement lists, counts or leaves out.
+    """Return what is wrong with the rows that a statement lists, counts or leaves out.
 
     Every row before the last receipt is a charge that is listed, one of the statement's `own` receipts, or
     counted as no charge. So a charge that is left out leaves a gap. Of a `plain` charge the receipt says all
@@ -97,7 +97,7 @@ def position_faults(
 
 
 def time_faults(created: str, own: Sequence[Receipt]) -> list[str]:
-    """Say what is wrong with the time of a statement, which is that of its last charge."""
+    """Return what is wrong with the time of a statement, which is that of its last charge."""
     if created != own[-1].when:
         return ["The statement was not created when it was charged (what.created)."]
     try:
@@ -141,6 +141,7 @@ def check_ledger(
 def _ledger_faults(
     stated: Composition | ModelComposition, receipts: Sequence[Receipt], ledger: Ledger
 ) -> list[str]:
+    """Return where a statement and its ledger differ: charges, rows before them, head and limit."""
     if stated.ledger != ledger.identity:
         return ["It is another ledger than the one that the statement names."]
     wrong = []

@@ -107,7 +107,7 @@ class ColumnTest(ABC):
 
     @abstractmethod
     def wrong(self, u: float) -> list[str]:
-        """Say what cannot be, each of ``bounds`` statements failing with probability at most ``exp(-u)``."""
+        """Return what cannot be; each of ``bounds`` statements fails with probability at most ``exp(-u)``."""
 
 
 class AdditiveTest(ColumnTest):
@@ -313,7 +313,7 @@ class RepeatTest:
     Parameters
     ----------
     columns : sequence of str
-        The noised numbers.
+        Names of the noised numbers.
     chance : float
         That those of two rows are the same; 1 if nothing is known.
     """
@@ -344,7 +344,7 @@ class RepeatTest:
         self._n += len(words)
 
     def wrong(self) -> list[str]:
-        """Say so if more rows repeat than an honest file has once in 10^9."""
+        """Return a fault if more rows repeat than an honest file has once in 10^9."""
         if not self._n:
             return []
         _, counts = np.unique(np.concatenate(self._prints), axis=0, return_counts=True)

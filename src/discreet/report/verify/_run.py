@@ -24,6 +24,13 @@ from discreet.report.folder.folder import (
 )
 from discreet.report.statement.documents import ModelStatement, Statement
 from discreet.report.verify._container import check_container
+from discreet.report.verify._files import (
+    check_derived,
+    check_files,
+    check_hashes,
+    check_signature,
+    read_written_statement,
+)
 from discreet.report.verify._ledger import check_ledger
 from discreet.report.verify._model import (
     add_unchecked_of_model,
@@ -36,18 +43,7 @@ from discreet.report.verify._model import (
     model_schema_faults,
 )
 from discreet.report.verify._result import Checks, Verification
-from discreet.report.verify.claims import (
-    check_claims,
-    check_derived,
-    check_files,
-    check_hashes,
-    check_schema,
-    check_signature,
-    differences,
-    read_claims,
-    replan,
-    table_charge_faults,
-)
+from discreet.report.verify.claims import check_claims, check_schema, differences, replan, table_charge_faults
 from discreet.report.verify.data import check_classifier, check_data, first_difference
 
 if TYPE_CHECKING:
@@ -196,7 +192,7 @@ class _TableVerifier(_Verifier[Statement]):
     plan: Plan = field(init=False)
 
     def read_statement(self) -> Statement | None:
-        return read_claims(self.folder, self.checks, Statement)
+        return read_written_statement(self.folder, self.checks, Statement)
 
     def steps(self) -> Sequence[Callable[[], bool | None]]:
         return (
@@ -252,6 +248,7 @@ class _TableVerifier(_Verifier[Statement]):
             _add_unchecked_noise(self.statement, self.plan, self.checks)
 
     def _add_unchecked(self) -> None:
+        """Add what the curator alone knows, and what no folder can show."""
         self.checks.add(
             "tuning",
             "not checkable",
@@ -278,7 +275,7 @@ class _ModelVerifier(_Verifier[ModelStatement]):
     promises: tuple[Promise, ...] | None = field(init=False)
 
     def read_statement(self) -> ModelStatement | None:
-        return read_claims(self.folder, self.checks, ModelStatement)
+        return read_written_statement(self.folder, self.checks, ModelStatement)
 
     def steps(self) -> Sequence[Callable[[], bool | None]]:
         return (
@@ -294,6 +291,7 @@ class _ModelVerifier(_Verifier[ModelStatement]):
         check_model_card(self.folder, self.statement, self.checks)
 
     def _check_schema(self) -> bool:
+        """Check the declared schema and keep it for later checks."""
         statement = self.statement
         schema = check_schema(
             statement,

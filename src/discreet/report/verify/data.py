@@ -1,4 +1,4 @@
-"""The data of a folder: whether its cells can come from the mechanism."""
+"""Checks of the published cells: columns, support, moments, repeats, and the classifier of a masked table."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def _column(look: tuple[str, str] | None) -> str:
 
 
 def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
+    """Check support, moments and repeated rows in one pass; return the first rows, which are attacked."""
     tests = [
         test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
     ]
@@ -103,6 +104,7 @@ def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
 
 
 def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
+    """Add the result of all column tests, at a joint failure probability of ``FAILURE``."""
     if not tests:
         checks.add("moments", "not checkable", "The law of this release bounds no moment of a column.")
         return
@@ -118,7 +120,7 @@ def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
 
 
 def _outside(batch: dict[str, AnyArray], plan: Plan) -> dict[str, str]:
-    """Name the numbers published as they are that are not what was declared."""
+    """Return the columns published as they are that hold what was not declared, with the reason."""
     found = {}
     clear = {summary.column for summary in plan.columns if summary.law.kind == "clear"}
     for column in plan.schema.released:
@@ -134,7 +136,7 @@ def _outside(batch: dict[str, AnyArray], plan: Plan) -> dict[str, str]:
 
 
 def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
-    """Say where two published files differ first, by row and column; nothing if they do not.
+    """Return where two published files differ first, by row and column; empty if they do not.
 
     Numbers may be apart by ``tolerance`` times the largest number of their column among the rows read with
     them: of a method whose last digits depend on the processor's linear algebra.
