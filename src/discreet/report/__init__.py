@@ -1,8 +1,8 @@
-"""Tells what happened: the statement and its folder, the pages people read, and a check of it all for others.
+"""What is published about a release or a model, and what the curator reads about it.
 
-``statement`` is the record that is published, ``drafting`` fills it in, ``folder`` writes what goes with it,
-``models`` does the same for a model, and ``verify`` re-checks either; ``findings`` and ``pages`` are what the
-curator reads; ``keys`` keeps a key for an auditor. Names are loaded when they are first used.
+``statement`` holds the published documents and builds them, ``folder`` writes and reads the files beside
+them, ``verify`` checks a folder again; ``findings``, ``pages`` and ``charts`` make the internal report and
+the page of the statement. Names are loaded when they are first used.
 """
 
 from __future__ import annotations

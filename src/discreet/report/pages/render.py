@@ -1,4 +1,4 @@
-"""The two pages people look at: the internal report, and the statement that may leave the house.
+"""The two pages people read: the internal report, and the public statement.
 
 Each is one file without any reference to a network: style, script and pictures stand inside it, and a content
 security policy forbids everything else.

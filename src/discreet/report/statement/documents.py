@@ -1,4 +1,9 @@
-"""JSON as it is published: one way to write a value, and a reader that trusts nobody."""
+"""The published documents: privacy statements of tables and models, and how they are written as JSON.
+
+Everything in them is declared, or follows from what was declared, or is computed from the published file
+itself; ``docs/reference/statement.md`` explains every block. The order of fields, and the docstrings of the
+records, are part of the published JSON Schemas.
+"""
 
 from __future__ import annotations
 
