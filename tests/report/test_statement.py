@@ -50,7 +50,7 @@ names = pytest.mark.parametrize("name", METHODS)
 
 
 def test_the_published_json_schema_is_the_one_of_the_statement() -> None:
-    package = Path(statement_module.__file__).parent
+    package = Path(statement_module.__file__).parents[1]
     assert (package / STATEMENT_SCHEMA).read_text(encoding="utf-8") == statement_schema()
 
 
