@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         MaskedRelease,
     )
     from discreet.report import write_report
-    from discreet.report.loading import load_release
+    from discreet.report.folder.loading import load_release
     from discreet.report.verify import verify
     from discreet.schema import Column, Schema
 
@@ -104,7 +104,7 @@ _ROOMS = {
     ),
     "audit": ("run_audit",),
     "report": ("write_report",),
-    "report.loading": ("load_release",),
+    "report.folder.loading": ("load_release",),
     "report.verify": ("verify",),
     "job": ("load_model", "publish", "publish_model"),
     "client.database": ("RemoteDatabase",),

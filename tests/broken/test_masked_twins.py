@@ -12,7 +12,7 @@ from discreet.audit import distinguish
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, NoPromise, PureDP
 from discreet.release import GaussianRelease, MaskedRelease
-from discreet.report.folder import CLASSIFIER, read_statement, write_public
+from discreet.report.folder.folder import CLASSIFIER, read_statement, write_public
 from discreet.report.verify import verify
 from discreet.schema import Column, Schema
 from tests.report.published import cells, hash_again, publish, rewrite

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LOADED = ("discreet.cli.commands", "discreet.job", "discreet.job.main", "discreet.job.model",
-           "discreet.query.text_query", "discreet.query", "discreet.learn", "discreet.report.verify.run",
+           "discreet.query.text_query", "discreet.query", "discreet.learn", "discreet.report.verify._run",
            "discreet.server.app", "sqlglot.optimizer.simplify")  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def _command(order: dict[str, Any], folder: Path) -> None:
     import resource
 
     from discreet.cli import main as command
-    from discreet.query.engines import duckdb
+    from discreet.query.engines import _duckdb
     from discreet.tables import sorting
 
     os.setpgid(0, 0)
@@ -138,7 +138,7 @@ def _command(order: dict[str, Any], folder: Path) -> None:
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     # Small tables take the way of large ones: rows go to disk.
-    duckdb._IN_MEMORY = sorting.MEMORY = 1000
+    _duckdb._IN_MEMORY = sorting.MEMORY = 1000
     for name, limit in order["limits"].items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
     if order["twin"]:

@@ -15,7 +15,7 @@ from discreet import ApproxDP, Ledger, Schema, datasets, load_model, publish_mod
 from discreet.job.training import model_options, trainable
 from discreet.learn import METHODS, Learner
 from discreet.ledger.audit_log import check_log
-from discreet.report.models.statement import ModelStatement
+from discreet.report.statement.documents import ModelStatement
 from discreet.tables import open_table
 from tests.cli.run import discreet
 from tests.cli.test_query import DECLARED, PEOPLE

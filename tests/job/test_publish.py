@@ -40,10 +40,10 @@ from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt
 from discreet.release import METHODS
 from discreet.release.gaussian import GaussianNumbers
-from discreet.report import drafting
-from discreet.report.folder import derived
-from discreet.report.keys import unseal_key
-from discreet.report.statement import Statement
+from discreet.report.folder.folder import derived
+from discreet.report.folder.keys import unseal_key
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import Statement
 from discreet.report.verify import verify
 from discreet.tables import Table, open_table
 from tests.job.tables import SCHEMA, people
@@ -405,7 +405,7 @@ def test_public_folders_of_neighbors_differ_in_the_data_and_what_is_computed_fro
 
 def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
-    watching, make = steps.watching, drafting.make_statement
+    watching, make = steps.watching, build_statement
 
     def spy(pairs: Any, n_rows: int, tell: Any) -> Any:
         watch = watching(pairs, n_rows, tell)
@@ -417,11 +417,11 @@ def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: p
         return both
 
     def chatty(*args: Any, **kwargs: Any) -> Statement:
-        made = make(*args, **kwargs)
+        made: Statement = make(*args, **kwargs)
         return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {told[-1]}."]})
 
     monkeypatch.setattr(steps, "watching", spy)
-    monkeypatch.setattr("discreet.job.main.make_statement", chatty)
+    monkeypatch.setattr("discreet.job.main.build_statement", chatty)
     assert leaks(of_neighbors(tmp_path, monkeypatch)) == {".assumptions[]"}
 
 

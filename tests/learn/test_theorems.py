@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from discreet.learn import METHODS
-from discreet.report.models.drafting import theorems_of
+from discreet.report.statement.model import theorems_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "explanation" / "theorems"
 PUBLISHED = {

@@ -19,9 +19,9 @@ from discreet.job.learning import measure_learning
 from discreet.job.sample import Pairs
 from discreet.noise import Stream
 from discreet.release import CoarseRelease, GaussianRelease
-from discreet.report.keys import unseal_key
-from discreet.report.pages import statement_page
-from discreet.report.verify.moments import column_tests
+from discreet.report.folder.keys import unseal_key
+from discreet.report.pages.render import statement_page
+from discreet.report.verify._noise_tests import column_tests
 from discreet.tables import open_table
 from tests.report.reading import read_page
 

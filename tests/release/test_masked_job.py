@@ -17,7 +17,7 @@ from discreet.job.rehearsing import rehearse
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import published_schema
 from discreet.release.masked.encoding import Encoding
-from discreet.report.classifier import read_classifier
+from discreet.report.folder.model_files import read_classifier
 from discreet.tables import open_table
 from tests.contracts.cases import ROWS, SCHEMA
 

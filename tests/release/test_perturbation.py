@@ -18,7 +18,7 @@ from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
 from discreet.privacy.floors import GaussianNoise, UniformPrior, bayes_floor
 from discreet.release import InputPerturbation
 from discreet.release.perturbation import SphericalColumn, SphericalNumbers
-from discreet.report.verify.moments import Tails
+from discreet.report.verify._noise_tests import Tails
 from discreet.schema import Column, Schema
 from tests.statistical import ALPHA
 

@@ -13,10 +13,19 @@ from discreet.audit import attack_file
 from discreet.noise import Stream
 from discreet.release import BoundedRelease, published_schema
 from discreet.release.published import published_fields
-from discreet.report.classifier import write_classifier
-from discreet.report.drafting import make_statement
-from discreet.report.folder import CSV, DATA, STATEMENT, add_csv, data_digests, read_statement, write_public
-from discreet.report.statement import About, Statement, Tuning
+from discreet.report.folder.folder import (
+    CSV,
+    DATA,
+    STATEMENT,
+    add_csv,
+    data_digests,
+    read_statement,
+    write_public,
+)
+from discreet.report.folder.model_files import write_classifier
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import About, Statement, Tuning
+from discreet.report.statement.table import TableSubject
 from discreet.tables import open_table, write_table
 from tests.contracts.cases import RELEASES, ROWS, SCHEMA
 
@@ -54,13 +63,15 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream.for_replay(key))
     add_csv(folder, publication.n_rows, wanted=csv)
-    statement = make_statement(
-        publication,
-        method,
+    statement = build_statement(
+        TableSubject(
+            publication,
+            method,
+            attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
+        ),
         about=about,
         ledger=ledger,
         tuning=TUNING,
-        attacks=attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
         files=data_digests(folder),
     )
     write_classifier(folder, written_by or method, publication.schema)

@@ -9,7 +9,6 @@ from discreet import Column, ErrorFloor, Schema
 from discreet.datasets import load
 from discreet.privacy import GaussianDP, NoPromise, Receipt
 from discreet.release import GaussianRelease, InvariantRelease, Publication
-from discreet.report.drafting import make_statement
 from discreet.report.findings import (
     ColumnComparison,
     Correlations,
@@ -20,15 +19,17 @@ from discreet.report.findings import (
     Subgroup,
     WhatIf,
 )
-from discreet.report.statement import About, Statement, Tuning
-from discreet.report.views.columns import is_chance
+from discreet.report.pages._columns import is_chance
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import About, Statement, Tuning
+from discreet.report.statement.table import TableSubject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod
-    from discreet.report.statement import ColumnNumbers
+    from discreet.report.statement.documents import ColumnNumbers
 
 WHEN = "2026-03-02T09:30:00.000000+00:00"
 HOSTILE = (
@@ -66,9 +67,8 @@ def statement_of(
         n_rows=n_rows, n_read=n_rows, schema=plan.schema, promises=plan.promises, receipt=charge,
         summary=plan.columns, commitment="c0ffee" * 10 + "c0de",
     )  # fmt: skip
-    return make_statement(
-        publication,
-        method,
+    return build_statement(
+        TableSubject(publication, method),
         about=About(
             curator="Office of Statistics", purpose="research into incomes", contact="data@example.org",
             license="CC BY 4.0",

@@ -23,10 +23,9 @@ from discreet.report.charts import (
     timeline,
     what_if_curve,
 )
-from discreet.report.charts.canvas import coordinate, tag
-from discreet.report.charts.heat import MOST_COLUMNS, shade
-from discreet.report.charts.scale import Axis, round_ticks
-from discreet.report.charts.scores import Bar
+from discreet.report.charts._distributions import MOST_COLUMNS, shade
+from discreet.report.charts._svg import ChartAxis, coordinate, round_ticks, tag
+from discreet.report.charts.bars import Bar
 from tests.report.samples import CONTROLS, HOSTILE
 
 if TYPE_CHECKING:
@@ -244,7 +243,7 @@ def test_an_axis_keeps_every_number_inside_its_stretch(
     lower: float, width: float, value: float, log: bool
 ) -> None:
     low = abs(lower) + 1e-9 if log else lower
-    axis = Axis(lower=low, upper=low + width, start=200, end=10, log=log)
+    axis = ChartAxis(lower=low, upper=low + width, start=200, end=10, log=log)
     assert 10 - 1e-9 <= axis(value) <= 200 + 1e-9
 
 

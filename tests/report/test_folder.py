@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
 from discreet.law import law_from_dict
-from discreet.report.folder import (
+from discreet.report.folder.folder import (
     CROISSANT,
     CSV,
     DATA,
@@ -38,9 +38,9 @@ from discreet.report.folder import (
     signing_key,
     write_public,
 )
-from discreet.report.statement import About
+from discreet.report.statement.documents import About
 from discreet.report.verify import verify
-from discreet.report.verify.rows import first_difference
+from discreet.report.verify.data import first_difference
 from tests.report.published import METHODS, publish
 
 if TYPE_CHECKING:

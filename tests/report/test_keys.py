@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
-from discreet.report import keys
-from discreet.report.keys import seal_key, unseal_key
+from discreet.report.folder import keys
+from discreet.report.folder.keys import seal_key, unseal_key
 
 if TYPE_CHECKING:
     from pathlib import Path

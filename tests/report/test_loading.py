@@ -11,9 +11,9 @@ import pytest
 from discreet import Column, GaussianRelease, NoiseAwareClassifier, Schema, load_release
 from discreet.errors import DiscreetError, SourceError
 from discreet.law import ResponseLaw, SampledLaw
-from discreet.report.dictionary import dictionary
-from discreet.report.folder import DATA, DICTIONARY, STATEMENT, SUMS, write_sums
-from discreet.report.loading import noise_law_of
+from discreet.report.folder._metadata import dictionary
+from discreet.report.folder.folder import DATA, DICTIONARY, STATEMENT, SUMS, write_sums
+from discreet.report.folder.loading import noise_law_of
 from tests.contracts.cases import SCHEMA
 from tests.report.published import METHODS, publish
 

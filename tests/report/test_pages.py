@@ -19,20 +19,21 @@ import numpy as np
 import pytest
 
 from discreet import Column, GaussianRelease, Schema
-from discreet.report import pages
-from discreet.report.dictionary import dictionary
-from discreet.report.drafting import make_statement
-from discreet.report.pages import statement_page, write_report
-from discreet.report.statement import Tuning
-from discreet.report.views.attacks import guess_table
+from discreet.report.folder._metadata import dictionary
+from discreet.report.pages import render
+from discreet.report.pages._attacks import guess_table
+from discreet.report.pages.render import statement_page, write_report
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import Tuning
+from discreet.report.statement.table import TableSubject
 from tests.report import samples
 from tests.report.reading import Element, read_page
 
 if TYPE_CHECKING:
     from discreet.report.findings import Findings
-    from discreet.report.statement import Statement
+    from discreet.report.statement.documents import Statement
 
-TEMPLATES = Path(pages.__file__).parent / "templates"
+TEMPLATES = Path(render.__file__).parents[1] / "templates"
 KINDS = ("report", "statement")
 
 
@@ -44,7 +45,7 @@ def sample(case: str) -> tuple[Statement, Findings]:
 @cache
 def page(case: str, kind: str) -> str:
     statement, findings = sample(case)
-    return statement_page(statement) if kind == "statement" else pages._report_page(statement, findings)
+    return statement_page(statement) if kind == "statement" else render._report_page(statement, findings)
 
 
 @cache
@@ -246,7 +247,8 @@ def test_the_slider_and_its_table_say_the_same() -> None:
 @pytest.mark.slow
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     code = (
-        "import hashlib, sys; from tests.report import samples; from discreet.report import pages\n"
+        "import hashlib, sys; from tests.report import samples\n"
+        "from discreet.report.pages import render as pages\n"
         "s, f = samples.census(); pages.write_report(sys.argv[1], s, f)\n"
         "print(hashlib.sha256(pages.statement_page(s).encode()).hexdigest())"
     )
@@ -284,9 +286,8 @@ def test_the_snippet_on_the_public_page_runs_and_corrects_for_the_noise(tmp_path
     color = np.where(np.arange(n) % 10 < 7, "it's red", "green")
     method = GaussianRelease(scale=40.0, schema=schema, random_state=11)
     publication = method.publish(pd.DataFrame({'we"ight': weight, "color": color}), tmp_path / "data.parquet")
-    statement = make_statement(
-        publication,
-        method,
+    statement = build_statement(
+        TableSubject(publication, method),
         tuning=Tuning(on_private_rows="no", why="A test."),
         files={"data.parquet": "00" * 32},
     )
@@ -360,7 +361,7 @@ def test_every_text_is_readable_in_both_schemes(scheme: str) -> None:
 
 
 def test_templates_escape_what_they_print_and_refuse_to_print_nothing() -> None:
-    environment = pages._environment()
+    environment = render._environment()
     assert environment.from_string("{{ x }}").render(x="<b>\u202e") == "&lt;b&gt;\\u202e"
     with pytest.raises(AssertionError, match="None"):
         environment.from_string("{{ x }}").render(x=None)

@@ -14,10 +14,11 @@ from discreet.errors import ParameterError
 from discreet.law import KINDS
 from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
-from discreet.report import statement as statement_module
-from discreet.report.drafting import make_statement
-from discreet.report.mechanics import DEPLOYMENT, SAMPLERS, THEOREMS
-from discreet.report.statement import STATEMENT_SCHEMA, About, Statement, statement_schema
+from discreet.report.statement import documents as statement_module
+from discreet.report.statement._sentences import DEPLOYMENT, SAMPLERS, THEOREMS
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import STATEMENT_SCHEMA, About, Statement, statement_schema
+from discreet.report.statement.table import TableSubject
 from tests.contracts.cases import OF_NOBODY, ROWS, SCHEMA
 from tests.report.published import CREATED, METHODS, TUNING, publish
 
@@ -29,9 +30,13 @@ AGES = Schema(columns=[Column("age", lower=17, upper=90, measure="years")], data
 FEW = {"age": np.array([20.0, 40.0, 60.0])}
 
 
-def stated(method: ReleaseMethod, rows: dict[str, Any], tmp_path: Path, **rest: Any) -> Statement:
+def stated(
+    method: ReleaseMethod, rows: dict[str, Any], tmp_path: Path, *, attacks: Any = (), **rest: Any
+) -> Statement:
     publication = method.publish(rows, tmp_path / "data.parquet", replace=True)
-    return make_statement(publication, method, tuning=TUNING, files={}, created=CREATED, **rest)
+    return build_statement(
+        TableSubject(publication, method, attacks), tuning=TUNING, files={}, created=CREATED, **rest
+    )
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +50,12 @@ names = pytest.mark.parametrize("name", METHODS)
 
 
 def test_the_published_json_schema_is_the_one_of_the_statement() -> None:
-    package = Path(statement_module.__file__).parent
+    package = Path(statement_module.__file__).parents[1]
     assert (package / STATEMENT_SCHEMA).read_text(encoding="utf-8") == statement_schema()
 
 
 def test_every_block_of_a_statement_and_every_line_of_a_dictionary_is_documented() -> None:
-    from discreet.report.dictionary import HEADER
+    from discreet.report.folder._metadata import HEADER
 
     page = (ROOT / "docs" / "reference" / "statement.md").read_text(encoding="utf-8")
     blocks = json.loads(statement_schema())
@@ -269,7 +274,7 @@ def test_charges_after_this_one_and_of_other_ledgers_are_not_listed_as_earlier(t
     publication = method.publish(FEW, tmp_path / "data.parquet")
     ours.charge(ApproxDP(epsilon=1, delta=1e-6), what="later")
     history = [*ours.history(), *theirs.history()]
-    made = make_statement(publication, method, tuning=TUNING, files={}, ledger=history)
+    made = build_statement(TableSubject(publication, method), tuning=TUNING, files={}, ledger=history)
     assert made.composition.earlier == []
 
 
@@ -334,7 +339,7 @@ def test_how_long_an_attack_took_is_not_published_and_attacks_on_rows_are_refuse
 def test_a_method_that_was_made_with_bare_bounds_has_no_statement(tmp_path: Path) -> None:
     publication = GaussianRelease(scale=9, schema=AGES).publish(FEW, tmp_path / "data.parquet")
     with pytest.raises(ParameterError, match="schema="):
-        make_statement(publication, GaussianRelease(scale=9, bounds=(17, 90)), tuning=TUNING, files={})
+        TableSubject(publication, GaussianRelease(scale=9, bounds=(17, 90)))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "bounded"])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from discreet.report.folder import STATEMENT
-from discreet.report.statement import statement_schema
+from discreet.report.folder.folder import STATEMENT
+from discreet.report.statement.documents import statement_schema
 from tests.report.published import METHODS, honest
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 
 from discreet import ApproxDP, Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
-from discreet.report.folder import CSV, DATA, PAGE, STATEMENT
+from discreet.report.folder.folder import CSV, DATA, PAGE, STATEMENT
 from discreet.report.verify import verify
-from discreet.report.verify.rows import first_difference
+from discreet.report.verify.data import first_difference
 from tests.contracts.cases import IN_LEVELS, OF_NOBODY, RELEASES, ROWS, SCHEMA
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, honest, publish, rewrite
 
@@ -78,7 +78,7 @@ def test_replay_keeps_what_it_draws_in_a_file_without_a_name(
     public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of other rows it would be a second release, which nobody paid for.
-    from discreet.report.verify import replay
+    from discreet.report.verify import _run
 
     seen, place = [], tmp_path / "temporary"
     place.mkdir()
@@ -88,7 +88,7 @@ def test_replay_keeps_what_it_draws_in_a_file_without_a_name(
         return first_difference(one, other, schema, tolerance)
 
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    monkeypatch.setattr(replay, "first_difference", compare)
+    monkeypatch.setattr(_run, "first_difference", compare)
     assert verify(public, key=KEY, source=dict(ROWS)).ok
     assert seen == [[True, 0]]
 

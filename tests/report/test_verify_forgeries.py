@@ -22,8 +22,7 @@ from discreet.ledger import Ledger
 from discreet.ledger.records import charge_hash
 from discreet.privacy import ApproxDP, GaussianDP, PureDP, Receipt, promise_from_dict
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
-from discreet.report.composing import composed
-from discreet.report.folder import (
+from discreet.report.folder.folder import (
     CSV,
     DATA,
     STATEMENT,
@@ -33,7 +32,8 @@ from discreet.report.folder import (
     sign,
     write_public,
 )
-from discreet.report.folder import write_sums as hash_files
+from discreet.report.folder.folder import write_sums as hash_files
+from discreet.report.statement.composition import describe_total
 from discreet.report.verify import verify
 from discreet.schema import Column, Schema
 from tests.cli.run import discreet
@@ -298,7 +298,7 @@ def add_up_again(values: dict[str, Any]) -> None:
     stated = values["composition"]
     past = [[promise_from_dict(part) for part in charge["promises"]] for charge in stated["earlier"]]
     receipt = Receipt.from_dict(stated["receipt"])
-    stated["total"], stated["next"] = composed(
+    stated["total"], stated["next"] = describe_total(
         past, list(receipt.promises), counted=stated["counted"], limit=stated["limit"]
     )
 

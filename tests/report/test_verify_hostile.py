@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from discreet.report.folder import (
+from discreet.report.folder.folder import (
     CSV,
     DATA,
     DICTIONARY,

@@ -16,12 +16,15 @@ import pytest
 from discreet import ApproxDP, Column, PureDP, Schema, publish_model, verify
 from discreet.errors import ParameterError, SourceError
 from discreet.learn import METHODS
-from discreet.report._json import write_json
-from discreet.report.folder import STATEMENT, SUMS, digest_of, write_sums
-from discreet.report.models.archive import LARGEST, read_archive
-from discreet.report.models.card import model_card
-from discreet.report.models.folder import CARD, MODEL
-from discreet.report.models.statement import MODEL_SCHEMA, ModelStatement, model_statement_schema
+from discreet.report.folder._metadata import model_card
+from discreet.report.folder.folder import CARD, MODEL, STATEMENT, SUMS, digest_of, write_sums
+from discreet.report.folder.model_files import LARGEST_MODEL, read_archive
+from discreet.report.statement.documents import (
+    MODEL_SCHEMA,
+    ModelStatement,
+    model_statement_schema,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -339,7 +342,7 @@ def test_a_file_that_unpacks_to_far_more_is_not_unpacked(tmp_path: Path) -> None
         archive.open("header.npy", "w", force_zip64=True) as entry,
     ):
         block = bytes(1 << 24)
-        for _ in range(LARGEST // len(block) + 1):
+        for _ in range(LARGEST_MODEL // len(block) + 1):
             entry.write(block)
     (tmp_path / MODEL).write_bytes(packed.getvalue())
     with pytest.raises(SourceError, match="far more"):

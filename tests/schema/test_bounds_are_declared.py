@@ -93,17 +93,17 @@ ALLOWED = {
     "job.comparing:_number": "distance of two histograms, shown to the curator after the release",
     "job.models:Linear.distance": "how far two trained models are apart, shown to the curator",
     "job.sample:Pairs._choose": "over random words that choose a sample for the curator's report",
-    "report.verify.moments:AdditiveTest.see": "a stranger checks the published file",
-    "report.verify.moments:InRangeTest.__init__": "over a public table of probabilities",
-    "report.views.snippet:learning_code": "the text of a program for analysts of the published file",
+    "report.verify._noise_tests:AdditiveTest.see": "a stranger checks the published file",
+    "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
+    "report.pages._summary:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check": "a refusal in the curator's process; promises nothing",
     "job.fingerprint:fingerprint": "keyed digests by which the curator's machine knows a table again",
     "release.bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release.bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
     "release.masked.plan:_in_short_numbers": "over the weights of a private model, which were paid for",
-    "report.verify.repeats:RepeatTest.wrong": "a stranger checks the published file",
-    "report.verify.rows:_differ": "a stranger checks the published file",
+    "report.verify._noise_tests:RepeatTest.wrong": "a stranger checks the published file",
+    "report.verify.data:_differ": "a stranger checks the published file",
 }
 
 

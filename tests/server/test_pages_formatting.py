@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from discreet.formatting import format_amount, format_amounts, format_share, number_with_margin
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, PureDP
-from discreet.report.wording import format_amount, format_amounts, format_share, format_value
+from discreet.report.charts import ChartAxis
+from discreet.report.charts.bars import Interval, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server import accounting
 from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share
-from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar, share_bar, spending_steps
 from tests.server.markup import read
 
 numbers = st.floats(-1e100, 1e100)
@@ -33,7 +34,7 @@ def parsed(text: str) -> float:
 
 @given(numbers, margins)
 def test_a_number_is_written_to_a_tenth_of_its_margin(value: float, margin: float) -> None:
-    written = parsed(format_value(value, margin))
+    written = parsed(number_with_margin(value, margin))
     assert written == pytest.approx(value, rel=1e-2, abs=max(margin / 10, 1e-15))
 
 
@@ -58,14 +59,16 @@ def test_every_answer_can_be_drawn(answers: list[tuple[float, float]]) -> None:
     for band in picture.all("rect", class_="band"):
         left, width = (float(band.attributes[name].removesuffix("%")) for name in ("x", "width"))
         assert 0 <= left <= left + width <= 100.01
-    stretch = Stretch.over([end for one in intervals for end in (one.lower, one.upper)] + [0.0])
+    stretch = ChartAxis.from_values(
+        [end for one in intervals for end in (one.lower, one.upper)] + [0.0], 0.0, 1.0, margin=0.08
+    )
     for one in intervals:
         bar = read(str(cell_bar(stretch, one.value, one.lower, one.upper, from_zero=True)))
         assert bar.one("svg").attributes["aria-hidden"] == "true"
 
 
 def test_bars_are_as_long_as_their_numbers() -> None:
-    stretch = Stretch(0.0, 100.0)
+    stretch = ChartAxis(lower=0.0, upper=100.0, start=0.0, end=1.0)
     bar = read(str(cell_bar(stretch, 25.0, 20.0, 30.0, from_zero=True)))
     assert bar.one("rect").attributes["width"] == "25%"
     assert bar.one("circle").attributes["cx"] == "25%"

@@ -62,8 +62,8 @@ def audit(
 
 
 def _attack_folder(console: Console, folder: Path) -> None:
+    from discreet.formatting import is_chance, name, quantity
     from discreet.job.attacking import attack_folder
-    from discreet.report.wording import is_chance, name, quantity
 
     guesses = attack_folder(folder)
     console.json({"guesses": [guess.to_dict() for guess in guesses]})

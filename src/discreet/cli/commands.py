@@ -112,9 +112,9 @@ def _unexpected(problem: Exception) -> str:
 
 def say(sentence: str) -> None:
     """Print a sentence for people, beside whatever goes to programs."""
-    from discreet.report.wording import visible
+    from discreet.formatting import printable
 
-    typer.echo(f"discreet: {visible(sentence)}", err=True)
+    typer.echo(f"discreet: {printable(sentence)}", err=True)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

@@ -151,8 +151,8 @@ HEADINGS = ("column", "without release", "proven floor", "best attack", "interva
 
 def cells_of(row: "Row") -> tuple[str, ...]:
     """Write one line of the table about guesses, in the column's own unit."""
+    from discreet.formatting import format_interval, name, quantity
     from discreet.job.result import CHANCE
-    from discreet.report.wording import between, name, quantity
 
     chance = row.unit == CHANCE
 
@@ -164,7 +164,7 @@ def cells_of(row: "Row") -> tuple[str, ...]:
 
     interval = "-"
     if row.lower is not None and row.upper is not None:
-        interval = between(row.lower, row.upper, None, chance=chance)
+        interval = format_interval(row.lower, row.upper, None, chance=chance)
     cells = (
         name(row.column),
         written(row.without),

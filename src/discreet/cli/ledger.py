@@ -34,19 +34,20 @@ def show(ledger: Place, json: Json = False) -> None:
             "charges": [receipt.to_dict() for receipt in receipts],
         }
     )
-    from discreet.report.wording import counted, date, promised
+    from discreet.formatting import count_noun, date
+    from discreet.privacy.promises import describe_promise
 
     console.table(
         "",
         ("row", "when", "what", "promised"),
         (
-            (str(r.seq), date(r.when), r.what, "; ".join(promised(p.to_dict()) for p in r.promises))
+            (str(r.seq), date(r.when), r.what, "; ".join(describe_promise(p.to_dict()) for p in r.promises))
             for r in receipts
         ),
         left=3,
     )
     console.line(
-        f"{counted(len(receipts), 'charge')}. Guaranteed for everything in this ledger, now and later: "
+        f"{count_noun(len(receipts), 'charge')}. Guaranteed for everything in this ledger, now and later: "
         f"{guarantee}"
     )
     if left is not None:

@@ -11,8 +11,8 @@ from discreet.cli.options import Typed, about_a_method
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from discreet.formatting import Rounding
     from discreet.report.findings import WhatIf
-    from discreet.report.wording import Rounding
     from discreet.schema import Schema
 
 Command = words.MethodCommand
@@ -50,8 +50,8 @@ def plan(
     json: words.Json = False,
 ) -> None:
     """Show how noise, floors, epsilon and accuracy go together; reads no cell and charges nothing."""
+    from discreet.formatting import printable
     from discreet.job.planning import plan_for
-    from discreet.report.wording import visible
 
     asked = typed.read(table)
     with Console(as_json=json) as console:
@@ -76,9 +76,9 @@ def plan(
         show(console, found.schema, asked.protect, found.positions)
         console.line()
         if asked.schema.target is not None:
-            console.paragraph(f"Accuracy: {visible(found.measured_on)}")
+            console.paragraph(f"Accuracy: {printable(found.measured_on)}")
         if found.advice is not None:
-            console.paragraph(visible(" ".join(found.advice.sentences)))
+            console.paragraph(printable(" ".join(found.advice.sentences)))
         console.paragraph(
             "Noise is the standard deviation in the column's unit, of a list how often a cell is changed; "
             "the floor is the least error of any guess by somebody who knows no more than what was declared."
@@ -89,7 +89,7 @@ def show(
     console: Console, schema: "Schema", asked: "Iterable[str]", positions: "list[WhatIf]", most: int = 3
 ) -> None:
     """Print one line for each amount of noise; in full the columns that were asked for, and the next ones."""
-    from discreet.report.wording import name, number, percent
+    from discreet.formatting import name, number, percent
 
     floored = [c.name for c in schema.released if any(c.name in p.floors for p in positions)]
     shown = [*(c for c in floored if c in asked), *(c for c in floored if c not in asked)][:most]

@@ -84,10 +84,10 @@ def query(
 
 
 def _show(console: Console, reply: "QueryResult", delta: float) -> None:
-    from discreet.report.wording import visible
+    from discreet.formatting import printable
 
-    unit = f" {visible(reply.measure)}" if reply.measure else ""
-    console.line(visible(reply.question))
+    unit = f" {printable(reply.measure)}" if reply.measure else ""
+    console.line(printable(reply.question))
     if reply.axes:
         _show_groups(console, reply)
     else:
@@ -113,7 +113,7 @@ def _reading_words(reply: "QueryResult") -> list[str]:
 
 
 def _show_groups(console: Console, reply: "QueryResult") -> None:
-    from discreet.report.wording import name
+    from discreet.formatting import name
 
     shown = reply.cells[:_MOST_GROUPS]
     ends = [(c.value - c.margin, c.value + c.margin) for c in shown if c.value is not None and c.margin]
@@ -129,11 +129,11 @@ def _show_groups(console: Console, reply: "QueryResult") -> None:
 
 
 def _show_price(console: Console, reply: "QueryResult", delta: float) -> None:
+    from discreet.formatting import printable
     from discreet.query.results import describe_cost, rounded
-    from discreet.report.wording import visible
 
-    unit = f" {visible(reply.measure)}" if reply.measure else ""
-    console.line(visible(reply.question))
+    unit = f" {printable(reply.measure)}" if reply.measure else ""
+    console.line(printable(reply.question))
     mean = reply.question.startswith("mean")
     if reply.cells:
         (cell,) = reply.cells
@@ -151,8 +151,8 @@ def _show_price(console: Console, reply: "QueryResult", delta: float) -> None:
 def _price_words(reply: "QueryResult", delta: float) -> list[str]:
     """Say what it cost, where it was charged and what is left."""
     from discreet.errors import PromiseError
+    from discreet.formatting import count_noun, number
     from discreet.query.results import describe_cost
-    from discreet.report.wording import counted, number
 
     if not reply.cost:
         return ["Cost: nothing. It follows from what is public."]
@@ -172,7 +172,7 @@ def _price_words(reply: "QueryResult", delta: float) -> list[str]:
         more = "" if reply.more is None else f"; enough for {reply.more:,} more like this"
         return [told, f"Left: {currencies}{more}."]
     assert reply.spent is not None
-    so_far = counted(reply.spent.charges, "charge")
+    so_far = count_noun(reply.spent.charges, "charge")
     try:
         total = f"epsilon {number(reply.spent.epsilon_at(delta), digits=4, rounding='up')} at delta {delta:g}"
     except PromiseError:

@@ -38,8 +38,8 @@ def verify(
 ) -> None:
     """Re-check every number of a release and whether the file can be what it says; exit 0 or 1."""
     from discreet.job.declared import table_of
-    from discreet.report.folder import read_bytes
-    from discreet.report.keys import unseal_key
+    from discreet.report.folder.folder import read_bytes
+    from discreet.report.folder.keys import unseal_key
     from discreet.report.verify import verify as check
 
     opened = None

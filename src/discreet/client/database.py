@@ -22,12 +22,12 @@ from discreet.client.transport import (
 )
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy.promises import describe_promise
 from discreet.privacy.reading import check_neighbors
 from discreet.query.answers import Answer
 from discreet.query.calibration import CostModel
 from discreet.query.curation import Curation
 from discreet.query.interface import PrivateTable
-from discreet.report.wording import promised
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -453,7 +453,7 @@ def _history_row(told: Mapping[str, Any]) -> dict[str, Any]:
         name: told[name][0] if isinstance(told[name], list) and len(told[name]) == 1 else told[name]
         for name in ("value", "sd")
     }
-    cost = " and ".join(promised(promise) for promise in told["cost"])
+    cost = " and ".join(describe_promise(promise) for promise in told["cost"])
     row = {**told, "question": question, "cost": cost, **single}
     return {name: row[name] for name in _HISTORY}
 

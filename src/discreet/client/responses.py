@@ -20,7 +20,7 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.report.wording import shortened
+from discreet.formatting import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ class FailedAttempt:
         if self.code == "budget-exceeded":
             return self._budget_exceeded()
         if self.code == "refused" and {"refused", "nearest"} <= self.details.keys():
-            what, nearest = (shortened(str(self.details[k]), _MAX_MESSAGE) for k in ("refused", "nearest"))
+            what, nearest = (shorten(str(self.details[k]), _MAX_MESSAGE) for k in ("refused", "nearest"))
             return ExpressionRefused(what, nearest)
         if self.code in (*_INVALID_CODES, "refused"):
             return _EXCEPTIONS.get(str(self.details.get("error")), ParameterError)(self.message)
@@ -100,8 +100,8 @@ class FailedAttempt:
             asked=asked,
             left=left,
             limit=limit,
-            currency=shortened(str(currency), 40) if currency else "privacy",
-            scope=shortened(str(scope), 200) if scope else "total",
+            currency=shorten(str(currency), 40) if currency else "privacy",
+            scope=shorten(str(scope), 200) if scope else "total",
         )
 
 
@@ -144,7 +144,7 @@ class ResponseReader:
         code = error["code"]
         return FailedAttempt(
             code=code,
-            message=shortened(message, _MAX_MESSAGE),
+            message=shorten(message, _MAX_MESSAGE),
             details=details if isinstance(details, dict) else {},
             retry=code in _RETRY_CODES,
             lost=status == 500,

@@ -8,8 +8,7 @@ from discreet.audit import attack_file
 from discreet.errors import ParameterError
 from discreet.job.steps import first_rows
 from discreet.release import method_from_dict
-from discreet.report.folder import DATA, read_statement
-from discreet.report.verify.opening import find_folder
+from discreet.report.folder.folder import DATA, find_folder, read_statement
 from discreet.schema import Schema
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
-from discreet.report.folder import read_bytes
-from discreet.report.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
+from discreet.report.folder.folder import read_bytes
+from discreet.report.folder.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
 
 if TYPE_CHECKING:
     import os

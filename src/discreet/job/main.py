@@ -23,10 +23,8 @@ from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.release.base import check_publishable
-from discreet.report.classifier import write_classifier
-from discreet.report.drafting import make_statement
 from discreet.report.findings import Findings, WhatIf
-from discreet.report.folder import (
+from discreet.report.folder.folder import (
     DATA,
     add_csv,
     data_digests,
@@ -36,8 +34,11 @@ from discreet.report.folder import (
     signing_key,
     write_public,
 )
-from discreet.report.pages import write_report
-from discreet.report.statement import About
+from discreet.report.folder.model_files import write_classifier
+from discreet.report.pages.render import write_report
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import About
+from discreet.report.statement.table import TableSubject
 
 if TYPE_CHECKING:
     import os
@@ -225,13 +226,11 @@ def publish(
             tell(steps.attack_words(plan, on_rows, on_file, exposed))
         with stages.stage("write") as tell:
             add_csv(public, publication.n_rows, wanted=csv)
-            statement = make_statement(
-                publication,
-                releasing,
+            statement = build_statement(
+                TableSubject(publication, releasing, on_file),
                 about=who,
                 ledger=book,
                 tuning=steps.tuning_of(tuned, looked_before, publication.receipt, book),
-                attacks=on_file,
                 files=data_digests(public),
                 created=publication.receipt.when,
             )

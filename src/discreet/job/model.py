@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from discreet.errors import SourceError
+from discreet.formatting import count_noun
 from discreet.job import steps
 from discreet.job.checking import READABLE, look_at_cells
 from discreet.job.declared import LedgerPlace, label_of, log_place, schema_of, table_of
@@ -25,12 +26,20 @@ from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable
-from discreet.report.folder import STATEMENT, date_files, digest_of, read_bytes, sign, signing_key
-from discreet.report.models.archive import parameters_in
-from discreet.report.models.drafting import make_model_statement
-from discreet.report.models.folder import MODEL, write_model_folder
-from discreet.report.models.statement import ModelStatement
-from discreet.report.wording import counted
+from discreet.report.folder.folder import (
+    MODEL,
+    STATEMENT,
+    date_files,
+    digest_of,
+    read_bytes,
+    sign,
+    signing_key,
+    write_model_folder,
+)
+from discreet.report.folder.model_files import saved_parameters
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.documents import ModelStatement
+from discreet.report.statement.model import ModelSubject
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
     from discreet.learn import Learner
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
-    from discreet.report.statement import About
+    from discreet.report.statement.documents import About
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,12 +220,15 @@ def publish_model(
         log.write("charged", receipts=[receipt.to_dict() for receipt in receipts], cached=done.cached)
         with stages.stage("write") as tell:
             learner.save(public / MODEL)
-            statement = make_model_statement(
-                learner,
-                declared,
-                parameters=parameters_in(public / MODEL),
-                passes=done.passes,
-                n_rows=done.n_rows,
+            statement = build_statement(
+                ModelSubject(
+                    learner=learner,
+                    schema=declared,
+                    promises=learner.promises_,
+                    passes=done.passes,
+                    n_rows=done.n_rows,
+                    parameters=saved_parameters(public / MODEL),
+                ),
                 about=who,
                 ledger=book,
                 tuning=steps.tuning_of(tuned, looked_before, receipts[0], book),
@@ -299,7 +311,7 @@ def _check_table(source: Any, schema: Schema, label: str, tell: Told) -> None:
         return
     n_rows = look_at_cells(source, schema)
     public = schema.row_count == "public" and schema.neighbors == "replace-one"
-    rows = f"{counted(n_rows, 'row')}; " if public else ""
+    rows = f"{count_noun(n_rows, 'row')}; " if public else ""
     tell(f"{label}: {rows}{READABLE}")
 
 
@@ -307,6 +319,6 @@ def _told(done: Training, receipts: tuple[Receipt, ...], book: Ledger | None) ->
     """Say what was trained, and where it was charged."""
     if done.cached:
         return f"{done.learner.name}: every answer was paid for before; the same model again, free"
-    asked = counted(len(receipts), "charge")
+    asked = count_noun(len(receipts), "charge")
     where = "drawn without a ledger: nobody counts it" if book is None else f"{asked}, each before its draw"
     return f"{done.learner.name}, {where}"

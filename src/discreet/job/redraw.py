@@ -10,8 +10,8 @@ from discreet.errors import SourceError
 from discreet.job.folders import INTERNAL, PUBLIC, explained
 from discreet.job.main import ATTACKS, REPORT
 from discreet.report.findings import Findings
-from discreet.report.folder import read_bytes, read_statement
-from discreet.report.pages import write_report
+from discreet.report.folder.folder import read_bytes, read_statement
+from discreet.report.pages.render import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path

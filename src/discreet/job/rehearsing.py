@@ -12,7 +12,8 @@ from discreet.job.result import Row, notes_of, rows_of, sentences_of
 from discreet.job.stages import Stages
 from discreet.ledger.audit_log import AuditLog
 from discreet.release.base import check_publishable
-from discreet.report.drafting import drafted
+from discreet.report.statement.build import promised_blocks
+from discreet.report.statement.table import TableSubject
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def rehearse(
         plan = steps.plan_release(releasing, declared, n_rows, asked, tell)
     with stages.stage("test") as tell:
         guesses, audits = steps.test_plan(plan, attack_records, tell)
-    blocks = drafted(plan, releasing, declared)
+    blocks = promised_blocks(TableSubject(plan, releasing))
     return Rehearsal(
         plan=plan,
         guesses=guesses,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise, Receipt
     from discreet.release import ColumnSummary, Plan
     from discreet.report.findings import Findings
-    from discreet.report.statement import Definition, Numbers, Statement
+    from discreet.report.statement.documents import Definition, Numbers, Statement
 
 CHANCE = "of guesses"
 """The unit of the chance that a guess at a list is wrong."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from discreet.audit import attack_claims, attack_prior, attack_rows, expose_rows
 from discreet.errors import DataError, SelfAttackFailed
+from discreet.formatting import count_noun
 from discreet.job.checking import READABLE, look_at_cells
 from discreet.job.comparing import compare_columns, correlate
 from discreet.job.learning import measure_learning, meter_for
@@ -22,10 +23,9 @@ from discreet.noise import Stream
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
-from discreet.report.composing import USUAL_DELTA
-from discreet.report.statement import Tuning
-from discreet.report.verify.rows import ATTACKED, published_batches
-from discreet.report.wording import counted
+from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.report.statement.composition import USUAL_DELTA
+from discreet.report.statement.documents import Tuning
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def read_table(source: Any, schema: Schema, label: str, tell: Told) -> int:
         hidden = len(table.names) - len(schema.released)
     if not n_rows:
         raise DataError(f"{label} must have at least one row, and has none.")
-    leaving = counted(len(schema.released), "column")
-    tell(f"{label}: {counted(n_rows, 'row')}; {leaving} to publish, {hidden} kept back")
+    leaving = count_noun(len(schema.released), "column")
+    tell(f"{label}: {count_noun(n_rows, 'row')}; {leaving} to publish, {hidden} kept back")
     return n_rows
 
 
@@ -78,7 +78,7 @@ def check_cells(source: Any, schema: Schema, n_rows: int, tell: Told) -> None:
     unnamed = sum(c.bounds_source is None for c in schema.released)
     sources = "who says so is declared for every column"
     if unnamed:
-        sources = f"nobody is named for the bounds of {counted(unnamed, 'column')} (bounds_source)"
+        sources = f"nobody is named for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
     tell(f"{READABLE}; {sources}")
 
 
@@ -110,8 +110,8 @@ def test_plan(plan: Plan, n: int, tell: Told) -> tuple[tuple[Guess, ...], tuple[
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
     if floors + others:
         tell(
-            f"{counted(floors, 'floor')} and {counted(others, 'other promise')} attacked on made-up records: "
-            "all hold"
+            f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
+            "records: all hold"
         )
     elif not plan.of_people:
         tell("published rows will be nobody's: there is no made-up record to follow through the release")
@@ -240,8 +240,8 @@ def attack_words(
     names = {guess.attack for guess in (*on_rows, *on_file)} | {found.attack for found in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
     return (
-        f"{counted(len(names), 'kind')} of attack on {counted(len(columns), 'column')} of the file and of "
-        "real rows; the latter are in the internal report alone"
+        f"{count_noun(len(names), 'kind')} of attack on {count_noun(len(columns), 'column')} of the file and "
+        "of real rows; the latter are in the internal report alone"
     )
 
 
@@ -253,9 +253,9 @@ def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
     parts: list[dict[str, AnyArray]] = []
     seen = 0
     for batch in published_batches(path, schema):
-        parts.append({name: values[: ATTACKED - seen] for name, values in batch.items()})
+        parts.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
         seen += len(next(iter(batch.values())))
-        if seen >= ATTACKED:
+        if seen >= ATTACKED_ROWS:
             break
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -17,8 +17,8 @@ from discreet.noise import Stream
 from discreet.privacy import NoPromise, Promise
 from discreet.query import Database
 from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
-from discreet.report.models.drafting import predicts
-from discreet.report.models.statement import Pass
+from discreet.report.statement.documents import Pass
+from discreet.report.statement.model import predicts_target
 from discreet.schema import nearest
 from discreet.tables import open_table
 
@@ -102,7 +102,7 @@ def make_learner(
     for option in parameters:
         # A file must be able to hold it: that is not for the last stage to find out, after the charge.
         learner._pack(option, getattr(learner, option), {})
-    if predicts(learner) and schema.target is None:
+    if predicts_target(learner) and schema.target is None:
         raise ParameterError(
             f"target of the model {name} must be a column, and none is declared. Give --target COLUMN."
         )

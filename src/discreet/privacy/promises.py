@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.formatting import count_noun, number, printable
 from discreet.privacy._promise import Arithmetic, Promise, Statistic, check_positive
 from discreet.privacy.amounts import exact, float_up
 from discreet.privacy.calibrate import (
@@ -331,6 +332,41 @@ def promise_from_dict(values: Mapping[str, Any]) -> Promise:
             f"values of {kind.__name__} must hold all of its numbers, and do not ({error}). "
             "Write them with to_dict()."
         ) from error
+
+
+PROMISE_NAMES = {
+    "pure-dp": "pure differential privacy",
+    "approx-dp": "approximate differential privacy",
+    "zcdp": "concentrated differential privacy",
+    "gaussian-dp": "Gaussian differential privacy",
+    "posterior-odds": "a bound on posterior odds",
+    "error-floor": "error floors",
+    "no-promise": "no promise",
+}
+"""What each kind of promise is called in a table."""
+
+
+def describe_promise(values: Mapping[str, Any]) -> str:
+    """Say one promise in a line; floors, which may be many, by their number."""
+    promise = promise_from_dict(values)
+    match promise:
+        case PureDP():
+            return f"ε = {number(promise.epsilon, rounding='up')}"
+        case ApproxDP():
+            epsilon, delta = (number(x, rounding="up") for x in (promise.epsilon, promise.delta))
+            return f"ε = {epsilon}, δ = {delta}"
+        case GaussianDP():
+            return f"μ = {number(promise.mu, rounding='up')}"
+        case ZCDP():
+            return f"ρ = {number(promise.rho, rounding='up')}"
+        case PosteriorOdds():
+            epsilon, delta = (number(x, rounding="up") for x in (promise.epsilon, promise.delta))
+            return f"log-odds {epsilon}, δ = {delta}, {count_noun(promise.queries, 'question')}"
+        case ErrorFloor():
+            return f"floors for {count_noun(len(promise.columns), 'column')}"
+        case NoPromise():
+            return f"nothing: {printable(promise.reason)}"
+    return printable(str(promise))
 
 
 def _needing_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.formatting import number
 from discreet.privacy import PureDP, Spending
-from discreet.report.wording import number, promised
+from discreet.privacy.promises import describe_promise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
     """Write a price; Gaussian ones also as an epsilon at `delta`."""
     if not cost:
         return "nothing"
-    listed = " and ".join(promised(promise.to_dict()) for promise in cost)
+    listed = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
     spent = sum((Spending.of(promise) for promise in cost), Spending())
     if not spent.rho or _pure(cost):
         return listed

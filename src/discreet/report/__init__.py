@@ -1,8 +1,8 @@
-"""Tells what happened: the statement and its folder, the pages people read, and a check of it all for others.
+"""What is published about a release or a model, and what the curator reads about it.
 
-``statement`` is the record that is published, ``drafting`` fills it in, ``folder`` writes what goes with it,
-``models`` does the same for a model, and ``verify`` re-checks either; ``findings`` and ``pages`` are what the
-curator reads; ``keys`` keeps a key for an auditor. Names are loaded when they are first used.
+``statement`` holds the published documents and builds them, ``folder`` writes and reads the files beside
+them, ``verify`` checks a folder again; ``findings``, ``pages`` and ``charts`` make the internal report and
+the page of the statement. Names are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.report.drafting import make_statement
-    from discreet.report.pages import write_report
-    from discreet.report.statement import Statement
-    from discreet.report.verify.result import Verification
+    from discreet.report.pages.render import write_report
+    from discreet.report.statement.build import build_statement
+    from discreet.report.statement.documents import Statement
+    from discreet.report.verify._result import Verification
 
-__all__ = ["Statement", "Verification", "make_statement", "write_report"]
+__all__ = ["Statement", "Verification", "build_statement", "write_report"]
 
 _HOME = {
-    "Statement": "statement",
+    "Statement": "statement.documents",
     "Verification": "verify",
-    "make_statement": "drafting",
-    "write_report": "pages",
+    "build_statement": "statement.build",
+    "write_report": "pages.render",
 }
 
 

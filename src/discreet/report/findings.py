@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from discreet.report._model import Record
+from discreet.report.statement.documents import Record
 
 
 class Stage(Record):

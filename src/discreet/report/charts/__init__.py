@@ -6,17 +6,20 @@ description for people who do not see it, and the numbers it shows stand beside 
 
 from __future__ import annotations
 
-from discreet.report.charts.curves import calibration_curve, error_curve, learning_curve, what_if_curve
-from discreet.report.charts.ellipses import ellipse_picture
-from discreet.report.charts.heat import MOST_COLUMNS, correlation_heat
-from discreet.report.charts.histogram import histogram
-from discreet.report.charts.marks import Mark, three_marks
-from discreet.report.charts.scores import score_bars
-from discreet.report.charts.slider import slider_ticks
-from discreet.report.charts.timeline import timeline
+from discreet.report.charts._curves import (
+    calibration_curve,
+    error_curve,
+    learning_curve,
+    slider_ticks,
+    what_if_curve,
+)
+from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, ellipse_picture, histogram
+from discreet.report.charts._svg import ChartAxis
+from discreet.report.charts.bars import Mark, score_bars, three_marks, timeline
 
 __all__ = [
     "MOST_COLUMNS",
+    "ChartAxis",
     "Mark",
     "calibration_curve",
     "correlation_heat",

@@ -1,14 +1,13 @@
-"""A stranger re-checks a release: without secrets from the folder alone, with key and source bit for bit.
+"""Verification of a published folder: from its files alone, or bit for bit with key and source.
 
-``opening`` looks at the files, ``claims`` at the statement, ``rows`` and ``moments`` at the data, ``masked``
-at the classifier that some data carry, ``replay`` releases it again; ``model`` does all of that for a model;
-``run`` has the order of all checks, and ``result`` what they say. Everything here reads what somebody
-else wrote.
+``_files`` checks names and hashes, ``claims`` the statement, ``data`` the cells, ``_noise_tests`` their
+moments, ``_container`` the bytes of the files of data, ``_ledger`` the charges, ``_model`` a model; ``_run``
+has the order of all checks, and ``_result`` what they return. Everything here reads untrusted files.
 """
 
 from __future__ import annotations
 
-from discreet.report.verify.result import Check, Verification
-from discreet.report.verify.run import verify
+from discreet.report.verify._result import Check, Verification
+from discreet.report.verify._run import verify
 
 __all__ = ["Check", "Verification", "verify"]

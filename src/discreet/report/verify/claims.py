@@ -1,4 +1,8 @@
-"""The inside of a statement: every claim recomputed from what was declared."""
+"""Every claim of a statement, computed again from what was declared.
+
+The functions here serve tables and models alike; :mod:`discreet.report.verify._run` has the order of all
+checks.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,22 @@ from discreet.law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.release import method_from_dict
-from discreet.report.composing import answered_questions, composed
-from discreet.report.drafting import draft_implementation, drafted
-from discreet.report.statement import PRODUCT
-from discreet.report.verify.ledger import position_faults, receipt_faults, time_faults
+from discreet.report.statement.build import promised_blocks
+from discreet.report.statement.composition import describe_total, includes_answers
+from discreet.report.statement.documents import PRODUCT, ModelStatement, Statement
+from discreet.report.statement.table import TableSubject, release_name, table_implementation
+from discreet.report.verify._ledger import position_faults, receipt_faults, time_faults
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from discreet.law import Law
+    from discreet.privacy import Promise
     from discreet.release import Plan, ReleaseMethod
-    from discreet.report.statement import Statement
-    from discreet.report.verify.result import Checks
+    from discreet.report.verify._result import Checks
 
-RELATIVE = 1e-9
+RELATIVE_TOLERANCE = 1e-9
 """How far a number may be from the one that another machine computes."""
 _SMALLER_IS_BETTER = {"epsilon", "delta", "mu", "rho", "total_variation", "fisher_information", "keep"}
 _COMMITMENT = re.compile("[0-9a-f]{64}")
@@ -34,29 +39,59 @@ _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}|unknown")
 _WORDING = {"sentence", "sentences", "law_in_words", "theorems", "deployment"}
 
 
-def check_schema(statement: Statement, checks: Checks) -> Schema | None:
-    """Check what was declared against its digest and the receipt; return it, or None if it is no schema."""
-    with checks.guarded("schema"):
+def check_schema(
+    statement: Statement | ModelStatement,
+    checks: Checks,
+    charge_faults: Callable[[Schema], list[str]],
+    other_faults: Callable[[Schema], list[str]] | None = None,
+) -> Schema | None:
+    """Check what was declared against its digest and the charges.
+
+    Parameters
+    ----------
+    statement : Statement or ModelStatement
+        The statement whose block ``declared`` is read.
+    checks : Checks
+        Takes the result of the check.
+    charge_faults : callable
+        Returns what the charges of the statement say against the schema, one sentence each.
+    other_faults : callable, optional
+        Returns what else of the statement does not follow from the schema; None if there is nothing else.
+
+    Returns
+    -------
+    Schema or None
+        The declared schema; None if the block is no schema.
+    """
+    with checks.attempt("schema"):
         schema = Schema.from_dict(statement.declared)
         wrong = []
         if schema.digest != statement.digest:
             wrong.append(
                 "The declared schema does not have the digest that the statement says: it was changed."
             )
-        if canonical(schema.to_dict()) != canonical(statement.declared):
-            wrong.append("The declared schema is not written the way schemas are: it was edited.")
-        if statement.composition.receipt.get("schema") != statement.digest:
-            wrong.append("The receipt is for another schema than the one declared.")
+        wrong += charge_faults(schema)
         if statement.what.dataset != schema.dataset:
             wrong.append("The statement names another data set than the schema.")
+        wrong += other_faults(schema) if other_faults is not None else []
         checks.settle("schema", wrong, "It can be read, and is the one that was charged for.")
         return schema
     return None
 
 
+def table_charge_faults(statement: Statement, schema: Schema) -> list[str]:
+    """Return what is wrong with how the schema of a table is written, and with the schema of its receipt."""
+    wrong = []
+    if canonical(schema.to_dict()) != canonical(statement.declared):
+        wrong.append("The declared schema is not written the way schemas are: it was edited.")
+    if statement.composition.receipt.get("schema") != statement.digest:
+        wrong.append("The receipt is for another schema than the one declared.")
+    return wrong
+
+
 def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[ReleaseMethod, Plan] | None:
     """Make the method and its plan again from the declared parameters; None if they cannot be made."""
-    with checks.guarded("method"), warnings.catch_warnings():
+    with checks.attempt("method"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
         method = method_from_dict(statement.what.method.model_dump(), schema=schema)
         wrong = []
@@ -83,62 +118,100 @@ def _stated_laws(statement: Statement) -> dict[str, Law]:
         return {}
 
 
+def check_blocks(claimed: Mapping[str, Any], true: Mapping[str, Any], checks: Checks, right: str) -> None:
+    """Check the numbers, bounds and sentences of a statement against those computed again.
+
+    Parameters
+    ----------
+    claimed, true : mapping of str to JSON values
+        Blocks of the statement by name, as they are published and as they must be.
+    checks : Checks
+        Takes the results "numbers", "bounds" and "wording".
+    right : str
+        The sentence of the check "numbers" where it passes.
+    """
+    numbers, words = split_wording(differences(claimed["numbers"], true["numbers"], "numbers"))
+    unit = list(differences(claimed["unit"], true["unit"], "unit"))
+    checks.settle("numbers", [describe_difference(*d) for d in (*numbers, *unit)], right)
+    bounds = list(differences(claimed["bounds"], true["bounds"], "bounds"))
+    checks.settle("bounds", [describe_difference(*d) for d in bounds], "They are the ones of the schema.")
+    for name in ("definition", "not_protected", "assumptions"):
+        words += differences(claimed[name], true[name], name)
+    checks.settle(
+        "wording", [describe_difference(*d) for d in words], "Every sentence follows from the numbers."
+    )
+
+
 def check_claims(
     statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan, checks: Checks
 ) -> None:
     """Check every number and every sentence that follows from the schema and the parameters."""
     claimed = statement.model_dump(mode="json")
-    with checks.guarded("numbers"):
-        blocks = drafted(plan, method, schema)
-        true = {name: plain(block) for name, block in blocks.items()}
-        numbers, words = split_words(differences(claimed["numbers"], true["numbers"], "numbers"))
-        unit = list(differences(claimed["unit"], true["unit"], "unit"))
-        checks.settle(
-            "numbers",
-            [told(*d) for d in (*numbers, *unit)],
+    with checks.attempt("numbers"):
+        blocks = promised_blocks(TableSubject(plan, method))
+        true = {name: json_block(block) for name, block in blocks.items()}
+        check_blocks(
+            claimed,
+            true,
+            checks,
             "Every promise, law, epsilon and floor is what the declared parameters give.",
         )
-        bounds = list(differences(claimed["bounds"], true["bounds"], "bounds"))
-        checks.settle("bounds", [told(*d) for d in bounds], "They are the ones of the schema.")
-        for name in ("definition", "not_protected", "assumptions"):
-            words += differences(claimed[name], true[name], name)
-        checks.settle("wording", [told(*d) for d in words], "Every sentence follows from the numbers.")
-        _say_last_digits({name: claimed[name] for name in true}, true, checks)
-    with checks.guarded("implementation"):
-        mine, said = _implementation(statement, method, plan), claimed["implementation"]
-        wrong = list(version_faults(said["versions"], mine["versions"], statement.what.product_version))
-        mine["versions"] = said["versions"]  # those of the curator's machine
-        if schema.id_column is not None and _COMMITMENT.fullmatch(said["rows_salt"] or ""):
-            mine["rows_salt"] = said["rows_salt"]  # follows from a secret; a replay shows that it was used
-        wrong += differences(said, mine, "implementation")
-        release = f"{schema.dataset or 'table'}-{statement.implementation.key_commitment[:12]}"
-        if statement.what.release != release:
-            wrong.append(("what.release", statement.what.release, release))
-        if statement.what.product != PRODUCT:
-            wrong.append(("what.product", statement.what.product, PRODUCT))
-        if not _COMMITMENT.fullmatch(statement.implementation.key_commitment):
-            wrong.append(("implementation.key_commitment", said["key_commitment"], "a SHA-256"))
+        _add_last_digits({name: claimed[name] for name in true}, true, checks)
+    with checks.attempt("implementation"):
+        wrong = _implementation_faults(statement, schema, method, plan)
         checks.settle(
-            "implementation", [told(*d) for d in wrong], "Sampler and lattice are those of the method."
+            "implementation",
+            [describe_difference(*d) for d in wrong],
+            "Sampler and lattice are those of the method.",
         )
-    with checks.guarded("composition"):
+    with checks.attempt("composition"):
+        receipt = Receipt.from_dict(statement.composition.receipt)
         checks.settle(
             "composition",
-            _composition(statement, method.charged_as(schema)),
+            composition_faults(
+                statement,
+                [receipt],
+                receipt.promises,
+                plain=True,
+                others=lambda: _receipt_faults(statement, receipt, method.charged_as(schema)),
+            ),
             "The charges add up to the stated total, and none before the receipt's is missing.",
         )
 
 
-def _implementation(statement: Statement, method: ReleaseMethod, plan: Plan) -> dict[str, Any]:
+def _implementation_faults(
+    statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan
+) -> list[tuple[str, Any, Any]]:
+    """Return where the implementation block, and the name of the release, are not those of the method."""
     stated = statement.implementation
-    block = draft_implementation(
+    claimed = stated.model_dump(mode="json")
+    true = table_implementation(
         plan,
         method,
         seeded=bool(statement.composition.receipt.get("seeded")),
         commitment=stated.key_commitment,
         shuffled=stated.shuffled,
-    )
-    return block.model_dump(mode="json")
+    ).model_dump(mode="json")
+    wrong = list(version_faults(claimed["versions"], true["versions"], statement.what.product_version))
+    true["versions"] = claimed["versions"]  # those of the curator's machine
+    if schema.id_column is not None and _COMMITMENT.fullmatch(claimed["rows_salt"] or ""):
+        true["rows_salt"] = claimed["rows_salt"]  # follows from a secret; a replay shows that it was used
+    wrong += differences(claimed, true, "implementation")
+    wrong += name_faults(statement, release_name(schema, stated.key_commitment))
+    if not _COMMITMENT.fullmatch(stated.key_commitment):
+        wrong.append(("implementation.key_commitment", claimed["key_commitment"], "a SHA-256"))
+    return wrong
+
+
+def name_faults(statement: Statement | ModelStatement, release: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where a statement has another name than `release`, or names another product."""
+    what = statement.what
+    for at, claimed, true in (
+        ("what.release", what.release, release),
+        ("what.product", what.product, PRODUCT),
+    ):
+        if claimed != true:
+            yield at, claimed, true
 
 
 def version_faults(
@@ -154,8 +227,8 @@ def version_faults(
         yield f"implementation.versions.{PRODUCT}", said.get(PRODUCT), product
 
 
-def _say_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
-    """Say how many numbers are not the very ones computed here: there is room in their last digits."""
+def _add_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
+    """Add how many numbers are not the very ones computed here: there is room in their last digits."""
     inexact = sum(1 for _ in differences(claimed, true, "", exactly=True))
     if inexact:
         checks.add(
@@ -166,44 +239,63 @@ def _say_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
         )
 
 
-def _composition(statement: Statement, what: str) -> list[str]:
+def composition_faults(
+    statement: Statement | ModelStatement,
+    receipts: Sequence[Receipt],
+    promises: Sequence[Promise],
+    *,
+    plain: bool,
+    others: Callable[[], list[str]] = list,
+) -> list[str]:
+    """Return what is wrong with the charges that a statement lists, and with their total.
+
+    Parameters
+    ----------
+    statement : Statement or ModelStatement
+        The statement whose block ``composition`` is checked.
+    receipts : sequence of Receipt
+        The charges of the statement itself.
+    promises : sequence of Promise
+        What these charges promise together.
+    plain : bool
+        Whether a receipt holds all that its row of the ledger does, as that of a table does.
+    others : callable
+        Returns further faults of the receipts, which are named before those of the total.
+    """
     stated = statement.composition
-    receipt = Receipt.from_dict(stated.receipt)
-    wrong = [
-        *receipt_faults(receipt, plain=True),
-        *position_faults(stated, [receipt], plain=True),
-        *time_faults(statement.what.created, [receipt]),
-    ]
+    counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
+    wrong = [fault for receipt in receipts for fault in receipt_faults(receipt, plain=plain)]
+    wrong += position_faults(stated, receipts, plain=plain)
+    wrong += time_faults(statement.what.created, receipts)
+    wrong += others()
+    if (stated.counted, stated.ledger) != (counted, receipts[0].ledger if counted else None):
+        subject = "The receipt is" if plain else "The receipts are"
+        wrong.append(f"{subject} of another ledger than the statement says.")
+    total, following = describe_total(
+        [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier],
+        promises,
+        counted=stated.counted if plain else counted,
+        limit=stated.limit,
+        steered=includes_answers([charge.what for charge in stated.earlier]),
+        others=len(stated.other_ledgers),
+    )
+    for name, claimed, true in (("total", stated.total, total), ("next", stated.next, following)):
+        if claimed != true:
+            wrong.append(describe_difference(f"composition.{name}", claimed, true))
+    return wrong
+
+
+def _receipt_faults(statement: Statement, receipt: Receipt, what: str) -> list[str]:
+    """Return where the receipt of a table is not for this release: `what` is what it was charged as."""
     fixed = {"what": what, "owner": None, "question": None, "version": statement.what.product_version}
-    wrong += [
-        told(f"receipt.{name}", getattr(receipt, name), true)
+    wrong = [
+        describe_difference(f"receipt.{name}", getattr(receipt, name), true)
         for name, true in fixed.items()
         if getattr(receipt, name) != true
     ]
-    wrong += [
-        told(*d)
-        for d in differences(
-            [promise.to_dict() for promise in receipt.promises],
-            statement.numbers.promises,
-            "receipt.promises",
-        )
-    ]
-    if (stated.counted, stated.ledger) != (receipt.recorded, receipt.ledger):
-        wrong.append("The receipt is of another ledger than the statement says.")
-    past = [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier]
-    steered = answered_questions([charge.what for charge in stated.earlier])
-    total, following = composed(
-        past,
-        receipt.promises,
-        counted=stated.counted,
-        limit=stated.limit,
-        steered=steered,
-        others=len(stated.other_ledgers),
-    )
-    for name, said, true in (("total", stated.total, total), ("next", stated.next, following)):
-        if said != true:
-            wrong.append(told(f"composition.{name}", said, true))
-    return wrong
+    charged = [promise.to_dict() for promise in receipt.promises]
+    found = differences(charged, statement.numbers.promises, "receipt.promises")
+    return wrong + [describe_difference(*d) for d in found]
 
 
 def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> Iterator[tuple[str, Any, Any]]:
@@ -231,7 +323,7 @@ def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> I
 
 def _same(claimed: Any, true: Any) -> bool:
     if isinstance(claimed, float) and isinstance(true, float):
-        close = math.isclose(claimed, true, rel_tol=RELATIVE, abs_tol=0.0)
+        close = math.isclose(claimed, true, rel_tol=RELATIVE_TOLERANCE, abs_tol=0.0)
         return close and math.copysign(1.0, claimed) == math.copysign(1.0, true)
     return type(claimed) is type(true) and bool(claimed == true)
 
@@ -239,13 +331,13 @@ def _same(claimed: Any, true: Any) -> bool:
 def _same_mean(claimed: Any, true: Any, variance: Any) -> bool:
     if not all(isinstance(value, float) for value in (claimed, true, variance)) or not variance >= 0:
         return False
-    return bool(abs(claimed - true) <= RELATIVE * math.sqrt(variance))
+    return bool(abs(claimed - true) <= RELATIVE_TOLERANCE * math.sqrt(variance))
 
 
-def split_words(
+def split_wording(
     found: Iterator[tuple[str, Any, Any]],
 ) -> tuple[list[tuple[str, Any, Any]], list[tuple[str, Any, Any]]]:
-    """Tell numbers from the sentences around them."""
+    """Return differences in numbers, and those in the sentences around them."""
     numbers: list[tuple[str, Any, Any]] = []
     words: list[tuple[str, Any, Any]] = []
     for difference in found:
@@ -254,8 +346,8 @@ def split_words(
     return numbers, words
 
 
-def told(at: str, claimed: Any, true: Any) -> str:
-    """Say what a statement claims, and what it must say instead."""
+def describe_difference(at: str, claimed: Any, true: Any) -> str:
+    """Return what a statement claims at a path, and what it must say instead, in a sentence."""
     said, should = (_shown(value) for value in (claimed, true))
     better = ""
     if isinstance(claimed, int | float) and isinstance(true, int | float):
@@ -272,10 +364,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def plain(block: Any) -> Any:
+def json_block(block: Any) -> Any:
     """Return a block of a statement as plain JSON values."""
     if isinstance(block, list):
-        return [plain(part) for part in block]
+        return [json_block(part) for part in block]
     return block.model_dump(mode="json") if hasattr(block, "model_dump") else block
 
 

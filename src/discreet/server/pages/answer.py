@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from discreet.report import wording
-from discreet.report.wording import append_unit, format_amounts, format_value
+from discreet import formatting
+from discreet.formatting import append_unit, format_amounts, number_with_margin
+from discreet.report.charts import ChartAxis
+from discreet.report.charts.bars import Interval, cell_bar, interval_bar
 from discreet.server.pages.budget import full_words
-from discreet.server.pages.charts import Interval, Stretch, cell_bar, interval_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,7 +130,8 @@ def answer_view(
     return AnswerView(
         question=answer["question"],
         measure=measure,
-        caption=f"{wording.counted(len(cells), 'group')}; all that were declared, also those without a row",
+        caption=f"{formatting.count_noun(len(cells), 'group')}; all that were declared, also those without a "
+        "row",
         single=None if grouped else _single(cells[0], measure, earlier),
         axes=tuple(answer["by"]),
         rows=_cell_views(answer) if grouped else (),
@@ -137,7 +139,7 @@ def answer_view(
         unreadable=_unreadable(answer) if grouped else "",
         cost=_paid(answer, budget, in_all if earlier else ()),
         left=left_words(answer["remaining"]),
-        when=wording.date(when) if when else "",
+        when=formatting.date(when) if when else "",
         receipts=tuple(part for merged in answer["parts"] for part in merged) or tuple(answer["receipts"]),
         cached=answer["cached"],
         refined=any(len(merged) > 1 for merged in answer["parts"]),
@@ -153,20 +155,20 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
         return Single(value="—", sure="Too few rows for its noise: no number can be given.", bar=Markup(""))
     if not cell["sd"]:
         return Single(
-            value=format_value(cell["value"], 0.0),
+            value=number_with_margin(cell["value"], 0.0),
             sure="It is exact: it follows from what is public.",
             bar=Markup(""),
         )
     margin = (cell["upper"] - cell["lower"]) / 2
-    low, high = format_value(cell["lower"], margin), format_value(cell["upper"], margin)
+    low, high = number_with_margin(cell["lower"], margin), number_with_margin(cell["upper"], margin)
     intervals = [Interval(cell["value"], cell["lower"], cell["upper"], "now" if earlier else "")]
     if earlier and earlier["cells"][0]["value"] is not None and not earlier["by"]:
         before = earlier["cells"][0]
         intervals.insert(0, Interval(before["value"], before["lower"], before["upper"], "before"))
     return Single(
-        value=format_value(cell["value"], margin),
-        sure=f"± {append_unit(format_value(margin, margin), measure)}: the exact number is between {low} and "
-        f"{high}, 95 times in 100.",
+        value=number_with_margin(cell["value"], margin),
+        sure=f"± {append_unit(number_with_margin(margin, margin), measure)}: the exact number is between {low} "
+        f"and {high}, 95 times in 100.",
         bar=interval_bar("interval", intervals, measure),
     )
 
@@ -176,11 +178,11 @@ def _cell_views(answer: Mapping[str, Any]) -> tuple[CellView, ...]:
     ends = [end for cell in shown if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
     # An average has no natural zero; counts and sums are drawn from theirs.
     from_zero = not answer["question"].startswith("mean")
-    stretch = Stretch.over([*ends, 0.0] if from_zero else ends, room=0.03)
+    stretch = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
     return tuple(_cell_view(cell, stretch, from_zero=from_zero) for cell in shown)
 
 
-def _cell_view(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) -> CellView:
+def _cell_view(cell: Mapping[str, Any], stretch: ChartAxis, *, from_zero: bool) -> CellView:
     key = tuple(cell["key"])
     if cell["value"] is None:
         return CellView(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)
@@ -188,8 +190,8 @@ def _cell_view(cell: Mapping[str, Any], stretch: Stretch, *, from_zero: bool) ->
     margin = (upper - lower) / 2
     return CellView(
         key=key,
-        value=format_value(value, margin),
-        margin=format_value(margin, margin) if margin else "exact",
+        value=number_with_margin(value, margin),
+        margin=number_with_margin(margin, margin) if margin else "exact",
         bar=cell_bar(stretch, value, lower, upper, from_zero=from_zero),
         faint=from_zero and lower <= 0 <= upper,
     )
@@ -202,7 +204,7 @@ def _unreadable(answer: Mapping[str, Any]) -> str:
     margins = [(c["upper"] - c["lower"]) / 2 for c in answer["cells"] if c["value"] is not None]
     if not margins or not margins[0]:
         return ""
-    shown = append_unit(format_value(margins[0], margins[0]), answer["measure"])
+    shown = append_unit(number_with_margin(margins[0], margins[0]), answer["measure"])
     return f"Noise makes sums that differ by less than about {shown} look alike."
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from starlette.responses import JSONResponse
 
+from discreet import formatting
 from discreet.errors import DiscreetError
+from discreet.formatting import CURRENCY_SYMBOLS, currency_symbol, format_amount
 from discreet.noise import Stream
 from discreet.query import Database
 from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import write_level
 from discreet.query.text_query import run_query
-from discreet.report import wording
-from discreet.report.wording import CURRENCY_SYMBOLS, currency_symbol, format_amount
 from discreet.server.api import requests
 from discreet.server.api.responses import query_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
@@ -106,15 +106,15 @@ def _range(column: Column) -> str:
         declared = len(column.values or ())
         levels = sum(level is not None for level in column.levels)
         other = ", or other" if levels > declared else ""
-        return f"one of {wording.counted(declared, 'value')}{other}{gaps}"
-    unit = f" {wording.visible(column.measure)}" if column.measure else ""
+        return f"one of {formatting.count_noun(declared, 'value')}{other}{gaps}"
+    unit = f" {formatting.printable(column.measure)}" if column.measure else ""
     if column.type == "date":
         unit += "; averages count days since the first"
     return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
 
 
 def _end(value: object) -> str:
-    return wording.number(value) if isinstance(value, int | float) else str(value)
+    return formatting.number(value) if isinstance(value, int | float) else str(value)
 
 
 _MOST_ROWS = 10_000
@@ -416,7 +416,7 @@ def _rows_words(page_request: PageRequest) -> str:
     n_rows = page_request.service.dataset.database.n_rows
     if n_rows is None:
         return "The number of rows is not public."
-    return f"{wording.counted(n_rows, 'row')}; their number is public."
+    return f"{formatting.count_noun(n_rows, 'row')}; their number is public."
 
 
 def _answer_view(

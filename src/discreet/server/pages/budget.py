@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.report import wording
-from discreet.report.wording import (
+from discreet import formatting
+from discreet.formatting import (
     append_unit,
     currency_symbol,
     format_amount,
     format_amounts,
     format_share,
-    format_value,
+    number_with_margin,
 )
-from discreet.server.pages.charts import share_bar
+from discreet.privacy.promises import describe_promise
+from discreet.report.charts.bars import share_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ class BudgetView:
         price = self.price(cost)
         if price:
             return f"{self.letter} = {format_amount(price, up=True)}"
-        return " and ".join(dict.fromkeys(wording.promised(promise) for promise in cost)) or "nothing"
+        return " and ".join(dict.fromkeys(describe_promise(promise) for promise in cost)) or "nothing"
 
 
 def price_in(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
@@ -164,13 +165,13 @@ def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budge
     listed = [("You spent", spent_words(own))]
     if mine:
         listed += [
-            ("Your limit", wording.promised(own["limit"])),
+            ("Your limit", describe_promise(own["limit"])),
             ("Left for you", format_amounts(own["left"], up=False)),
         ]
     listed.append(("All together spent", spent_words(total)))
     if total["left"] is not None:
         listed += [
-            ("The limit of all", wording.promised(total["limit"])),
+            ("The limit of all", describe_promise(total["limit"])),
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
     listed.append(("If analysts share answers", told["collusion"]))
@@ -195,7 +196,7 @@ def _lead(last: tuple[bool, int | None], *, limited: bool) -> str:
         return "Your last question was free."
     if more == 0:
         return "Too little is left for another question like your last one."
-    return f"About {wording.counted(more, 'question')} like your last one left."
+    return f"About {formatting.count_noun(more, 'question')} like your last one left."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +242,7 @@ def _margin(price: Mapping[str, Any]) -> str:
     if margin == 0:
         return "Exact"
     each = " in each group" if price["by"] else ""
-    said = f"± {append_unit(format_value(margin, margin), price['measure'])}{each} (95 %)"
+    said = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}{each} (95 %)"
     fewer = price["question"].startswith("mean") and " where " in price["question"]
     return f"At least {said}" if fewer else said
 

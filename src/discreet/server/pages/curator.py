@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, SourceError
-from discreet.report import wording
+from discreet.formatting import currency_symbol, format_amounts
+from discreet.privacy.promises import describe_promise
 from discreet.report.charts import Mark, three_marks
-from discreet.report.wording import currency_symbol, format_amounts
+from discreet.report.charts.bars import spending_steps
 from discreet.server.api.routes import describe_revoked, describe_stopped
 from discreet.server.config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
 from discreet.server.pages.budget import account_bar, currency_of, share_kind, spent_share, spent_words
-from discreet.server.pages.charts import spending_steps
 from discreet.server.pages.history import budget_of, history_lines, past_answers
 from discreet.server.pages.page import PageRequest, redirect
 
@@ -105,8 +106,10 @@ def summary_tiles(overview: Mapping[str, Any], refusals: Sequence[Any], now: flo
         spent = Tile(kind="warn", title="Spent by all", amount="no limit", note=spent_words(total))
     else:
         kind = share_kind(share) or "ok"
-        note = f"{spent_words(total)} of {wording.promised(total['limit'])}"
-        spent = Tile(kind=kind, title="Spent by all", amount=wording.percent(share, rounding="up"), note=note)
+        note = f"{spent_words(total)} of {describe_promise(total['limit'])}"
+        spent = Tile(
+            kind=kind, title="Spent by all", amount=formatting.percent(share, rounding="up"), note=note
+        )
     charges = int(total["spent"]["charges"])
     return (
         spent,
@@ -130,7 +133,7 @@ def spending_view(overview: Mapping[str, Any], spending: Mapping[str, Any]) -> S
     sign = currency_symbol(name)
     return SpendingView(
         caption=f"{sign} spent over time"
-        + (f", of {wording.number(limit, rounding='down')}" if limit else ""),
+        + (f", of {formatting.number(limit, rounding='down')}" if limit else ""),
         picture=spending_steps("steps", list(last.items()), limit or None, sign),
         analysts=tuple(
             _analyst(who, account)
@@ -150,7 +153,7 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
         if account["left"] is None
         else format_amounts(account["left"], up=False),
         bar=account_bar(account),
-        share="" if share is None else f"{wording.percent(share, rounding='up')} spent",
+        share="" if share is None else f"{formatting.percent(share, rounding='up')} spent",
     )
 
 
@@ -175,10 +178,10 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
     """Return the last refusals in words."""
     return [
         {
-            "when": wording.date(str(one["when"])),
+            "when": formatting.date(str(one["when"])),
             "who": one["who"] or "nobody known",
             "code": one["code"],
-            "what": wording.shortened(one["asked"], _MOST_ASKED)
+            "what": formatting.shorten(one["asked"], _MOST_ASKED)
             if one["asked"]
             else "nothing that could be read",
         }
@@ -219,18 +222,18 @@ def _attack_summary(guesses: Sequence[Mapping[str, Any]]) -> str:
     how = "hardly" if gain < _HARDLY else "somewhat" if gain < _SOMEWHAT else "much"
     before, after = _error(guess, guess["without"]), _error(guess, guess["error"])
     return (
-        f"All answers together help an attacker {how}: most with {wording.name(guess['column'])}, where the "
-        f"error of a guess falls from {before} to {after}, by {wording.percent(gain, rounding='up')}."
+        f"All answers together help an attacker {how}: most with {formatting.name(guess['column'])}, where "
+        f"the error of a guess falls from {before} to {after}, by {formatting.percent(gain, rounding='up')}."
     )
 
 
 def _error(guess: Mapping[str, Any], value: float) -> str:
-    return wording.quantity(value, guess["measure"], chance=wording.is_chance(guess["statistic"]))
+    return formatting.quantity(value, guess["measure"], chance=formatting.is_chance(guess["statistic"]))
 
 
 def _column_attack(k: int, column: Mapping[str, Any]) -> ColumnAttack:
     guess = column["guess"]
-    chance = wording.is_chance(guess["statistic"])
+    chance = formatting.is_chance(guess["statistic"])
 
     marks = [
         Mark(

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, ParameterError
+from discreet.formatting import append_unit, number_with_margin
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
 from discreet.query.language.query import Query, parse_query
 from discreet.query.results import ResultTerm, combine_results
 from discreet.query.text_query import preview_query, run_query
-from discreet.report import wording
-from discreet.report.wording import append_unit, format_value
+from discreet.report.charts.bars import Interval, interval_bar
 from discreet.server.api.responses import query_response
 from discreet.server.errors import NOT_FOUND, ApiException
 from discreet.server.pages.budget import BudgetView, budget_view
-from discreet.server.pages.charts import Interval, interval_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -405,7 +405,7 @@ def history_lines(
             answer="in the download" if told is None else _summarize(told)[0],
             margin="" if told is None else _summarize(told)[1],
             cost=budget.price_words(paid.cost),
-            when=wording.date(paid.when),
+            when=formatting.date(paid.when),
         )
         for paid, told in past
     ]
@@ -416,13 +416,15 @@ def _summarize(told: QueryResult) -> tuple[str, str]:
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
     if told.axes:
         same = margins and not told.question.startswith("mean")
-        return wording.counted(len(told.cells), "group"), format_value(
+        return formatting.count_noun(len(told.cells), "group"), number_with_margin(
             margins[0], margins[0]
         ) if same else "varies"
     value = told.cells[0].value
     if value is None:
         return "too few rows", ""
-    return append_unit(format_value(value, margins[0]), told.measure), format_value(margins[0], margins[0])
+    return append_unit(number_with_margin(value, margins[0]), told.measure), number_with_margin(
+        margins[0], margins[0]
+    )
 
 
 # Sums and differences.

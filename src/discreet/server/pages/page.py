@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from discreet import formatting
 from discreet.errors import DiscreetError
-from discreet.report import wording
-from discreet.report.views.table import badge, named
+from discreet.report.pages.tables import badge, name_markup
 from discreet.server.credentials import check_form, close_session, is_same_origin, open_session
 from discreet.server.errors import (
     FORBIDDEN,
@@ -92,7 +92,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"name": named, "counted": wording.counted}
+    environment.filters |= {"name": name_markup, "counted": formatting.count_noun}
     environment.globals |= {"badge": badge, "asset": asset_address}
     return environment
 
@@ -105,7 +105,7 @@ def _printed(value: Any) -> Any:
     """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
     if value is None:
         raise AssertionError("a template prints None")
-    return wording.visible(value) if type(value) is str else value
+    return formatting.printable(value) if type(value) is str else value
 
 
 _TITLES = {

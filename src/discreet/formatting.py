@@ -1,0 +1,181 @@
+"""How numbers and names are written for people: rounded on the safe side, nothing invisible."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+Rounding: TypeAlias = Literal["nearest", "down", "up"]
+
+_MODES = {"nearest": ROUND_HALF_EVEN, "down": ROUND_FLOOR, "up": ROUND_CEILING}
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_WRONG_GUESS = "probability of a wrong guess"
+
+_LARGEST = 1e15  # larger numbers are written by powers of ten
+
+NO_BREAK = "\u00a0"
+NONE = "none"
+_LARGEST = 1e15  # larger numbers are written by powers of ten
+CURRENCY_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ", "queries": "questions"}
+
+
+def printable(text: str) -> str:
+    """Show what would act without being seen: direction marks, controls and halves of characters.
+
+    A column may have any name. One that turns the rest of a sentence around, or hides a part of it, would
+    make a statement say something that nobody wrote.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    # The two joiners shape words of some scripts, and people's emoji; they move nothing.
+    hidden = unicodedata.category(character) in ("Cf", "Cc", "Cs", "Zl", "Zp")
+    return f"\\u{ord(character):04x}" if hidden and character not in "\n\t\u200c\u200d" else character
+
+
+def name(text: str) -> str:
+    """Write the name of a column or of a level on one line."""
+    return printable(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", "⇥")) or "(empty)"
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut a name where there is no room for it; whoever shows it also gives the whole name."""
+    whole = name(text)
+    return whole if len(whole) <= length else whole[: length - 1] + "…"
+
+
+def number(value: float, *, digits: int = 3, rounding: Rounding = "nearest") -> str:
+    """Write a finite number with about three digits, whole thousands in full.
+
+    Parameters
+    ----------
+    digits : int
+        How many count; a number with more digits before the point keeps them all.
+    rounding : {"nearest", "down", "up"}
+        A floor goes down, an epsilon up: what is printed is promised too.
+    """
+    exact = Decimal(repr(float(value)))
+    if not exact:
+        return "0"
+    if not -4 <= exact.adjusted() < 15:
+        return _powers_of_ten(exact, digits, rounding)
+    step = Decimal(1).scaleb(min(0, exact.adjusted() - digits + 1))
+    rounded = exact.quantize(step, rounding=_MODES[rounding])
+    text = f"{rounded:,f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", "\u2212")
+
+
+def _powers_of_ten(exact: Decimal, digits: int, rounding: Rounding) -> str:
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    rounded = exact.quantize(step, rounding=_MODES[rounding])
+    power = rounded.adjusted()
+    lead = number(float(rounded.scaleb(-power)), digits=digits)
+    ten = "10" + str(power).translate(_SUPERSCRIPTS)
+    return ten if lead == "1" else f"{lead}{NO_BREAK}×{NO_BREAK}{ten}"
+
+
+def percent(share: float, *, digits: int = 3, rounding: Rounding = "nearest") -> str:
+    """Write a share as a percentage, with at most one decimal."""
+    hundred = Decimal(repr(float(share))) * 100
+    rounded = hundred.quantize(Decimal("0.1"), rounding=_MODES[rounding])
+    if digits < 3:
+        rounded = rounded.quantize(Decimal(1), rounding=_MODES[rounding])
+    text = f"{rounded:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    text = "0" if text in ("-0", "") else text
+    return text.replace("-", "\u2212") + f"{NO_BREAK}%"
+
+
+def is_chance(statistic: str) -> bool:
+    """Whether an error is the chance of a wrong guess, and not a distance."""
+    return statistic == _WRONG_GUESS
+
+
+def quantity(value: float, measure: str | None, *, chance: bool, rounding: Rounding = "nearest") -> str:
+    """Write an error in the unit of its column: a distance, or how often a guess is wrong."""
+    if chance:
+        return percent(value, rounding=rounding)
+    return f"±{NO_BREAK}" + number(value, rounding=rounding) + (f" {printable(measure)}" if measure else "")
+
+
+def format_interval(lower: float, upper: float, measure: str | None, *, chance: bool) -> str:
+    """Write an interval outward."""
+    if chance:
+        low = percent(lower, rounding="down").removesuffix(f"{NO_BREAK}%")
+        return f"{low} to {percent(upper, rounding='up')}"
+    unit = f" {printable(measure)}" if measure else ""
+    return f"{number(lower, rounding='down')} to {number(upper, rounding='up')}{unit}"
+
+
+def seconds(value: float) -> str:
+    """Write a duration."""
+    if value < 0.05:
+        return f"0.0{NO_BREAK}s"
+    return f"{value:.1f}{NO_BREAK}s" if value < 100 else f"{value / 60:.0f}{NO_BREAK}min"
+
+
+def date(text: str) -> str:
+    """Write a moment, given in ISO 8601, to the minute; what is no moment stays as it is."""
+    day, mark, time = text.partition("T")
+    if not mark or len(day) != 10 or len(time) < 5:
+        return printable(text)
+    zone = " UTC" if time.endswith(("Z", "+00:00")) else ""
+    return f"{day}, {time[:5]}{zone}"
+
+
+def number_with_margin(value: float, margin: float) -> str:
+    """Write a number with as many digits as its margin leaves."""
+    if abs(value) >= _LARGEST or margin >= _LARGEST:
+        return number(value)
+    if margin == 0:
+        text = f"{value:,.10g}"
+    else:
+        decimals = max(0, 1 - math.floor(math.log10(margin)))
+        text = f"{value:,.{min(decimals, 15)}f}"
+        if float(text.replace(",", "")) == 0:
+            text = "0"
+    return text.replace("-", "\u2212")
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Write "1 row" and "2,000 rows"."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def append_unit(text: str, measure: str | None) -> str:
+    """Write a number's unit behind it."""
+    return f"{text} {printable(measure)}" if measure else text
+
+
+def currency_symbol(currency: str) -> str:
+    """Return the sign of a currency of privacy."""
+    return CURRENCY_SYMBOLS.get(currency, currency)
+
+
+def format_amounts(values: Mapping[str, float] | None, *, up: bool) -> str:
+    """Write amounts of privacy: spent ones rounded up, those that are left rounded down."""
+    shown = {name: values[name] for name in CURRENCY_SYMBOLS if name in values} if values else {}
+    return (
+        ", ".join(f"{currency_symbol(name)} = {format_amount(value, up=up)}" for name, value in shown.items())
+        or NONE
+    )
+
+
+def format_amount(value: float, *, up: bool) -> str:
+    """Write one amount; what floating point adds in the twelfth digit is not rounded up to the third."""
+    return number(float(f"{value:.12g}"), rounding="up" if up else "down")
+
+
+def format_share(share: float) -> str:
+    """Write a share of a budget, however small, rounded up."""
+    return f"{number(float(f'{100 * share:.10g}'), digits=2, rounding='up')}{NO_BREAK}%"

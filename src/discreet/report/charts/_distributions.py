@@ -1,0 +1,375 @@
+"""Distributions: columns before and after, correlations, and the ellipses of a Gaussian classifier."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from discreet import formatting
+from discreet.report.charts._svg import ChartAxis, as_number, as_percent, figure, label, path, tag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.learn.large_margin import Ellipse
+
+_WIDTH = 300
+_MOST_LEVELS = 12
+
+
+def histogram(
+    key: str,
+    column: str,
+    labels: Sequence[str],
+    original: Sequence[float],
+    release: Sequence[float],
+    *,
+    ordered: bool,
+) -> Markup:
+    """Draw the shares of rows in each bar.
+
+    Parameters
+    ----------
+    ordered : bool
+        Numbers stand side by side along their range; the levels of a list below one another.
+    """
+    if ordered:
+        return _side_by_side(key, column, labels, original, release)
+    return _below_one_another(key, column, labels, original, release)
+
+
+def _tick(text: str) -> str:
+    """Write the middle of a bin as axes write numbers; other names stay."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return as_number(value) if math.isfinite(value) else text
+
+
+def _description(labels: Sequence[str], original: Sequence[float], release: Sequence[float]) -> str:
+    if not labels:
+        return "There is nothing to show."
+    worst = max(range(len(labels)), key=lambda j: abs(original[j] - release[j]))
+    before, after = formatting.percent(original[worst]), formatting.percent(release[worst])
+    return (
+        f"Shares of rows in {formatting.count_noun(len(labels), 'bar')}. They differ most at "
+        f"{labels[worst]}: {before} before, {after} after."
+    )
+
+
+def _side_by_side(
+    key: str, column: str, labels: Sequence[str], original: Sequence[float], release: Sequence[float]
+) -> Markup:
+    """Draw the bins of a number along its range, the release as bars and the original as an outline."""
+    height, left, right, top, bottom = 168, 40, 8, 10, 26
+    largest = max([*original, *release, 0.0]) or 1.0
+    y = ChartAxis(lower=0.0, upper=largest * 1.06, start=height - bottom, end=top)
+    step = (_WIDTH - left - right) / max(1, len(labels))
+    shapes = []
+    for tick in y.ticks(3):
+        shapes += [
+            tag("line", class_="grid", x1=left, x2=_WIDTH - right, y1=y(tick), y2=y(tick)),
+            label(as_percent(tick), left - 6, y(tick) + 4, anchor="end", class_="tick"),
+        ]
+    for j, after in enumerate(release):
+        # The first and last bar stand for what left the declared range.
+        beyond = len(labels) > 2 and j in (0, len(labels) - 1)
+        shapes.append(
+            tag(
+                "rect",
+                tag(
+                    "title",
+                    f"{labels[j]}: {formatting.percent(original[j])} before, "
+                    f"{formatting.percent(after)} after",
+                ),
+                class_="after beyond" if beyond else "after",
+                x=left + j * step + 0.5,
+                y=y(after),
+                width=max(step - 1, 0.5),
+                height=max(y(0.0) - y(after), 0.0),
+            )
+        )
+    if original:
+        outline: list[tuple[float, float]] = [(left, y(0.0))]
+        for j, before in enumerate(original):
+            outline += [(left + j * step, y(before)), (left + (j + 1) * step, y(before))]
+        shapes.append(path([*outline, (left + len(original) * step, y(0.0))], class_="before"))
+    shapes.append(tag("line", class_="axis", x1=left, x2=_WIDTH - right, y1=y(0.0), y2=y(0.0)))
+    named = sorted({1, len(labels) // 2, len(labels) - 2} if len(labels) > 4 else set(range(len(labels))))
+    shapes += [
+        label(
+            formatting.shorten(_tick(labels[j]), 12),
+            left + (j + 0.5) * step,
+            height - 8,
+            anchor="middle",
+            class_="tick",
+        )
+        for j in named
+    ]
+    return figure(
+        key,
+        *shapes,
+        title=f"{column}, before and after",
+        description=_description(labels, original, release),
+        width=_WIDTH,
+        height=height,
+    )
+
+
+def _below_one_another(
+    key: str, column: str, labels: Sequence[str], original: Sequence[float], release: Sequence[float]
+) -> Markup:
+    """Draw the levels of a list as rows: the release as a bar, the original as a tick."""
+    left, right, row, top = 116, 40, 20, 4
+    # The levels with most rows, before or after, in the declared order.
+    by_size = sorted(range(len(labels)), key=lambda j: (-max(original[j], release[j]), j))
+    shown = sorted(by_size[:_MOST_LEVELS])
+    rest = len(labels) - len(shown)
+    height = top + row * (len(shown) + (1 if rest else 0)) + 4
+    x = ChartAxis(lower=0.0, upper=max([*original, *release, 0.0]) or 1.0, start=left, end=_WIDTH - right)
+    shapes = []
+    for k, j in enumerate(shown):
+        y = top + k * row
+        full = (
+            f"{labels[j]}: {formatting.percent(original[j])} before, {formatting.percent(release[j])} after"
+        )
+        shapes += [
+            tag(
+                "g",
+                tag("title", full),
+                label(formatting.shorten(labels[j], 15), left - 8, y + 13, anchor="end"),
+                class_="level",
+            ),
+            tag(
+                "rect", class_="after", x=left, y=y + 3, width=max(x(release[j]) - left, 0.0), height=row - 7
+            ),
+            tag("line", class_="before", x1=x(original[j]), x2=x(original[j]), y1=y + 1, y2=y + row - 2),
+            label(
+                formatting.percent(release[j], digits=2),
+                max(x(release[j]), x(original[j])) + 5,
+                y + 13,
+                class_="tick",
+            ),
+        ]
+    if rest:
+        shapes.append(label(f"and {rest:,} more", left, top + row * len(shown) + 13, class_="tick"))
+    return figure(
+        key,
+        *shapes,
+        title=f"{column}, before and after",
+        description=_description(labels, original, release),
+        width=_WIDTH,
+        height=height,
+    )
+
+
+MOST_COLUMNS = 30
+_MOST_WITH_TEXT = 12
+_STEPS = (0.02, 0.05, 0.1, 0.2, 0.4)  # shade k holds differences of at least the k-th
+
+
+def correlation_heat(
+    key: str, columns: Sequence[str], original: Sequence[Sequence[float]], release: Sequence[Sequence[float]]
+) -> Markup:
+    """Draw release minus original for each pair; at most :data:`MOST_COLUMNS`, the most changed ones."""
+    if len(columns) < 2:
+        return Markup("")
+    shown = most_changed(original, release)
+    with_text = len(shown) <= _MOST_WITH_TEXT
+    size, left, top = (42, 132, 30) if with_text else (15, 132, 8)
+    shapes = []
+    for a, i in enumerate(shown):
+        y = top + a * size
+        shapes.append(
+            tag(
+                "g",
+                tag("title", formatting.name(columns[i])),
+                label(
+                    f"{formatting.shorten(columns[i], 14)} {a + 1}",
+                    left - 8,
+                    y + size / 2 + 4,
+                    anchor="end",
+                ),
+                class_="level",
+            )
+        )
+        if with_text:
+            shapes.append(
+                label(str(a + 1), left + (a + 0.5) * size, top - 10, anchor="middle", class_="tick")
+            )
+        for b, j in enumerate(shown[:a]):
+            difference = release[i][j] - original[i][j]
+            pair = f"{formatting.name(columns[i])} and {formatting.name(columns[j])}"
+            words = f"{pair}: {signed(original[i][j])} before, {signed(release[i][j])} after"
+            inside = [
+                tag(
+                    "rect",
+                    tag("title", words),
+                    class_=f"cell {shade(difference)}",
+                    x=left + b * size,
+                    y=y,
+                    width=size - 1,
+                    height=size - 1,
+                    rx=2,
+                )
+            ]
+            if with_text:
+                inside.append(
+                    label(
+                        signed(difference),
+                        left + (b + 0.5) * size - 0.5,
+                        y + size / 2 + 4,
+                        anchor="middle",
+                        class_=f"cell-text {shade(difference)}",
+                    )
+                )
+            shapes += inside
+    worst = max(
+        ((abs(release[i][j] - original[i][j]), i, j) for a, i in enumerate(shown) for j in shown[:a]),
+        default=(0.0, 0, 0),
+    )
+    return figure(
+        key,
+        *shapes,
+        title="Correlations: release minus original",
+        description=(
+            f"One cell for each pair of {len(shown)} numbers. The largest change is {signed(worst[0])[1:]}, "
+            f"of {formatting.name(columns[worst[1]])} and {formatting.name(columns[worst[2]])}."
+        ),
+        width=left + len(shown) * size + 4,
+        height=top + len(shown) * size + 4,
+        class_="heat",
+    )
+
+
+def most_changed(original: Sequence[Sequence[float]], release: Sequence[Sequence[float]]) -> list[int]:
+    """Return the columns whose correlations changed most, in the table's order."""
+    count = len(original)
+    change = [
+        max((abs(release[i][j] - original[i][j]) for j in range(count) if j != i), default=0.0)
+        for i in range(count)
+    ]
+    worst = sorted(range(count), key=lambda i: (-change[i], i))[:MOST_COLUMNS]
+    return sorted(worst)
+
+
+def shade(difference: float) -> str:
+    """Return the class of a cell: the sign of the change, and one of six sizes."""
+    size = sum(abs(difference) >= step for step in _STEPS)
+    return "h0" if not size else f"{'up' if difference > 0 else 'down'}{size}"
+
+
+def signed(value: float) -> str:
+    """Write a correlation to a hundredth, with its sign."""
+    text = f"{value:+.2f}"
+    return ("+0.00" if text == "-0.00" else text).replace("-", "\u2212")
+
+
+_SIDE, _LEFT, _RIGHT, _TOP, _BOTTOM = 300, 60, 14, 12, 44
+_POINTS = 72
+
+
+def ellipse_picture(
+    key: str,
+    ellipses: Sequence[Ellipse],
+    columns: tuple[str, str],
+    bounds: tuple[tuple[float, float], tuple[float, float]],
+) -> Markup:
+    """Draw the ellipses of a model of two columns, over the ranges that were declared for them.
+
+    Parameters
+    ----------
+    key : str
+        Unique on the page.
+    ellipses : sequence of Ellipse
+        As :meth:`~discreet.learn.LargeMarginGaussianClassifier.ellipses` returns them.
+    columns : (str, str)
+        Names of the two columns.
+    bounds : ((float, float), (float, float))
+        Lower and upper bound of the first and of the second column.
+
+    Privacy
+    -------
+    Drawn from the released model and from what was declared; no row is seen.
+
+    Reference
+    ---------
+    docs/explanation/theorems/large-margin-cone.md
+    """
+    (left, right), (low, high) = bounds
+    x = ChartAxis(lower=left, upper=right, start=_LEFT, end=_LEFT + _SIDE)
+    y = ChartAxis(lower=low, upper=high, start=_TOP + _SIDE, end=_TOP)
+    frame = {"x": _LEFT, "y": _TOP, "width": _SIDE, "height": _SIDE}
+    shapes = [
+        tag("clipPath", tag("rect", **frame), id=f"{key}-frame"),
+        *_axes(x, y, columns),
+        tag(
+            "g",
+            *(path(_outline(e, bounds), class_="line", fill="none", stroke="currentColor") for e in ellipses),
+            clip_path=f"url(#{key}-frame)",
+        ),
+    ]
+    for e in ellipses:
+        # A center beyond the declared range is named at the edge that it lies behind.
+        at_x, at_y = x(e.center[0]), y(e.center[1])
+        shapes += [
+            tag("circle", tag("title", str(e.label)), class_="dot", cx=at_x, cy=at_y, r=3),
+            label(formatting.shorten(str(e.label), 14), at_x + 6, at_y - 5, class_="level"),
+        ]
+    words = "; ".join(
+        f"{formatting.name(str(e.label))} around {as_number(e.center[0])}, {as_number(e.center[1])}"
+        for e in ellipses
+    )
+    return figure(
+        key,
+        *shapes,
+        title=f"Classes over {columns[0]} and {columns[1]}",
+        description=(
+            f"One ellipse for each class or part of one: {words}. A row belongs to the nearest class; "
+            "how large an ellipse is drawn is a convention, and where two of them cross is not the boundary."
+        ),
+        width=_LEFT + _SIDE + _RIGHT,
+        height=_TOP + _SIDE + _BOTTOM,
+        class_="plane",
+    )
+
+
+def _outline(
+    e: Ellipse, bounds: tuple[tuple[float, float], tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Return places around an ellipse, also outside of the frame, where the picture is cut off."""
+    (left, right), (low, high) = bounds
+    turn = math.radians(e.angle)
+    points = []
+    for i in range(_POINTS + 1):
+        t = 2 * math.pi * i / _POINTS
+        a, b = e.radii[0] * math.cos(t), e.radii[1] * math.sin(t)
+        at_x = e.center[0] + a * math.cos(turn) - b * math.sin(turn)
+        at_y = e.center[1] + a * math.sin(turn) + b * math.cos(turn)
+        # Far outside, numbers of any size would only make the file longer.
+        part_x = min(max((at_x - left) / (right - left), -9.0), 10.0)
+        part_y = min(max((at_y - low) / (high - low), -9.0), 10.0)
+        points.append((_LEFT + _SIDE * part_x, _TOP + _SIDE * (1 - part_y)))
+    return points
+
+
+def _axes(x: ChartAxis, y: ChartAxis, columns: tuple[str, str]) -> list[Markup]:
+    """Return the grid, the ticks and the names of the two columns."""
+    bottom, right = _TOP + _SIDE, _LEFT + _SIDE
+    shapes = []
+    for tick in y.ticks(5):
+        shapes += [
+            tag("line", class_="grid", x1=_LEFT, x2=right, y1=y(tick), y2=y(tick)),
+            label(as_number(tick), _LEFT - 8, y(tick) + 4, anchor="end", class_="tick"),
+        ]
+    for tick in x.ticks(5):
+        shapes += [
+            tag("line", class_="axis", x1=x(tick), x2=x(tick), y1=bottom, y2=bottom + 4),
+            label(as_number(tick), x(tick), bottom + 18, anchor="middle", class_="tick"),
+        ]
+    shapes.append(tag("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom))
+    across = f"{formatting.shorten(columns[0], 24)}; upwards: {formatting.shorten(columns[1], 24)}"
+    return [*shapes, label(across, (_LEFT + right) / 2, bottom + 38, anchor="middle", class_="axis-title")]

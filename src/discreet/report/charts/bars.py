@@ -1,0 +1,437 @@
+"""Bars, marks and steps: errors of a column, scores, charges over time, and the service's answers.
+
+Shapes carry classes and no style, so that the style sheet colors them on light and dark screens, and a policy
+that forbids inline style has nothing to forbid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup
+
+from discreet import formatting
+from discreet.formatting import number_with_margin
+from discreet.report.charts._svg import (
+    ChartAxis,
+    as_number,
+    as_percent,
+    coordinate,
+    figure,
+    label,
+    round_ticks,
+    share,
+    tag,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MARKS_TOP, _MARKS_HEIGHT, _MARKS_BELOW = 12, 14, 46
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One error on the bar.
+
+    Attributes
+    ----------
+    kind : {"without", "attack", "floor"}
+        No release, best attack, proven floor.
+    error : float
+        In the column's unit, or a chance.
+    words : str
+        What the description says of it.
+    lower, upper : float or None
+        Interval of a measured error.
+    """
+
+    kind: str
+    error: float
+    words: str
+    lower: float | None = None
+    upper: float | None = None
+
+
+def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -> Markup:
+    """Draw the errors of one column on a line that starts at a perfect guess.
+
+    Parameters
+    ----------
+    chance : bool
+        Whether errors are chances of a wrong guess.
+
+    Returns
+    -------
+    Markup
+        Empty if there is nothing to draw.
+    """
+    largest = max((m.upper or m.error for m in marks), default=0.0)
+    if not largest > 0:
+        return Markup("")
+    end = min(largest * 1.08, 1.0) if chance else largest * 1.08
+    shapes = [tag("rect", class_="track", x=0, y=_MARKS_TOP, width="100%", height=_MARKS_HEIGHT, rx=3)]
+    order = {"floor": 0, "without": 1, "attack": 2}
+    for mark in sorted(marks, key=lambda m: order[m.kind]):
+        shapes += _drawn(mark, end)
+    return figure(
+        key,
+        *shapes,
+        *_ticks(end, chance=chance),
+        title=f"{column}: how far off a guess is",
+        description=" ".join(mark.words for mark in marks) + " The bar starts at a perfect guess.",
+        width=640,
+        height=50,
+        class_="marks",
+        fluid=True,
+    )
+
+
+def _drawn(mark: Mark, end: float) -> list[Markup]:
+    """Return the shapes of one mark; `end` is the error at the right end of the bar."""
+    at, middle = share(mark.error / end), _MARKS_TOP + _MARKS_HEIGHT / 2
+    if mark.kind == "floor":
+        return [
+            tag("rect", class_="proven", x=0, y=_MARKS_TOP, width=at, height=_MARKS_HEIGHT),
+            tag(
+                "line",
+                class_="mark-floor",
+                x1=at,
+                x2=at,
+                y1=_MARKS_TOP - 8,
+                y2=_MARKS_TOP + _MARKS_HEIGHT + 6,
+            ),
+        ]
+    if mark.kind == "without":
+        return [
+            tag(
+                "line",
+                class_="mark-without",
+                x1=at,
+                x2=at,
+                y1=_MARKS_TOP - 8,
+                y2=_MARKS_TOP + _MARKS_HEIGHT + 6,
+            )
+        ]
+    shapes = []
+    if mark.lower is not None and mark.upper is not None:
+        low, high = share(mark.lower / end), share(mark.upper / end)
+        shapes.append(tag("line", class_="interval", x1=low, x2=high, y1=middle, y2=middle))
+    return [*shapes, tag("circle", class_="mark-attack", cx=at, cy=middle, r=5.5)]
+
+
+def _ticks(end: float, *, chance: bool) -> list[Markup]:
+    """Return round numbers below the bar, named as percentages where errors are chances."""
+    named = as_percent if chance else as_number
+    ticks = [t for t in round_ticks(0.0, end, 4) if t <= end * 0.97]
+    return [
+        label(
+            named(tick),
+            share(tick / end),
+            _MARKS_BELOW,
+            anchor="start" if tick == 0 else "middle",
+            class_="tick",
+        )
+        for tick in ticks
+    ]
+
+
+_SCORES_WIDTH, _SCORES_ROW, _SCORES_LEFT, _SCORES_RIGHT, _SCORES_TOP = 400, 30, 12, 12, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One model's score: its name, its class in the style sheet, its value and interval."""
+
+    name: str
+    class_: str
+    value: float
+    lower: float | None = None
+    upper: float | None = None
+
+
+def score_bars(key: str, bars: Sequence[Bar], *, quality: str, in_percent: bool) -> Markup:
+    """Draw one dot with its interval for each model, on one axis."""
+    if not bars:
+        return Markup("")
+    named = as_percent if in_percent else as_number
+    values = [v for b in bars for v in (b.value, b.lower, b.upper) if v is not None]
+    x = ChartAxis.from_values(values, _SCORES_LEFT + 4, _SCORES_WIDTH - _SCORES_RIGHT - 4, margin=0.15)
+    bottom = _SCORES_TOP + (_SCORES_ROW + 8) * len(bars) + 2
+    shapes = []
+    for tick in x.ticks(5):
+        shapes += [
+            tag("line", class_="axis", x1=x(tick), x2=x(tick), y1=bottom, y2=bottom + 4),
+            label(named(tick), x(tick), bottom + 18, anchor="middle", class_="tick"),
+        ]
+    shapes.append(
+        tag("line", class_="axis", x1=_SCORES_LEFT, x2=_SCORES_WIDTH - _SCORES_RIGHT, y1=bottom, y2=bottom)
+    )
+    for k, bar in enumerate(bars):
+        y = _SCORES_TOP + k * (_SCORES_ROW + 8) + 26
+        shapes += [
+            tag("line", class_="grid", x1=_SCORES_LEFT, x2=_SCORES_WIDTH - _SCORES_RIGHT, y1=y, y2=y),
+            tag("line", class_=f"interval {bar.class_}", x1=x(bar.lower), x2=x(bar.upper), y1=y, y2=y)
+            if bar.lower is not None and bar.upper is not None
+            else Markup(""),
+            tag("circle", class_=f"dot {bar.class_}", cx=x(bar.value), cy=y, r=5),
+            label(f"{bar.name}: {named(bar.value)}", _SCORES_LEFT, y - 10, class_="level"),
+        ]
+    return figure(
+        key,
+        *shapes,
+        title=f"{quality.capitalize()} of models, side by side",
+        description=" ".join(f"{b.name}: {named(b.value)}." for b in bars),
+        width=_SCORES_WIDTH,
+        height=bottom + 24,
+        class_="scores",
+    )
+
+
+def timeline(key: str, charges: Sequence[tuple[str, str]], *, this: int) -> Markup:
+    """Draw one dot for each charge, in time; the one of this release is filled.
+
+    Parameters
+    ----------
+    charges : sequence of (when, what)
+        In order; moments in ISO 8601. Where one is none, dots stand equally far apart.
+    this : int
+        Which of them is this release.
+    """
+    if len(charges) < 2:
+        return Markup("")
+    places = _places([when for when, _ in charges])
+    shapes = [tag("line", class_="axis", x1="2%", x2="98%", y1=18, y2=18)]
+    for k, ((when, what), place) in enumerate(zip(charges, places, strict=True)):
+        words = f"{formatting.date(when)}: {formatting.printable(what)}"
+        class_ = "charge this" if k == this else "charge"
+        shapes.append(tag("circle", tag("title", words), class_=class_, cx=share(place), cy=18, r=7))
+    first, last = charges[0][0], charges[-1][0]
+    shapes += [
+        label(formatting.date(first)[:10], "2%", 44, class_="tick"),
+        label(formatting.date(last)[:10], "98%", 44, anchor="end", class_="tick"),
+    ]
+    return figure(
+        key,
+        *shapes,
+        title="Charges to the ledger over time",
+        description=f"{len(charges)} charges from {formatting.date(first)} to {formatting.date(last)}.",
+        width=640,
+        height=50,
+        class_="timeline",
+        fluid=True,
+    )
+
+
+def _places(moments: Sequence[str]) -> list[float]:
+    """Return places from 0.03 to 0.97."""
+    try:
+        parsed = [datetime.fromisoformat(moment) for moment in moments]
+        times = [(m if m.tzinfo else m.replace(tzinfo=UTC)).timestamp() for m in parsed]
+    except ValueError:
+        times = [float(k) for k in range(len(moments))]
+    first, last = min(times), max(times)
+    if not last > first:
+        times, first, last = [float(k) for k in range(len(moments))], 0.0, float(max(1, len(moments) - 1))
+    return [0.03 + 0.94 * (t - first) / (last - first) for t in times]
+
+
+_STEPS_HEIGHT, _STEPS_WIDTH = 180, 1000
+
+
+class Interval(NamedTuple):
+    """A number with how far its noise may have moved it.
+
+    Attributes
+    ----------
+    value, lower, upper : float
+        The number and its interval.
+    words : str
+        What it is.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    words: str
+
+
+def interval_bar(key: str, intervals: Sequence[Interval], unit: str) -> Markup:
+    """Draw one interval above the other on one scale; the last is the one that counts.
+
+    Parameters
+    ----------
+    key : str
+        Unique on the page.
+    intervals : sequence of Interval
+        The answer, or the earlier answer and the finer one.
+    unit : str
+        Of all numbers; may be empty.
+    """
+    ends = [end for one in intervals for end in (one.lower, one.upper)]
+    axis = ChartAxis.from_values(ends, 0.0, 1.0, margin=0.35)
+    shapes, top = [], 4
+    for k, one in enumerate(intervals):
+        last = "" if k == len(intervals) - 1 else " earlier"
+        if len(intervals) > 1:
+            shapes.append(label(one.words, "0%", top + 10, class_="axis-title"))
+            top += 16
+        low, at, high = (share(axis(x)) for x in (one.lower, one.value, one.upper))
+        width = share(axis(one.upper) - axis(one.lower))
+        shapes += [
+            tag("rect", class_="track", x=0, y=top, width="100%", height=16, rx=3),
+            tag("rect", class_=f"band{last}", x=low, y=top, width=width, height=16),
+            *(tag("line", class_="cap", x1=x, x2=x, y1=top - 2, y2=top + 18) for x in (low, high)),
+            tag("circle", class_=f"point{last}", cx=at, cy=top + 8, r=5.5),
+        ]
+        top += 28
+    final = intervals[-1]
+    margin = (final.upper - final.lower) / 2
+    for value, anchor in ((final.lower, "end"), (final.upper, "start")):
+        place = axis(value)
+        shapes.append(
+            label(
+                number_with_margin(value, margin),
+                share(place),
+                top + 6,
+                anchor=_inside(place, anchor),
+                class_="tick",
+            )
+        )
+    said = "; ".join(
+        f"{one.words or 'answer'}: {number_with_margin(one.value, (one.upper - one.lower) / 2)}, between "
+        f"{number_with_margin(one.lower, (one.upper - one.lower) / 2)} and "
+        f"{number_with_margin(one.upper, (one.upper - one.lower) / 2)} {unit}".rstrip()
+        for one in intervals
+    )
+    return figure(
+        key, *shapes, title="The interval of the answer", description=said, width=640, height=top + 12,
+        class_="interval-bar", fluid=True,
+    )  # fmt: skip
+
+
+def _inside(place: float, anchor: str) -> str:
+    """Turn a word around that would run over the edge of the picture."""
+    if place < 0.2:
+        return "start"
+    return "end" if place > 0.8 else anchor
+
+
+def cell_bar(axis: ChartAxis, value: float, lower: float, upper: float, *, from_zero: bool) -> Markup:
+    """Draw one group of an answer: its number as a bar or a dot, its interval as a whisker.
+
+    The row of the table says the same in numbers, so readers of the page aloud do not meet it.
+    """
+    middle = 11
+    low, at, high = (share(axis(x)) for x in (lower, value, upper))
+    shapes = []
+    if from_zero:
+        left, right = sorted((axis(0.0), axis(value)))
+        shapes.append(
+            tag("rect", class_="fill", x=share(left), y=3, width=share(right - left), height=16, rx=2)
+        )
+        zero = share(axis(0.0))
+        shapes.append(tag("line", class_="axis", x1=zero, x2=zero, y1=0, y2=22))
+    shapes += [
+        tag("line", class_="whisker", x1=low, x2=high, y1=middle, y2=middle),
+        *(tag("line", class_="whisker", x1=x, x2=x, y1=middle - 4, y2=middle + 4) for x in (low, high)),
+        tag("circle", class_="point", cx=at, cy=middle, r=3.5),
+    ]
+    return tag(
+        "svg",
+        *shapes,
+        class_="chart cell-bar",
+        width="100%",
+        height=22,
+        aria_hidden="true",
+        focusable="false",
+    )
+
+
+def share_bar(part: float, *, kind: str = "") -> Markup:
+    """Draw how much of a limit is spent; the numbers stand beside it."""
+    width = share(part)
+    fill = "spent" + (f" {kind}" if kind else "")
+    return tag(
+        "svg",
+        tag("rect", class_="track", x=0, y=0, width="100%", height=10, rx=5),
+        tag("rect", class_=fill, x=0, y=0, width=width, height=10, rx=5),
+        class_="chart share-bar", width="100%", height=10, aria_hidden="true", focusable="false",
+    )  # fmt: skip
+
+
+def spending_steps(
+    key: str, points: Sequence[tuple[str, float]], limit: float | None, currency: str
+) -> Markup:
+    """Draw what was spent over time as steps, under the limit.
+
+    Parameters
+    ----------
+    points : sequence of (when, spent in all until then)
+        In order; moments in ISO 8601.
+    limit : float or None
+        What may be spent at most.
+    currency : str
+        Name of the privacy amount that is summed, such as epsilon.
+
+    Returns
+    -------
+    Markup
+        Empty if nothing was spent.
+    """
+    if not points:
+        return Markup("")
+    times = [_seconds(when) for when, _ in points]
+    spent = points[-1][1]
+    shown_limit = limit is not None and spent > 0.2 * limit
+    top = (limit if shown_limit and limit is not None else spent) * 1.12 or 1.0
+    first, width = times[0], (times[-1] - times[0]) or 1.0
+    steps = f"M0 {_STEPS_HEIGHT}"
+    for time, (_, amount) in zip(times, points, strict=True):
+        x = 20 + 960 * (time - first) / width if times[-1] > first else 500
+        steps += f"H{coordinate(x)}V{coordinate(_STEPS_HEIGHT * (1 - amount / top))}"
+    area = Markup("{}H{}V{}Z").format(steps, _STEPS_WIDTH, _STEPS_HEIGHT)
+    inner = tag(
+        "svg",
+        tag("path", class_="area", d=str(area)),
+        tag("path", class_="line", d=f"{steps}H{_STEPS_WIDTH}", vector_effect="non-scaling-stroke"),
+        x=0, y=0, width="100%", height=_STEPS_HEIGHT, viewBox=f"0 0 {_STEPS_WIDTH} {_STEPS_HEIGHT}",
+        preserveAspectRatio="none",
+    )  # fmt: skip
+    grid, ticks = [], []  # amounts are written above the steps, which would hide them
+    for tick in round_ticks(0.0, top, 4):
+        y = _STEPS_HEIGHT * (1 - tick / top)
+        grid.append(tag("line", class_="grid", x1="0%", x2="100%", y1=y, y2=y))
+        if tick:
+            ticks.append(label(as_number(tick), "0%", y - 4, class_="tick"))
+    if shown_limit and limit is not None:
+        y = _STEPS_HEIGHT * (1 - limit / top)
+        grid += [
+            tag("line", class_="level-line", x1="0%", x2="100%", y1=y, y2=y),
+            label(f"limit {formatting.number(limit, rounding='down')}", "100%", y - 4, anchor="end"),
+        ]
+    ends = [
+        label(formatting.date(points[0][0]), "0%", _STEPS_HEIGHT + 18, class_="tick"),
+        label(formatting.date(points[-1][0]), "100%", _STEPS_HEIGHT + 18, anchor="end", class_="tick"),
+    ]
+    spent_of = formatting.number(spent, rounding="up") + (
+        "" if limit is None else f" of {formatting.number(limit, rounding='down')}"
+    )
+    description = (
+        f"{spent_of} spent from {formatting.date(points[0][0])} to {formatting.date(points[-1][0])}."
+    )
+    return figure(
+        key, *grid, inner, *ticks, *(ends if times[-1] > first else ends[:1]),
+        title=f"{currency} spent over time", description=description, width=640,
+        height=_STEPS_HEIGHT + 26, class_="steps", fluid=True,
+    )  # fmt: skip
+
+
+def _seconds(moment: str) -> float:
+    parsed = datetime.fromisoformat(moment)
+    seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    assert math.isfinite(seconds)
+    return seconds

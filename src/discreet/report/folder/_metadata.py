@@ -1,0 +1,262 @@
+"""Files that follow from a statement alone: data dictionary, Croissant metadata, model card."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import io
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from discreet.formatting import count_noun, date, name, number, printable
+from discreet.learn import METHODS
+from discreet.report.statement.documents import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from discreet.report.statement.documents import ColumnNumbers, DeclaredBound, ModelStatement, Statement
+
+HEADER = (
+    "name", "role", "type", "holds", "measure", "origin", "lower", "upper", "levels", "missing", "law",
+    "law_json", "mean", "variance", "keep", "missing_keep", "floor", "statistic", "prior",
+    "without", "epsilon",
+)  # fmt: skip
+"""The columns of the dictionary; ``docs/reference/statement.md`` explains them."""
+
+
+def dictionary(statement: Statement) -> str:
+    """Return the content of ``dictionary.csv``: a function of the statement alone.
+
+    Empty means that there is no such number. ``levels`` and ``law_json`` hold JSON.
+    """
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(HEADER)
+    for column in statement.numbers.columns:
+        line = _line(column)
+        writer.writerow("" if line[name] is None else line[name] for name in HEADER)
+    return out.getvalue()
+
+
+def _line(column: ColumnNumbers) -> dict[str, Any]:
+    """Return one line of the dictionary by the names of its columns."""
+    # Of a column that only some rows show, the numbers are those of the cells that are shown.
+    law, floor = column.law.get("law", column.law), column.floor or {}
+    return {
+        "name": column.column,
+        **column.model_dump(include={"role", "type", "holds", "measure", "origin", "without", "epsilon"}),
+        "lower": column.lower,
+        "upper": column.upper,
+        "levels": None if column.levels is None else _json(column.levels),
+        "missing": "yes" if column.missing else "no",
+        "law": column.law_in_words,
+        "law_json": _json(column.law),
+        "mean": law.get("mean"),
+        "variance": law.get("variance"),
+        "keep": law.get("keep"),
+        "missing_keep": law.get("missing_keep"),
+        "floor": floor.get("error"),
+        "statistic": floor.get("statistic"),
+        "prior": floor.get("prior"),
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+_TERMS = (
+    "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",
+    "fileProperty", "fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5",
+    "parentField", "path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate",
+    "separator", "source", "subField", "transform",
+)  # fmt: skip
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "dct": "http://purl.org/dc/terms/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "description": {"@container": "@language"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    **{term: f"cr:{term}" for term in _TERMS},
+}
+_DATA_TYPES = {
+    "number": "cr:Float64",
+    "integer": "cr:Int64",
+    "text": "sc:Text",
+    "boolean": "sc:Boolean",
+    "date": "sc:Date",
+}
+_FORMATS: dict[str, Any] = {
+    "data.parquet": "application/x-parquet",
+    "data.csv.gz": ["text/csv", "application/gzip"],
+}
+
+
+def croissant(statement: Statement) -> str:
+    """Return the content of ``croissant.json``."""
+    what, numbers = statement.what, statement.numbers
+    protected = [c.column for c in numbers.columns if c.role in ("sensitive", "target")]
+    described: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": [
+            "http://mlcommons.org/croissant/1.1",
+            "http://mlcommons.org/croissant/RAI/1.0",
+        ],
+        "name": what.release,
+        "description": " ".join(
+            [
+                what.purpose or f"A table of {what.rows_published} rows, released by discreet.",
+                *statement.definition.sentences,
+                "See statement.json for everything that is promised, and dictionary.csv for the noise of "
+                "each column.",
+            ]
+        ),
+        "citeAs": f"{what.curator or 'The curator'} ({what.created[:4]}). {what.release}.",
+        "version": "1.0.0",
+        "datePublished": what.created,
+        "isLiveDataset": False,
+        "distribution": [_file(name, digest) for name, digest in sorted(statement.files.items())],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": "rows",
+                "name": "rows",
+                "description": f"{what.rows_published} rows, one for each line of the released table.",
+                "field": [_field(column) for column in numbers.columns],
+            }
+        ],
+        "rai:personalSensitiveInformation": protected,
+        "rai:dataLimitations": statement.not_protected,
+        "rai:dataManipulationProtocol": statement.implementation.sampler,
+    }
+    if what.curator is not None:
+        described["creator"] = {"@type": "sc:Organization", "name": what.curator}
+    if what.license is not None:
+        described["license"] = what.license
+    return write_json(described)
+
+
+def _file(name: str, digest: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": name,
+        "name": name,
+        "contentUrl": name,
+        "encodingFormat": _FORMATS.get(name, "application/octet-stream"),
+        "sha256": digest,
+    }
+
+
+def _field(column: ColumnNumbers) -> dict[str, Any]:
+    return {
+        "@type": "cr:Field",
+        # A name may hold anything; an identifier may not.
+        "@id": f"rows/{quote(column.column, safe='')}",
+        "name": column.column,
+        "description": f"{column.sentence} Law of what is published: {column.law_in_words}.",
+        "dataType": _DATA_TYPES[column.holds],
+        "source": {"fileObject": {"@id": "data.parquet"}, "extract": {"column": column.column}},
+    }
+
+
+_LONGEST = 200  # characters of a parameter that are shown; the statement has all of them
+
+
+def model_card(statement: ModelStatement) -> str:
+    """Return the content of ``model-card.md``.
+
+    Privacy
+    -------
+    Says what the statement says, and nothing else.
+    """
+    return "\n".join(_lines(statement)) + "\n"
+
+
+def _lines(statement: ModelStatement) -> Iterator[str]:
+    """Yield the lines of a model card, in the order of its sections."""
+    what, model = statement.what, statement.what.model
+    yield f"# {_text(what.release)}\n"
+    kind = METHODS.get(model.name)
+    summary = "" if kind is None else (inspect.getdoc(kind) or "").partition("\n")[0]
+    yield f"`{_code(model.name)}` ({_code(model.learner)}). {summary}\n"
+    yield from _about(statement)
+    yield "\n## What is promised\n"
+    yield from (f"- {_text(sentence)}" for sentence in statement.definition.sentences)
+    yield f"- {_text(statement.definition.deployment)}"
+    yield f"\nSo far: {_text(statement.composition.total)}"
+    yield f"\nTuning on private rows: {statement.tuning.on_private_rows}. {_text(statement.tuning.why)}"
+    yield "\n## What is not protected\n"
+    yield from (f"- {_text(sentence)}" for sentence in statement.not_protected)
+    yield "\n## How to use it\n"
+    columns = f"a frame with the columns {', '.join(f'`{_code(c)}`' for c in what.reads)}"
+    yield f"`rows` is {columns}; cells are clipped to what is declared below.\n"
+    yield "```python\nfrom discreet import load_model"
+    yield 'model = load_model("public")  # this folder; reading it runs no code'
+    yield f"model.{'predict' if kind is None or hasattr(kind, 'predict') else 'transform'}(rows)\n```\n"
+    yield "How good it is was not measured on the rows that it was trained on. Test it on rows of your own."
+    yield "\n## What it was told\n"
+    yield "| parameter | value |\n|---|---|"
+    for parameter, value in sorted(model.parameters.items()):
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+        shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+        yield f"| `{_code(parameter)}` | `{_code(shown)}` |"
+    yield "\n## What was asked of the rows\n"
+    yield "| pass | part of the promise | charged |\n|---|---|---|"
+    for part in statement.passes:
+        paid = "not asked" if part.receipt is None else _receipt(part.receipt)
+        share = "-" if part.share is None else number(part.share)
+        yield f"| {_text(part.name)} | {share} | {paid} |"
+    yield "\n## What is declared about the rows\n"
+    yield "| column | may hold | who says so |\n|---|---|---|"
+    for bound in statement.bounds:
+        yield f"| `{_code(bound.column)}` | {_allowed(bound)} | {_text(bound.source or '')} |"
+    yield f"\nSchema: `{_code(statement.digest)}`. Model: `{_code(next(iter(statement.files.values())))}`."
+    yield "Anyone can re-check all of this: `discreet verify public`."
+
+
+def _about(statement: ModelStatement) -> Iterator[str]:
+    what = statement.what
+    rows = "a number of rows that is not public" if what.rows is None else count_noun(what.rows, "row")
+    yield f"- Trained on {rows} of {_text(what.dataset or 'a table')}, {date(what.created)}."
+    yield f"- Predicts `{_code(what.predicts)}`." if what.predicts else "- Predicts no column."
+    unit = _text(statement.unit.unit)
+    used = f"at most {count_noun(statement.unit.max_rows_per_unit, 'row')} of each {unit}"
+    yield f"- Protected is one {unit} ({statement.unit.neighbors}); used are {used}."
+    for word in ("curator", "purpose", "contact", "license", "supersedes"):
+        if value := getattr(what, word):
+            yield f"- {word.capitalize()}: {_text(value)}"
+
+
+def _receipt(receipt: dict[str, object]) -> str:
+    seq = receipt.get("seq")
+    return "without a ledger" if seq is None else f"row {seq} of the ledger"
+
+
+def _allowed(bound: DeclaredBound) -> str:
+    if bound.values is not None:
+        listed = ", ".join(str(value) for value in bound.values)
+        words = listed if len(listed) <= _LONGEST else f"{len(bound.values)} declared values"
+    else:
+        words = f"{bound.lower} to {bound.upper}"
+    return _text(words + (", or nothing" if bound.missing else ""))
+
+
+def _text(words: str) -> str:
+    """Write somebody's words into Markdown so that they stay words: on one line, without any markup."""
+    shown = name(printable(words))
+    return "".join(f"\\{c}" if c in "\\`*_[]<>|#!&" else c for c in shown)
+
+
+def _code(words: str | None) -> str:
+    """Write words between backticks; one that would end them is left out."""
+    return name(printable(words or "")).replace("`", "'").replace("|", "\\|")

@@ -1,0 +1,315 @@
+"""The public folder of a release or a model: its files, hashes and signature.
+
+Every byte follows from the released table or model and its statement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import duckdb
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.report.folder._metadata import croissant, dictionary, model_card
+from discreet.report.pages.render import statement_page
+from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
+from discreet.tables.engine import connect, literal, one_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from discreet.report.statement.documents import ModelStatement
+
+DATA, CSV = "data.parquet", "data.csv.gz"
+DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.html"
+CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
+CLASSIFIER = "classifier.json"
+"""The classifier that a masked release is published with."""
+MODEL, CARD = "model.npz", "model-card.md"
+
+LARGEST_CSV = 1_000_000
+"""A table with at least as many rows gets no ``data.csv.gz`` unless it is asked for."""
+LARGEST_TEXT = 1 << 26
+"""No file but the data may be larger: whoever reads one holds it in memory."""
+
+_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFiles:
+    """Names of the files that a public folder holds.
+
+    Attributes
+    ----------
+    required, optional : tuple of str
+        Files that must be there, and files that may be there.
+    content : str
+        The file that the statement is about, the only one that may be large.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    content: str
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All names, required ones first."""
+        return self.required + self.optional
+
+
+TABLE_FILES = FolderFiles(
+    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS), (CSV, SIGNATURE, CLASSIFIER), DATA
+)
+MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE,), MODEL)
+
+
+def find_folder(path: Path) -> Path:
+    """Return the public folder: `path` itself, or ``public`` in it.
+
+    Raises
+    ------
+    SourceError
+        If `path` is no folder.
+    """
+    if not path.is_dir():
+        raise SourceError(
+            f"path of verify must be a folder, and {str(path)!r} is not. Unpack the release first."
+        )
+    inside = path / "public"
+    return inside if inside.is_dir() and not (path / STATEMENT).exists() else path
+
+
+def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
+    """Write ``data.csv.gz`` from ``data.parquet``, cell for cell.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that holds ``data.parquet``.
+    n_rows : int
+        Number of rows of ``data.parquet``.
+    wanted : bool, optional
+        Whether to write it; by default below a million rows.
+
+    Returns
+    -------
+    bool
+        Whether it was written.
+    """
+    if not (n_rows < LARGEST_CSV if wanted is None else wanted):
+        return False
+    with contextlib.closing(connect()) as connection:
+        # One thread: where a compressed block ends must not depend on who was faster.
+        connection.execute("SET threads = 1")
+        relation = f"read_parquet({one_file(folder / DATA)}, hive_partitioning=false)"
+        options = "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION gzip, USE_TMP_FILE false"
+        try:
+            connection.execute(f"COPY (FROM {relation}) TO {literal(str(folder / CSV))} ({options})")
+        except duckdb.Error as problem:
+            raise SourceError(
+                f"The file {CSV} cannot be written: the engine stopped with {type(problem).__name__}. Check "
+                "that the folder may be written to and has room."
+            ) from None
+    return True
+
+
+def data_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of data, as a statement carries them."""
+    return {name: digest_of(folder / name) for name in (CSV, DATA) if (folder / name).is_file()}
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with _opened(path) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_public(folder: Path, statement: Statement) -> None:
+    """Write everything that goes with the data: dictionary, statement, page, Croissant and hashes.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds the data that ``statement.files`` speaks of.
+    statement : Statement
+        Statement that is written beside it.
+
+    Privacy
+    -------
+    Adds nothing to what the statement and the data say.
+    """
+    for name, text in {STATEMENT: statement.to_json(), **derived(statement)}.items():
+        (folder / name).write_bytes(text.encode("utf-8"))
+    write_sums(folder)
+
+
+def derived(statement: Statement) -> dict[str, str]:
+    """Return the files that follow from the statement alone, by name."""
+    return {
+        DICTIONARY: dictionary(statement),
+        PAGE: statement_page(statement),
+        CROISSANT: croissant(statement),
+    }
+
+
+def write_sums(folder: Path) -> None:
+    """Write ``SHA256SUMS`` over everything else, in the form that ``sha256sum -c`` reads."""
+    names = [entry.name for entry in folder.iterdir() if entry.name not in (SUMS, SIGNATURE)]
+    text = sums_text({name: digest_of(folder / name) for name in names})
+    (folder / SUMS).write_text(text, encoding="ascii")
+
+
+def sums_text(digests: Mapping[str, str]) -> str:
+    """Return the content of ``SHA256SUMS``: a function of the hashes alone."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+
+
+def read_sums(content: bytes) -> dict[str, str]:
+    """Read ``SHA256SUMS``; names that could lead out of the folder are refused."""
+    try:
+        lines = content.decode("ascii").splitlines()
+    except UnicodeDecodeError:
+        lines = [""]
+    found = [_LINE.fullmatch(line) for line in lines]
+    if not all(found) or len({m[2] for m in found if m}) != len(found):
+        raise ParameterError(
+            f"{SUMS} must have one line for each file, a hash and a plain name, and has others. Ask for the "
+            "folder again."
+        )
+    return {m[2]: m[1] for m in found if m}
+
+
+def read_statement(folder: Path) -> Statement:
+    """Read the statement of a folder.
+
+    Raises
+    ------
+    SourceError, ParameterError
+        If there is none, or it is something else.
+    """
+    return Statement.from_json(read_bytes(folder / STATEMENT))
+
+
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """Read a small file that somebody else may have put there: no links, no devices, no more than `most`."""
+    with _opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise SourceError(
+            f"The file {path.name} must have at most {most} bytes, and has more. It is no file of a release."
+        )
+    return content
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a plain file: a link is not followed, a pipe not waited for."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle, "rb") as file:  # noqa: PTH123 - a handle, not a path
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SourceError(f"The file {path.name} must be a plain file, and is something else.")
+            yield file
+    except OSError as problem:
+        raise SourceError(
+            f"The file {path.name} must be one that can be read, and is not ({problem.strerror})."
+        ) from None
+
+
+def date_files(folder: Path, created: str) -> None:
+    """Give every file, and the folder, the time of its statement.
+
+    What is written last is written after everything that is measured on private rows: when that was would
+    say how long it took.
+    """
+    when = int(datetime.datetime.fromisoformat(created).timestamp())
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (when, when))
+
+
+def signing_key(private_key_pem: bytes, password: str | None = None) -> Ed25519PrivateKey:
+    """Read the Ed25519 private key that a folder can be signed with, with its password if it has one."""
+    key = _loaded(load_pem_private_key, private_key_pem, None if password is None else password.encode())
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ParameterError(
+            "private_key_pem of signing_key must be an Ed25519 private key, and is another kind."
+        )
+    return key
+
+
+def sign(folder: Path, key: Ed25519PrivateKey) -> None:
+    """Sign ``SHA256SUMS``, and with it every file, into ``SHA256SUMS.sig``.
+
+    Parameters
+    ----------
+    folder : Path
+        A complete ``public`` folder.
+    key : Ed25519PrivateKey
+        As :func:`signing_key` reads it.
+    """
+    (folder / SIGNATURE).write_bytes(key.sign(read_bytes(folder / SUMS)))
+
+
+def signed_by(folder: Path, public_key_pem: bytes) -> bool:
+    """Whether ``SHA256SUMS.sig`` was made by the owner of an Ed25519 public key."""
+    key = _loaded(load_pem_public_key, public_key_pem)
+    if not isinstance(key, Ed25519PublicKey):
+        raise ParameterError("public_key must be an Ed25519 public key, and is another kind.")
+    try:
+        key.verify(read_bytes(folder / SIGNATURE, 64), read_bytes(folder / SUMS))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _loaded(load: Any, pem: bytes, *rest: bytes | None) -> Any:
+    try:
+        return load(pem, *rest)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ParameterError(
+            "A key must be given in PEM, with its password if it has one, and could not be read. Check the "
+            "file and the password."
+        ) from None
+
+
+def write_model_folder(folder: Path, statement: ModelStatement) -> None:
+    """Write everything that goes with the model: statement, card and hashes.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds the model that ``statement.files`` speaks of.
+    statement : ModelStatement
+        Statement that is written beside it.
+
+    Privacy
+    -------
+    Adds nothing to what the statement and the model say.
+    """
+    (folder / STATEMENT).write_bytes(statement.to_json().encode("utf-8"))
+    (folder / CARD).write_bytes(model_card(statement).encode("utf-8"))
+    write_sums(folder)
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder claims to be that of a model: by its statement, or else by its files."""
+    try:
+        content = read_json(read_bytes(folder / STATEMENT), STATEMENT)
+        return isinstance(content, dict) and content.get("kind") == MODEL_KIND
+    except DiscreetError:
+        return (folder / MODEL).exists()

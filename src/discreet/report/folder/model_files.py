@@ -1,0 +1,216 @@
+"""Files of trained models, read without trusting them: ``classifier.json`` and ``model.npz``."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from discreet.errors import ParameterError, SourceError
+from discreet.release import MaskedRelease
+from discreet.report.folder.folder import CLASSIFIER, read_bytes
+from discreet.report.statement.documents import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet._typing import Floats
+    from discreet.release import ReleaseMethod
+    from discreet.schema import Schema
+
+CLASSIFIER_KIND = "discreet-masked-classifier"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classifier:
+    """Weights in the coordinates of the published columns.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of those columns.
+    weights : array of shape (1, n_columns) or (n_classes, n_columns)
+        For two classes those of the second one.
+    regularization : float
+        With which they minimize the mean loss on the published rows.
+
+    Privacy
+    -------
+    What the promise of the release is about: the points are made from it, and it costs nothing beside them.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-existence.md
+    """
+
+    columns: tuple[str, ...]
+    weights: Floats
+    regularization: float
+
+    def to_json(self) -> str:
+        """Return the content of the file; numbers are written so that they are read back bit for bit."""
+        values = {
+            "kind": CLASSIFIER_KIND,
+            "columns": list(self.columns),
+            "weights": self.weights.tolist(),
+            "regularization": self.regularization,
+        }
+        return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """Read what somebody else may have written."""
+        try:
+            values: Any = json.loads(content)
+            if values["kind"] != CLASSIFIER_KIND or set(values) != {
+                "kind",
+                "columns",
+                "weights",
+                "regularization",
+            }:
+                raise ValueError
+            found = cls(
+                columns=tuple(str(name) for name in values["columns"]),
+                weights=np.array(values["weights"], np.float64, ndmin=2),
+                regularization=float(values["regularization"]),
+            )
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise ParameterError(
+                f"{CLASSIFIER} must hold a kind, columns, weights and a regularization, and is something "
+                "else. Ask for the folder again."
+            ) from None
+        plain = found.weights.ndim == 2 and found.weights.shape[1] == len(found.columns)
+        if not (plain and np.isfinite(found.weights).all() and math.isfinite(found.regularization)):
+            raise ParameterError(
+                f"{CLASSIFIER} must have one finite weight for each column and class, and has others. Ask "
+                "for the folder again."
+            )
+        return found
+
+
+def write_classifier(folder: Path, method: ReleaseMethod, schema: Schema) -> None:
+    """Write the classifier of a masked release beside its data; do nothing for other methods.
+
+    Parameters
+    ----------
+    folder : Path
+        The ``public`` folder, before its hashes are written.
+    method : ReleaseMethod
+        Which has just published.
+    schema : Schema
+        Of what it published.
+
+    Privacy
+    -------
+    Of a masked release the classifier is what was paid for.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-existence.md
+    """
+    if not isinstance(method, MaskedRelease) or method.model_ is None:
+        return
+    assert method.regularization_ is not None
+    made = Classifier(
+        columns=tuple(column.name for column in schema.features),
+        weights=method.model_,
+        regularization=method.regularization_,
+    )
+    (folder / CLASSIFIER).write_bytes(made.to_json().encode("utf-8"))
+
+
+def read_classifier(folder: Path) -> Classifier:
+    """Read the classifier of a folder."""
+    return Classifier.from_json(read_bytes(folder / CLASSIFIER))
+
+
+LARGEST_MODEL = 1 << 28
+"""Bytes of a model's file, packed or not."""
+_MOST_ENTRIES = 1000
+_KEYS = {"kind", "format", "learner", "parameters", "fitted"}
+# Said elsewhere in a statement, or not part of what was learned.
+_ELSEWHERE = ("schema", "ledger", "random_state")
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What a model's file holds.
+
+    Attributes
+    ----------
+    learner : str
+        The name of the learner.
+    parameters, fitted : dict
+        As the header has them; an array is named.
+    arrays : dict of str to array
+        By name.
+    """
+
+    learner: str
+    parameters: dict[str, Any]
+    fitted: dict[str, Any]
+    arrays: dict[str, Any]
+
+    @property
+    def plain_parameters(self) -> dict[str, Any]:
+        """Parameters that were given to the learner, as plain JSON values; those left out are left out."""
+        return {
+            name: self.arrays[value["array"]].tolist() if _is_array(value) else value
+            for name, value in sorted(self.parameters.items())
+            if value is not None and name not in _ELSEWHERE
+        }
+
+    @property
+    def unreferenced(self) -> list[str]:
+        """Arrays that neither a parameter nor a fitted attribute refers to."""
+        named = {
+            value["array"] for value in (*self.parameters.values(), *self.fitted.values()) if _is_array(value)
+        }
+        return sorted(set(self.arrays) - named)
+
+
+def read_archive(path: Path) -> Archive:
+    """Read the file of a model.
+
+    Raises
+    ------
+    SourceError
+        If it is anything else; nothing in it is executed.
+    """
+    content = read_bytes(path, LARGEST_MODEL)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            entries = packed.infolist()
+        names = [entry.filename for entry in entries]
+        if len(names) > _MOST_ENTRIES or sum(entry.file_size for entry in entries) > LARGEST_MODEL:
+            raise SourceError(f"{path.name} must hold a model, and holds far more. Ask for the file again.")
+        if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
+            raise ValueError
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = read_json(arrays.pop("header").tobytes(), path.name)
+        if not isinstance(header, dict) or set(header) != _KEYS:
+            raise ValueError
+        parameters, fitted = header["parameters"], header["fitted"]
+        if not isinstance(parameters, dict) or not isinstance(fitted, dict):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, EOFError, OSError, AttributeError, zipfile.BadZipFile):
+        raise SourceError(
+            f"{path.name} must be plain arrays with a header, as a learner's save() writes them, and is not. "
+            "Ask for the file again."
+        ) from None
+    return Archive(str(header["learner"]), parameters, fitted, arrays)
+
+
+def saved_parameters(path: Path) -> dict[str, Any]:
+    """Return the parameters of the learner in a model's file, as plain JSON values."""
+    return read_archive(path).plain_parameters
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"array"}

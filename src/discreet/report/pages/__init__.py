@@ -1,0 +1,1 @@
+"""The HTML pages of a release: the internal report and the public statement, each a single file."""

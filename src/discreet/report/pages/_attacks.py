@@ -1,0 +1,209 @@
+"""What was tried against the release, worst first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from discreet import formatting
+from discreet.privacy.promises import describe_promise
+from discreet.report.charts import error_curve
+from discreet.report.pages._columns import best_attack, is_chance
+from discreet.report.pages.tables import SHOWN, Table, badge, name_markup, two_lines, verdict_badge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.report.findings import Findings
+    from discreet.report.statement.documents import Statement
+
+_HEAD = ("Column", "Attack", "Knowledge assumed", "Without", "Result", "Floor", "Verdict")
+_CAPTIONS = {
+    "prior": "The best attack on each column, on records made up from the floor's own prior",
+    "file": "The best attack on each column that anybody can run on the published file",
+    "rows": "The best attack on each column, on real rows: shown, never decisive",
+}
+
+
+def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Table | None:
+    """Return the attacks on one kind of records; None if there are none."""
+    chosen = [guess for guess in guesses if guess["on"] == on]
+    if not chosen:
+        return None
+    columns: dict[str, list[Mapping[str, Any]]] = {}
+    for guess in chosen:
+        columns.setdefault(str(guess["column"]), []).append(guess)
+    for found in columns.values():
+        found.sort(key=lambda guess: float(guess["error"]))
+    # The best attack on each column is what counts; weaker ones follow, folded.
+    strongest = [found[0] for found in columns.values()]
+    if len(strongest) > SHOWN:
+        strongest.sort(key=_closeness)
+    strongest.sort(key=lambda guess: guess["verdict"] != "broken")
+    weaker = [guess for found in columns.values() for guess in found[1:]]
+    head = _HEAD if on == "prior" else _HEAD[:-1]
+    return Table(
+        caption=_CAPTIONS[on],
+        head=head,
+        rows=[_row(guess)[: len(head)] for guess in (*strongest, *weaker)],
+        stack=True,
+        noun="more attack" if len(strongest) > SHOWN else "weaker attack",
+        fold_at=min(len(strongest), SHOWN),
+        note=_certainty(chosen),
+    )
+
+
+def _certainty(guesses: Sequence[Mapping[str, Any]]) -> str:
+    """Return the number of attacks and cells, their time, and the failure probability of the intervals."""
+    failure = max(float(guess["failure_probability"]) for guess in guesses)
+    cells, took = max(int(guess["n"]) for guess in guesses), sum(float(guess["seconds"]) for guess in guesses)
+    cost = f", in {formatting.seconds(took)}" if took else ""
+    tried, on = formatting.count_noun(len(guesses), "attack"), formatting.count_noun(cells, "cell")
+    said = f"{tried} on up to {on} each{cost}."
+    if not failure:
+        return said
+    chance = formatting.number(failure, digits=2, rounding="up")
+    return f"{said} Each interval holds except with probability {chance}."
+
+
+def _closeness(guess: Mapping[str, Any]) -> float:
+    return float(guess["error"]) / float(guess["floor"] or guess["without"] or 1.0)
+
+
+def _row(guess: Mapping[str, Any]) -> list[Markup | str]:
+    """Return one line of a table of guesses: errors with their intervals, floor and verdict."""
+    chance, measure = formatting.is_chance(str(guess["statistic"])), guess["measure"]
+    floor = guess["floor"]
+    # What an attacker expects is computed from the file: no sample, no interval.
+    lower, upper = float(guess["lower"]), float(guess["upper"])
+    interval = "" if lower == upper else formatting.format_interval(lower, upper, None, chance=chance)
+    below = guess["on"] != "prior" and floor is not None and float(guess["error"]) < float(floor)
+    result = two_lines(formatting.quantity(float(guess["error"]), measure, chance=chance), interval)
+    if below:
+        result = Markup("{} {}").format(result, badge("warn", "below the floor"))
+    return [
+        name_markup(str(guess["column"])),
+        two_lines(formatting.printable(str(guess["attack"])), str(guess["note"])),
+        formatting.printable(str(guess["knowledge"])),
+        formatting.quantity(float(guess["without"]), measure, chance=chance),
+        result,
+        formatting.NONE
+        if floor is None
+        else formatting.quantity(float(floor), measure, chance=chance, rounding="down"),
+        verdict_badge(str(guess["verdict"])),
+    ]
+
+
+def audit_table(audits: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Return the attacks on promises that are not floors; None if there are none."""
+    if not audits:
+        return None
+    rows: list[list[Markup | str]] = [
+        [
+            two_lines(formatting.printable(str(audit["attack"])), str(audit["knowledge"])),
+            describe_promise(audit["claim"]),
+            formatting.printable(str(audit["quantity"])),
+            _amount(audit["measured"], "nearest"),
+            _amount(audit["allowed"], "up"),
+            two_lines(verdict_badge(str(audit["verdict"])), str(audit["reason"])),
+        ]
+        for audit in sorted(audits, key=lambda audit: audit["verdict"] != "broken")
+    ]
+    return Table(
+        caption="Attacks on promises of differential privacy, on made-up extreme rows",
+        head=("Attack", "Claim", "Quantity", "Measured", "Allowed", "Verdict"),
+        rows=rows,
+        numbers=(3, 4),
+        stack=True,
+        noun="more attack",
+    )
+
+
+def _amount(value: Any, rounding: formatting.Rounding) -> str:
+    # JSON has no infinity, so results write it as text.
+    if value is None:
+        return formatting.NONE
+    return formatting.number(value, rounding=rounding) if not isinstance(value, str) else "∞"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExposureView:
+    """What linkage or membership gave away.
+
+    Attributes
+    ----------
+    kind : {"bad", "warn", "ok"}
+        How far above chance it is for certain: a quarter of the way to everybody, at all, or not.
+    """
+
+    attack: str
+    kind: str
+    verdict: str
+    success: str
+    interval: str
+    chance: str
+    sentence: str
+    knowledge: str
+
+
+def exposures(found: Sequence[Mapping[str, Any]]) -> list[ExposureView]:
+    """Return linkage and membership on real rows, worst first."""
+    views = []
+    for item in found:
+        lower, chance = float(item["lower"]), float(item["chance"])
+        advantage = (lower - chance) / (1 - chance) if chance < 1 else 0.0
+        kind = "bad" if advantage >= 0.25 else "warn" if advantage > 0 else "ok"
+        verdicts = {"bad": "gives people away", "warn": "better than chance", "ok": "no better than chance"}
+        view = ExposureView(
+            attack=str(item["attack"]),
+            kind=kind,
+            verdict=verdicts[kind],
+            success=formatting.percent(float(item["success"])),
+            interval=formatting.format_interval(lower, float(item["upper"]), None, chance=True),
+            chance=f"{formatting.number(100 * chance, digits=2)}{formatting.NO_BREAK}%",
+            sentence=str(item["sentence"]),
+            knowledge=str(item["knowledge"]),
+        )
+        views.append((-advantage, view))
+    return [view for _, view in sorted(views, key=lambda pair: pair[0])]
+
+
+def error_curves(
+    statement: Statement, findings: Findings, columns: Sequence[str]
+) -> list[tuple[str, Markup]]:
+    """Return the curve of the proven error against noise, as far as the what-if grid knows it.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Which ones, in this order.
+    """
+    grid = findings.what_if
+    if len(grid) < 2:
+        return []
+    chosen = min(grid, key=lambda at: abs(at.factor - 1.0))
+    by_name = {n.column: (k, n) for k, n in enumerate(statement.numbers.columns)}
+    curves = []
+    for column in columns:
+        k, numbers = by_name[column]
+        points = [
+            (at.noise[column], at.floors[column]) for at in grid if column in at.noise and column in at.floors
+        ]
+        if column not in chosen.noise or not points:
+            continue
+        guess = best_attack([g for g in findings.guesses if g["column"] == column], on="prior")
+        curve = error_curve(
+            f"error-{k}",
+            formatting.name(column),
+            points,
+            chosen=chosen.noise[column],
+            without=numbers.without,
+            attack=None if guess is None else float(guess["error"]),
+            measure=numbers.measure,
+            chance=is_chance(numbers),
+        )
+        if curve:
+            curves.append((column, curve))
+    return curves

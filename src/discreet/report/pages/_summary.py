@@ -1,0 +1,235 @@
+"""The tiles at the head of the report, and the code example for the noise laws of a release."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discreet import formatting
+from discreet.report.pages._attacks import exposures
+from discreet.report.pages._learning import original_scores
+
+if TYPE_CHECKING:
+    from discreet.report.findings import Findings
+    from discreet.report.statement.documents import ColumnNumbers, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A number with its name, what it means, and whether that is good (``kind`` as of a badge)."""
+
+    title: str
+    amount: str
+    note: str
+    kind: str = "plain"
+
+
+def summary_tiles(statement: Statement, findings: Findings) -> list[Tile]:
+    """Return the tiles at the head of the internal report."""
+    return [
+        tile
+        for tile in (_floors(findings), _epsilon(statement), _quality(findings), _exposed(findings))
+        if tile
+    ]
+
+
+def _floors(findings: Findings) -> Tile | None:
+    """Return how many floors held against attacks on made-up records."""
+    decided = [g for g in findings.guesses if g["on"] == "prior" and g["verdict"] in ("holds", "broken")]
+    if not decided:
+        return Tile(title="Floors", amount="none", note="No error floor is proven.", kind="warn")
+    all_columns = {str(g["column"]) for g in decided}
+    broken = {str(g["column"]) for g in decided if g["verdict"] == "broken"}
+    attacks = formatting.count_noun(len(decided), "attack")
+    return Tile(
+        title="Floors that held",
+        amount=f"{len(all_columns) - len(broken):,} of {len(all_columns):,}",
+        note=f"against {attacks} on made-up records",
+        kind="bad" if broken else "ok",
+    )
+
+
+def _epsilon(statement: Statement) -> Tile:
+    """Return the epsilon of a whole row, or that none is proven."""
+    numbers = statement.numbers
+    if not statement.definition.differential_privacy or numbers.epsilon is None:
+        return Tile(
+            title="Differential privacy",
+            amount="none",
+            note="No epsilon is proven for it as a whole.",
+            kind="warn",
+        )
+    delta = f"at δ = {formatting.number(numbers.delta, rounding='up')}" if numbers.delta else "pure"
+    return Tile(
+        title="ε of a whole row",
+        amount=formatting.number(numbers.epsilon, rounding="up"),
+        note=delta + (", large: read the floors" if numbers.epsilon > 8 else ""),
+    )
+
+
+def _quality(findings: Findings) -> Tile | None:
+    """Return the score of a model trained on the release beside the others; None if not measured."""
+    scores, task = original_scores(findings.learning), findings.learning and findings.learning.task
+    if "release" not in scores:
+        return None
+    said = formatting.percent if task == "classification" else formatting.number
+    others = [
+        f"{name} {said(scores[key])}"
+        for key, name in (
+            ("aware", "knowing the noise law"),
+            ("original", "original"),
+            ("majority", "no row at all"),
+        )
+        if key in scores
+    ]
+    return Tile(
+        title="Accuracy" if task == "classification" else "R²",
+        amount=said(scores["release"]),
+        note=", ".join(others),
+    )
+
+
+def _exposed(findings: Findings) -> Tile | None:
+    worst = next(iter(exposures(findings.exposures)), None)
+    if worst is None:
+        return None
+    return Tile(
+        title=worst.attack.capitalize(),
+        amount=worst.success,
+        note=f"{worst.verdict}; by chance {worst.chance}",
+        kind=worst.kind,
+    )
+
+
+_ADDITIVE = ("gaussian", "laplace", "bounded")
+_CORRECTED = (*_ADDITIVE, "spherical", "response", "joint-response", "clear")
+_LEARN = """\
+from discreet import {learner}, load_release
+release = load_release(".")
+model = {learner}().fit(release)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeExample:
+    """What to know about the laws of a release, and code that corrects for them; empty where nothing can."""
+
+    words: list[str]
+    code: str
+    learn: str
+    target: str
+
+
+def code_example(statement: Statement) -> CodeExample:
+    """Return the advice for the laws that this release has, with its own columns as examples."""
+    columns = statement.numbers.columns
+    number = next((n for n in columns if _is_plain_additive(n)), None)
+    listed = next((n for n in columns if n.law["kind"] == "response" and len(n.levels or ()) > 1), None)
+    examples = []
+    if number is not None:
+        called = _literal(number.column)
+        examples += [f"print('mean:', mean({called}))", f"print('variance:', variance({called}))"]
+    if listed is not None:
+        levels = [level for level in listed.levels or () if level is not None]
+        examples.append(f"print('share:', share({_literal(listed.column)}, {_literal(levels[0])}))")
+    code = f"{_source()}\n\n" + "\n".join(examples) + "\n" if examples else ""
+    target = next((n for n in columns if n.role == "target"), None)
+    learner = _learner(columns, target)
+    return CodeExample(
+        words=_advice(columns),
+        code=code,
+        learn=_LEARN.format(learner=learner) if learner else "",
+        target="" if target is None else target.column,
+    )
+
+
+def _learner(columns: list[ColumnNumbers], target: ColumnNumbers | None) -> str | None:
+    """Return the learner that corrects for the laws of a release; None if it cannot for one of them."""
+    if target is None or len(columns) < 2:
+        return None
+    laws = [n.law.get("law", n.law) for n in columns]
+    if any(law["kind"] not in _CORRECTED or law.get("clamped") or law.get("grid") for law in laws):
+        return None
+    if target.levels is None:
+        return "NoiseAwareRidge"
+    return None if target.missing else "NoiseAwareClassifier"
+
+
+def _is_plain_additive(numbers: ColumnNumbers) -> bool:
+    law = numbers.law
+    untouched = not law.get("clamped") and law.get("grid") is None and law.get("missing_keep") is None
+    return law["kind"] in _ADDITIVE and untouched
+
+
+def _advice(columns: list[ColumnNumbers]) -> list[str]:
+    """Return one paragraph for each kind of noise law that the columns have."""
+    kinds = {str(n.law["kind"]) for n in columns}
+    said = []
+    if kinds & set(_ADDITIVE):
+        said.append(
+            "Noise was added to numbers. A mean stays what it is once the noise's own mean is taken off; a "
+            "variance has grown by the noise's variance; a slope in a regression has shrunk, and grows back "
+            "when the noise's variance is taken off the sums of squares."
+        )
+    if "response" in kinds:
+        said.append(
+            "Cells of a list were kept, or moved to one of the other levels with equal chances. A share that "
+            "is seen is a known mixture of the true share and of what was moved, and can be solved for it."
+        )
+    if "joint-response" in kinds or any(
+        n.law.get("law", {}).get("kind") == "joint-response" for n in columns
+    ):
+        said.append(
+            "Some columns were randomized together: their combination was kept, or moved to one of the "
+            "others with equal chances. Solve for shares of combinations."
+        )
+    if "sampled" in kinds:
+        said.append(
+            "Each row shows some of its columns, picked at random: leave the others out, they are not "
+            "missing and say nothing. Cells that are shown were kept, or moved to one of the other levels "
+            "with equal chances."
+        )
+    if any(n.law.get("clamped") for n in columns):
+        said.append(
+            "Numbers were moved back into their range after the noise: subtracting moments no longer undoes "
+            "it. Use the likelihood of a clamped cell instead."
+        )
+    if any(n.law.get("missing_keep") is not None for n in columns):
+        said.append(
+            "A number that may be missing has a randomized flag: a cell that is shown may have been missing, "
+            "and then holds the middle of the range with noise. Solve for the share of missing cells with "
+            "missing_keep first."
+        )
+    if "in-range" in kinds:
+        said.append(
+            "Numbers were redrawn inside their range by a law that depends on the value: a mean is pulled to "
+            "the middle. Use the likelihood of the published law instead of subtracting moments."
+        )
+    if "invariant" in kinds:
+        said.append(
+            "This noise was made so that one named learner does not notice it. Train that learner on the "
+            "file as it is; do not correct for the noise, and do not trust other statistics of this file."
+        )
+    if "masked" in kinds:
+        said.append(
+            "The rows are nobody's. Train logistic regression on all coordinates as they are, all digits, "
+            "without a further intercept and with the penalty that the dictionary names, and it is the "
+            "released classifier; `coordinate = scale * cell + shift` carries your own rows to where it is "
+            "used. Nothing else about the table is in this file: do not read means or correlations off it."
+        )
+    if kinds <= {"clear"}:
+        said.append("No noise was added: use the file as it is.")
+    return said
+
+
+def _literal(value: object) -> str:
+    """Write a name or a level as Python does, in plain ASCII."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+@cache
+def _source() -> str:
+    return (Path(__file__).parents[1] / "templates" / "debias.py.txt").read_text(encoding="utf-8").rstrip()

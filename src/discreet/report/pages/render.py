@@ -1,0 +1,172 @@
+"""The two pages people read: the internal report, and the public statement.
+
+Each is one file without any reference to a network: style, script and pictures stand inside it, and a content
+security policy forbids everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from discreet import formatting
+from discreet.report.pages import _attacks, _columns, _declared, _learning, _summary
+from discreet.report.pages._summary import summary_tiles
+from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
+
+if TYPE_CHECKING:
+    from discreet.report.findings import Findings
+    from discreet.report.statement.documents import Statement
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
+_CURVES_SHOWN = 4
+
+
+def write_report(path: str | Path, statement: Statement, findings: Findings) -> None:
+    """Write the internal report.
+
+    Parameters
+    ----------
+    path : str or Path
+        File of the page; an existing one is replaced.
+    statement : Statement
+        Public statement of the release.
+    findings : Findings
+        Attacks, learning and comparisons, which are internal.
+
+    Privacy
+    -------
+    Internal: it shows how well attacks on real rows do, and how the rows compare with the release. The same
+    inputs give the same bytes.
+
+    Reference
+    ---------
+    How to read it: ``docs/howto/read-a-report.md``.
+    """
+    Path(path).write_bytes(_report_page(statement, findings).encode())
+
+
+def statement_page(statement: Statement) -> str:
+    """Return the page of the public statement.
+
+    Privacy
+    -------
+    Shows nothing but the statement. The same statement gives the same page.
+
+    Reference
+    ---------
+    How to read it: ``docs/howto/read-a-report.md``.
+    """
+    return _page(
+        "statement.html.j2", script="", **_stated(statement), example=_summary.code_example(statement)
+    )
+
+
+def _report_page(statement: Statement, findings: Findings) -> str:
+    """Return the internal report as one HTML file."""
+    stated = _stated(statement, findings)
+    named_columns = [view.column for view in stated["columns"][:SHOWN]]
+    curves = _attacks.error_curves(statement, findings, named_columns)
+    return _page(
+        "report.html.j2",
+        script=_text("what_if.js"),
+        **stated,
+        findings=findings,
+        tiles=summary_tiles(statement, findings),
+        what_if=_learning.what_if_view(statement, findings),
+        on_prior=_attacks.guess_table(findings.guesses, on="prior"),
+        on_file=_attacks.guess_table(findings.guesses, on="file"),
+        on_rows=_attacks.guess_table(findings.guesses, on="rows"),
+        audits=_attacks.audit_table(findings.audits),
+        exposures=_attacks.exposures(findings.exposures),
+        curves=curves[:_CURVES_SHOWN],
+        folded_curves=curves[_CURVES_SHOWN:],
+        learning=None if findings.learning is None else _learning.learning_view(findings.learning),
+        data=_columns.data_view(findings.columns, findings.correlations),
+        stages=_declared.stage_table(findings),
+    )
+
+
+def _stated(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
+    """Return what both pages say; findings add attacks to the columns."""
+    return {
+        "statement": statement,
+        "facts": _declared.facts(statement),
+        "columns": _columns.protected_columns(statement, findings),
+        "clear": _columns.clear_columns(statement),
+        "promises": _declared.promise_table(statement),
+        "column_table": _declared.column_table(statement),
+        "bounds": _declared.bounds_table(statement),
+        "dropped": _declared.dropped_columns(statement),
+        "composition": _declared.composition_view(statement),
+        "public_attacks": _attacks.guess_table(statement.attacks, on="file"),
+    }
+
+
+def _page(template: str, *, script: str, **values: Any) -> str:
+    """Return a rendered template, with a policy that allows its own style and script alone."""
+    style = _text("style.css")
+    policy = [
+        "default-src 'none'",
+        f"style-src {_source(style)}",
+        f"script-src {_source(script) if script else repr('none')}",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(style),  # noqa: S704 - a file of this package
+            script=Markup(script),  # noqa: S704 - likewise
+            policy="; ".join(policy),
+            **values,
+        )
+    )
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _text(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Return the template environment: escaping, strict about undefined names and about None."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "name": name_markup,
+        "date": formatting.date,
+        "counted": formatting.count_noun,
+        "number": formatting.number,
+        "up": lambda value: formatting.number(value, rounding="up"),
+        "verdict": verdict_badge,
+    }
+    environment.globals |= {"badge": badge, "SHOWN": SHOWN}
+    return environment
+
+
+def _printed(value: Any) -> Any:
+    """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
+    if value is None:
+        raise AssertionError("a template prints None")
+    return formatting.printable(value) if type(value) is str else value

@@ -1,0 +1,241 @@
+"""Texts of a statement: sampler, lattice and theorems of each noise law, and sentences about columns.
+
+A method with a law of its own adds its ``kind`` here; what is missing is left out of the statement, and a
+test asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from discreet.formatting import is_chance, name, number, percent, printable
+from discreet.law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
+from discreet.privacy.floors import ListPrior
+
+if TYPE_CHECKING:
+    from discreet.privacy import ErrorFloor
+    from discreet.privacy.floors import Prior
+    from discreet.release import ColumnSummary
+    from discreet.schema import Column
+
+_LOCAL = (
+    "Local model: each row is noised by itself before it leaves the curator, so the promises hold also "
+    "against whoever reads the whole file. The curator is trusted with the rows."
+)
+
+_MASKED = (
+    "Central model: one classifier was trained on all rows with noise on it, and the published rows were "
+    "made up from that classifier alone. They are nobody's. The curator is trusted with the rows."
+)
+
+DEPLOYMENT = {
+    "gaussian": _LOCAL,
+    "laplace": _LOCAL,
+    "bounded": _LOCAL,
+    "in-range": _LOCAL,
+    "response": _LOCAL,
+    "sampled": _LOCAL,
+    "joint-response": _LOCAL,
+    "spherical": _LOCAL,
+    "masked": _MASKED,
+    "masked-label": _MASKED,
+    "invariant": (
+        "Central model: the noise was made for the whole table and for one model trained on it. The curator "
+        "is trusted with the rows."
+    ),
+}
+
+SAMPLERS = {
+    "gaussian": (
+        "Rounded Gaussian integers from an exact table sampler, within total variation 2^-117 of their law "
+        "per draw."
+    ),
+    "laplace": (
+        "Rounded Laplace integers from an exact table sampler, within total variation 2^-114 of their law "
+        "per draw."
+    ),
+    "bounded": (
+        "Lattice cells of the least informative density on a bounded support, by an inverse distribution "
+        "function whose error is certified."
+    ),
+    "in-range": "Output cells drawn from a table of integers that is the law itself: exact.",
+    "response": "Randomized response by comparing 64-bit words with an integer threshold: exact.",
+    "joint-response": (
+        "Randomized response on combinations of columns by comparing 64-bit words with an integer threshold: "
+        "exact."
+    ),
+    "sampled": (
+        "Randomized response by comparing 64-bit words with an integer threshold, and the columns of a row "
+        "by uniform integers drawn without looking at it: exact."
+    ),
+    "spherical": (
+        "Rounded Gaussian integers whose scale is the norm of normals, which together have the density of "
+        "spherical noise; what computing the norm costs is in the promise."
+    ),
+    "masked": (
+        "Integers of a lattice, by the exact samplers of Gaussian, Laplace and spherical noise, added to the "
+        "weights of the classifier; the points are made afterwards, from 64-bit numbers that hide nobody."
+    ),
+    "masked-label": "Counts of labels follow from public numbers, or have discrete Laplace noise: exact.",
+    "invariant": (
+        "64-bit Gaussian numbers, projected so that the model does not notice them; no exact arithmetic, and "
+        "no promise that would need it."
+    ),
+}
+
+LATTICES = {
+    "gaussian": (
+        "Numbers with Gaussian noise are rounded, before the noise, to 2^20 steps per standard deviation of "
+        "the noise, counted from the declared lower bound (after the public map, where columns have "
+        "correlated noise)."
+    ),
+    "laplace": (
+        "Numbers with Laplace noise are rounded, before the noise, to 2^20 steps per scale of the noise, "
+        "counted from the declared lower bound."
+    ),
+    "bounded": (
+        "Numbers with bounded noise are rounded, before the noise, to the cells into which the support of "
+        "the noise is cut, counted from the declared lower bound."
+    ),
+    "spherical": (
+        "Numbers with spherical noise are rounded, before the noise, to a power of two of half their range, "
+        "counted from its middle."
+    ),
+    "masked": (
+        "The weights of the classifier are rounded, before the noise, to a power of two that is small beside "
+        "it."
+    ),
+    "in-range": (
+        "Numbers redrawn in their range are rounded, before the draw, to the equally spaced inputs of the "
+        "law; what is published is the middle of an output cell."
+    ),
+}
+
+TIMING = (
+    "Rows are noised in batches and published together: nobody sees how long a single cell took. Nothing "
+    "protects against somebody on the curator's own machine."
+)
+
+THEOREMS: dict[str, dict[str, str]] = {
+    "gaussian": {
+        "analytic-gaussian": "the exact trade-off between epsilon and delta of Gaussian noise",
+        "whitening": "what rounding to the lattice costs, and why the promise holds in floating point",
+        "box-diameter": "how far two rows can be apart where columns have correlated noise",
+        "lattice-sampler": "that the sampler follows its law",
+    },
+    "laplace": {
+        "lattice-sampler": "that the sampler follows its law",
+        "fisher-laplace": "what Laplace noise promises beside Gaussian noise",
+    },
+    "bounded": {"fisher-bounded": "the least informative noise on a bounded support, and what it excludes"},
+    "in-range": {"fisher-in-range": "the pure epsilon of outputs that stay in the declared range"},
+    "response": {"composition": "that the epsilons of the columns of one row add up"},
+    "joint-response": {"coarse-response": "what one answer for several columns promises about each"},
+    "sampled": {
+        "coarse-response": "that the cells of a row add up, and that which ones it shows says nothing",
+        "noise-aware": "how sums over published cells are corrected for their law",
+    },
+    "spherical": {
+        "masked-input": "what noise without a direction promises about one row, and what it does to a model",
+        "spherical-laplace": "that the sampler follows its law, and what that costs",
+    },
+    "masked": {
+        "masked-sensitivity": "how far one row moves the classifier",
+        "masked-noise": "what the noise on it promises",
+        "masked-objective": "what noise on its training problem promises",
+        "masked-existence": "that points exist whose classifier it is, and when",
+    },
+    "masked-label": {"masked-labels": "where the labels may come from, and what true ones give away"},
+    "invariant": {
+        "fisher-invariant": "that the model stays the same, and what that gives away",
+        "fisher-cramer-rao": "what binds unbiased guesses, and no others",
+    },
+    "floor": {"bayes-floor": "what an error floor says, and what it does not"},
+    "total": {"composition": "what several promises come to together"},
+}
+
+
+LARGE_EPSILON = 8.0
+"""Beyond, an epsilon is printed because it is true, not because it means much."""
+
+
+def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
+    """Return a sentence about what the release means for one column.
+
+    A floor is an average over a prior that is named in plain words, never a promise for each person.
+
+    Reference
+    ---------
+    docs/explanation/theorems/bayes-floor.md
+    """
+    called, law = name(column.name), summary.law
+    if isinstance(law, Clear):
+        if column.role == "public":
+            return f"{called} is declared public and published as it is."
+        return f"{called} is published as it is: nothing here protects it."
+    if isinstance(law, InvariantLaw):
+        return (
+            f"{called} carries noise that the named learner does not notice. No floor is proven for it: the "
+            "model trained on this file may give it away."
+        )
+    if isinstance(law, MaskedLaw | MaskedLabelLaw):
+        beside = f" Beside them stand {law.beside}: nothing protects those." if law.beside else ""
+        return f"{called} holds {law.words()}. Its cells are nobody's.{beside}"
+    if summary.floor is None:
+        own = "" if summary.epsilon is None else f", and costs an epsilon of {_up(summary.epsilon)}"
+        return f"{called} is published with noise ({law.words()}){own}. No error floor is proven for it."
+    floor = summary.floor
+    whose = "a person" if unit == "person" else f"one {printable(unit)}"
+    if is_chance(floor.statistic):
+        least = percent(floor.error, rounding="down").replace("\u00a0", " ")
+        cannot = f"no method can guess it from this file and be wrong less than {least} of the time"
+    else:
+        measure = floor.measure or ("days" if column.type == "date" else None)
+        unit_said = f" {printable(measure)}" if measure else ""
+        cannot = (
+            "no method can guess it from this file with a root-mean-square error below "
+            f"{number(floor.error, rounding='down')}{unit_said}"
+        )
+    return (
+        f"If {whose}'s {called} could equally well be {_anything(column, summary.prior)}, {cannot}; anyone "
+        f"who knows more about the {printable(unit)}, including how {called} goes with the other columns, "
+        "may do better."
+    )
+
+
+def _anything(column: Column, prior: Prior | ListPrior | None) -> str:
+    if isinstance(prior, ListPrior):
+        return f"any of the {len(prior.codes)} {prior.what}"
+    if column.type == "date":
+        return f"any day from {column.lower} to {column.upper}"
+    lower, upper = (number(bound, digits=17) for bound in column.range)
+    every = "any whole number" if column.type == "integer" else "anything"
+    return f"{every} from {lower} to {upper}"
+
+
+def total_sentence(epsilon: float, delta: float | None, unit: str) -> str:
+    """Return a sentence about what the epsilon of the whole row means."""
+    growth = number(math.exp(epsilon), rounding="up") if epsilon < 20 else f"exp({_up(epsilon)})"
+    slack = "" if delta is None else f" and adds at most {number(delta, rounding='up')} to it"
+    small = " Such a large epsilon says little by itself: read the floors." if epsilon > LARGE_EPSILON else ""
+    at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
+    return (
+        f"Everything that is protected in the rows of one {printable(unit)}, taken together, has epsilon "
+        f"{_up(epsilon)}{at}: replacing it by anything else that the schema allows multiplies the "
+        f"probability of any published file by at most {growth}{slack}.{small}"
+    )
+
+
+def floors_sentence(promise: ErrorFloor) -> str:
+    """Return a sentence about how many columns have a proven floor, and what kind of promise that is."""
+    count = len(promise.columns)
+    columns = "one column" if count == 1 else f"{count} columns"
+    return (
+        f"An error floor is proven for {columns}, each on average over a public prior that its sentence "
+        f"names. It is no promise for each {printable(promise.unit)}, and no differential privacy."
+    )
+
+
+def _up(value: float) -> str:
+    return number(value, digits=4, rounding="up")

@@ -1,0 +1,217 @@
+"""From a release or a trained model to its statement: the blocks that both share, written once.
+
+Every block is a function of what was declared, planned and paid. A verifier builds the same blocks from a
+plan that it made itself, and compares.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from discreet.privacy.receipt import product_version
+from discreet.report.statement.documents import About, DeclaredBound, Document, Tuning, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise, Receipt
+    from discreet.report.statement.documents import (
+        Composition,
+        Definition,
+        Implementation,
+        ModelComposition,
+        ModelImplementation,
+        ModelNumbers,
+        ModelWhat,
+        Numbers,
+        What,
+    )
+    from discreet.schema import Column, Schema
+
+DocumentT = TypeVar("DocumentT", bound=Document, covariant=True)
+_VERSIONED = ("numpy", "scipy", "duckdb", "cryptography")
+
+
+class Subject(Protocol[DocumentT]):
+    """What a statement is about: a published table, or a trained model."""
+
+    @property
+    def schema(self) -> Schema:
+        """What was declared about the rows."""
+
+    @property
+    def promises(self) -> Sequence[Promise]:
+        """Every promise that holds."""
+
+    @property
+    def receipts(self) -> Sequence[Receipt]:
+        """The charges, in the order in which they were made."""
+
+    def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> What | ModelWhat:
+        """Return what was published; `head` holds the fields that all statements have."""
+
+    def definition(self) -> Definition:
+        """Return the kinds of promise, in words."""
+
+    def numbers(self) -> Numbers | ModelNumbers:
+        """Return the promises in full, with the theorems that they come from."""
+
+    def not_protected(self) -> list[str]:
+        """Return what stays open, one sentence each."""
+
+    def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> Composition | ModelComposition:
+        """Return what else was charged to the same ledger, and the total."""
+
+    def implementation(self) -> Implementation | ModelImplementation:
+        """Return how the noise was drawn."""
+
+    def document(self, **blocks: Any) -> DocumentT:
+        """Return the statement made of these blocks and of those that only this kind of subject has."""
+
+
+def build_statement(
+    subject: Subject[DocumentT],
+    *,
+    about: About | None = None,
+    ledger: Ledger | Sequence[Receipt] | None = None,
+    tuning: Tuning,
+    files: Mapping[str, str],
+    created: str | None = None,
+) -> DocumentT:
+    """Build the privacy statement of a published table or of a trained model.
+
+    Parameters
+    ----------
+    subject : TableSubject or ModelSubject
+        The publication or the model that the statement is about.
+    about : About, optional
+        Curator, purpose and other words that only people can say; None leaves them all out.
+    ledger : Ledger or sequence of Receipt, optional
+        Ledger that was charged, or all receipts of that ledger; earlier charges are listed. None if no ledger
+        was used.
+    tuning : Tuning
+        Whether the noise was chosen by looking at private rows, and why.
+    files : mapping of str to str
+        SHA-256 of each published file of data, by file name.
+    created : str, optional
+        Universal time, ISO 8601; by default that of the last charge, which is the one that can be verified.
+
+    Returns
+    -------
+    Statement or ModelStatement
+
+    Privacy
+    -------
+    Reads no row. What it says follows from the schema, the parameters, the ledger and what was paid for.
+    """
+    schema = subject.schema
+    head = {
+        "product_version": product_version(),
+        "created": created or subject.receipts[-1].when,
+        "dataset": schema.dataset,
+        **(about or About()).model_dump(),
+    }
+    return subject.document(
+        what=subject.what(head, files),
+        **promised_blocks(subject),
+        declared=schema.to_dict(),
+        digest=schema.digest,
+        composition=subject.composition(ledger),
+        tuning=tuning,
+        implementation=subject.implementation(),
+        files=dict(files),
+    )
+
+
+def promised_blocks(subject: Subject[Any]) -> dict[str, Any]:
+    """Return the blocks that follow from the schema and the promises alone, by their names in a statement."""
+    schema = subject.schema
+    return {
+        "unit": Unit(
+            unit=schema.unit,
+            neighbors=schema.neighbors,
+            max_rows_per_unit=schema.max_rows_per_unit or 1,
+            row_count=schema.row_count,
+        ),
+        "definition": subject.definition(),
+        "numbers": subject.numbers(),
+        "bounds": [declared_bound(column) for column in schema.released],
+        "not_protected": subject.not_protected(),
+        "assumptions": list_assumptions(subject.promises, schema),
+    }
+
+
+def declared_bound(column: Column) -> DeclaredBound:
+    """Return what a column may contain, and what happens to a cell that holds something else."""
+    if column.is_number:
+        outside = "moved to the nearest bound, in silence"
+    elif column.other is not None:
+        outside = f"becomes {column.other!r}"
+    else:
+        outside = "refused before anything is published: the list is complete"
+    return DeclaredBound(
+        column=column.name,
+        type=str(column.type),
+        lower=_json_bound(column.lower),
+        upper=_json_bound(column.upper),
+        values=None if column.values is None else list(column.values),
+        missing=not column.required,
+        source=column.bounds_source,
+        outside=outside,
+        grid=column.grid,
+    )
+
+
+def _json_bound(bound: float | int | datetime.date | None) -> float | str | None:
+    return bound.isoformat() if isinstance(bound, datetime.date) else bound
+
+
+def list_assumptions(promises: Iterable[Promise], schema: Schema) -> list[str]:
+    """Return what has to be true for the promises to hold, one sentence each."""
+    unit = schema.unit
+    rows = (
+        f"Each {unit} has one row of the table, as the schema says."
+        if schema.id_column is None
+        else f"The column {schema.id_column!r} tells which rows belong to one {unit}."
+    )
+    return [
+        "Bounds, lists and the amount of noise were declared without looking at the rows.",
+        rows,
+        "The curator, who holds the rows and drew the noise, is trusted with them.",
+        "The key of the noise is secret: it was discarded, or nobody but the curator's auditor can read it.",
+        "AES-256, from which the noise is made, cannot be told from a random source.",
+        *dict.fromkeys(sentence_from(clause) for promise in promises for clause in promise.assumes),
+    ]
+
+
+def sentence_from(clause: str) -> str:
+    """Return a clause as a sentence: a capital at its start, a full stop at its end."""
+    return clause[:1].upper() + clause[1:] + ("" if clause.endswith(".") else ".")
+
+
+def arithmetic_of(promises: Iterable[Promise]) -> str:
+    """Return "real" if any promise rests on floating point, else "exact"."""
+    return "real" if any(promise.arithmetic == "real" for promise in promises) else "exact"
+
+
+def describe_randomness(seeded: bool, published: str) -> str:
+    """Return where the random bits came from; `published` is "FILE" or "MODEL", for the warning of a seed."""
+    if seeded:
+        return (
+            "SEEDED: the noise follows from a seed, and whoever knows it can remove it. "
+            f"THIS {published} PROTECTS NOBODY; it is for tests."
+        )
+    return "AES-256 in counter mode under a key of 256 bits that the operating system drew."
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide about noise, by name."""
+    return {
+        "discreet": product_version(),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in _VERSIONED},
+    }

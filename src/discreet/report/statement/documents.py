@@ -1,0 +1,481 @@
+"""The published documents: privacy statements of tables and models, and how they are written as JSON.
+
+Everything in them is declared, or follows from what was declared, or is computed from the published file
+itself; ``docs/reference/statement.md`` explains every block. The order of fields, and the docstrings of the
+records, are part of the published JSON Schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from discreet.errors import ParameterError
+
+
+def write_json(value: Any) -> str:
+    """Write sorted, indented JSON with a line end: the same value gives the same bytes."""
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(content: bytes, what: str) -> Any:
+    """Read JSON from an untrusted file; `what` names it in errors.
+
+    A key that stands twice in one object is refused, because two readers could then see two things, and so
+    are infinities and what is not a number.
+    """
+    try:
+        return json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as problem:
+        raise ParameterError(
+            f"{what} must be plain JSON, and is not ({_reason(problem)}). Ask for the file again."
+        ) from None
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, json.JSONDecodeError):
+        return f"line {problem.lineno}, column {problem.colno}"
+    if isinstance(problem, UnicodeDecodeError):
+        return "not UTF-8"
+    if isinstance(problem, RecursionError):
+        return "nested too deeply"
+    return str(problem)[:200]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return made
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+class Record(BaseModel):
+    """A frozen record; unknown keys are errors, numbers are finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Document(Record):
+    """A record that is published as a file of its own, and read again by those who trust nobody."""
+
+    def to_json(self) -> str:
+        """Return the content of ``statement.json``: sorted, indented, the same for equal statements."""
+        return write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """Read the content of a ``statement.json`` that somebody else may have written.
+
+        Raises
+        ------
+        ParameterError
+            Names the first thing that is not as the JSON Schema says.
+        """
+        value = read_json(content, "statement.json")
+        try:
+            return cls.model_validate(value)
+        except (ValidationError, RecursionError) as problem:
+            first = "nested too deeply"
+            if isinstance(problem, ValidationError):
+                wrong = problem.errors(include_url=False, include_input=False)[0]
+                first = f"{'.'.join(str(part) for part in wrong['loc'])}: {wrong['msg']}"
+            raise ParameterError(
+                f"statement.json must be a statement of this version, and is not ({first[:200]}). It may "
+                "have been changed, or written by a newer version."
+            ) from None
+
+
+PRODUCT = "discreet"
+STATEMENT_SCHEMA = "statement.schema.json"
+"""Name of the JSON Schema of a statement, a file of this package."""
+
+
+class About(Record):
+    """What only people can say about a release; all of it is optional and published as it stands.
+
+    Attributes
+    ----------
+    curator, purpose, contact, license : str or None
+        Who publishes, what for, whom to ask, under which terms.
+    supersedes : str or None
+        The release that this one replaces, by its name.
+    """
+
+    curator: str | None = None
+    purpose: str | None = None
+    contact: str | None = None
+    license: str | None = None
+    supersedes: str | None = None
+
+
+class Method(Record):
+    """Which release it was, with everything needed to plan it again."""
+
+    name: str
+    parameters: dict[str, Any]
+
+
+class PublicationHead(Record):
+    """What every statement says first: the name, the maker and the words of people."""
+
+    release: str
+    product: str = PRODUCT
+    product_version: str
+    created: str
+    dataset: str | None = None
+    curator: str | None = None
+    purpose: str | None = None
+    contact: str | None = None
+    license: str | None = None
+    supersedes: str | None = None
+
+
+class What(PublicationHead):
+    """What was published, by whom and what for."""
+
+    method: Method
+    rows_read: int = Field(ge=1)
+    rows_published: int = Field(ge=1)
+
+
+class Unit(Record):
+    """Whom the promises protect, and what counts as a change."""
+
+    unit: str
+    neighbors: Literal["replace-one", "add-remove"]
+    max_rows_per_unit: int
+    row_count: Literal["public", "private"]
+
+
+class Definition(Record):
+    """Which kinds of promise hold, in words; a release without differential privacy says so here."""
+
+    kinds: list[str]
+    differential_privacy: bool
+    deployment: str
+    sentences: list[str]
+
+
+class Theorem(Record):
+    """Where a number comes from."""
+
+    id: str
+    about: str
+
+
+class ColumnNumbers(Record):
+    """What was done to one published column and what that proves.
+
+    Attributes
+    ----------
+    type : str
+        As declared: number, integer, date or category.
+    holds : str
+        What the cells of the file are: number, integer, date, text or boolean. Noised integers and dates
+        are plain numbers.
+    origin : str or None
+        Of a date that is published as a number: the day from which its days are counted.
+    lower, upper : float or None
+        The declared range in the unit of the file; noise may leave it.
+    levels : list or None
+        Everything that a cell of a list may hold; None in it stands for a missing cell.
+    without : float or None
+        The error of the best guess without the file, under the same prior as the floor.
+    """
+
+    column: str
+    role: str
+    type: str
+    holds: str
+    measure: str | None = None
+    origin: str | None = None
+    lower: float | None = None
+    upper: float | None = None
+    levels: list[str | int | bool | None] | None = None
+    missing: bool
+    law: dict[str, Any]
+    law_in_words: str
+    epsilon: float | None = None
+    floor: dict[str, Any] | None = None
+    without: float | None = None
+    sentence: str
+
+
+class Numbers(Record):
+    """The promises in full, per column and in total, with the theorems they come from."""
+
+    promises: list[dict[str, Any]]
+    epsilon: float | None = None
+    delta: float | None = None
+    columns: list[ColumnNumbers]
+    theorems: list[Theorem]
+
+
+class DeclaredBound(Record):
+    """What a column may contain, and who says so."""
+
+    column: str
+    type: str
+    lower: float | str | None = None
+    upper: float | str | None = None
+    values: list[Any] | None = None
+    missing: bool
+    source: str | None = None
+    outside: str
+    grid: float | None = None
+
+
+class EarlierCharge(Record):
+    """A charge to the same ledger before this one, and its row there."""
+
+    row: int
+    what: str
+    when: str
+    promises: list[dict[str, Any]]
+
+
+class LedgerPosition(Record):
+    """Where in its ledger something was charged, so that nothing before it can be left out unnoticed.
+
+    Attributes
+    ----------
+    previous : str or None
+        Hash of the row before that of the receipt, with which the hash of the receipt can be computed again;
+        None for a model, whose charges hold more than their receipts.
+    others : mapping of str to int
+        How many of the rows before are no charges, by type: the opening, a data set's name, kept answers.
+    head_row, head : int, str
+        The last row of the ledger, and its hash, when the statement was written.
+    """
+
+    previous: str | None = None
+    others: dict[str, int]
+    head_row: int
+    head: str
+
+
+class Composition(Record):
+    """What else was charged in the same ledger, and what that adds up to."""
+
+    counted: bool
+    ledger: str | None = None
+    position: LedgerPosition | None = None
+    receipt: dict[str, Any]
+    earlier: list[EarlierCharge]
+    total: str
+    limit: str | None = None
+    next: str
+    other_ledgers: list[str] = Field(default_factory=list)
+
+
+class Tuning(Record):
+    """Whether the amount of noise was chosen by looking at private rows."""
+
+    on_private_rows: Literal["no", "possible", "yes"]
+    why: str
+
+
+class Implementation(Record):
+    """How the noise was made."""
+
+    sampler: str
+    arithmetic: str
+    lattice: str
+    randomness: str
+    key_commitment: str
+    seeded: bool
+    shuffled: bool
+    rows_salt: str | None = None
+    total_variation: float
+    post_processing: list[str]
+    timing: str
+    versions: dict[str, str]
+
+
+class Statement(Document):
+    """A privacy statement.
+
+    Attributes
+    ----------
+    declared : mapping
+        The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
+    attacks : list of mappings
+        Attacks that anybody can run from the published file and the schema alone, as
+        :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0.
+    files : mapping of str to str
+        SHA-256 of each file of data.
+
+    Privacy
+    -------
+    May be published: nothing in it depends on private rows but through the released file.
+    """
+
+    kind: Literal["discreet-statement"] = "discreet-statement"
+    version: Literal[1] = 1
+    what: What
+    unit: Unit
+    definition: Definition
+    numbers: Numbers
+    declared: dict[str, Any]
+    digest: str
+    bounds: list[DeclaredBound]
+    not_protected: list[str]
+    assumptions: list[str]
+    composition: Composition
+    tuning: Tuning
+    implementation: Implementation
+    attacks: list[dict[str, Any]]
+    files: dict[str, str]
+
+
+def statement_schema() -> str:
+    """Return the JSON Schema of a statement, as it is published in the package."""
+    schema = Statement.model_json_schema(mode="serialization")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "A privacy statement of discreet, version 1"
+    return write_json(schema)
+
+
+MODEL_KIND = "discreet-model-statement"
+MODEL_SCHEMA = "model-statement.schema.json"
+"""Name of the JSON Schema of a model's statement, a file of this package."""
+
+
+class Trained(Record):
+    """Which learner it was, with what it was told.
+
+    Attributes
+    ----------
+    name, learner : str
+        In :data:`discreet.learn.METHODS`, and its class.
+    parameters : mapping
+        What was given or has a default; what it shall promise is ``privacy``.
+    """
+
+    name: str
+    learner: str
+    parameters: dict[str, Any]
+
+
+class ModelWhat(PublicationHead):
+    """What was published, by whom and what for.
+
+    Attributes
+    ----------
+    rows : int or None
+        How many rows it was trained on; None where that is not public.
+    reads : list of str
+        Columns that it reads.
+    predicts : str or None
+        The column that it predicts; None if it predicts none.
+    """
+
+    model: Trained
+    rows: int | None = Field(ge=1)
+    reads: list[str]
+    predicts: str | None = None
+
+
+class Pass(Record):
+    """One look at the rows.
+
+    Attributes
+    ----------
+    name : str
+        What for.
+    share : float or None
+        Which part of the promise it has: of rho, or of a pure epsilon. None where the learner saw the rows.
+    question : mapping or None
+        What was asked, as :func:`discreet.query.question_from_dict` reads it; None where the learner saw the
+        rows themselves and put noise on its result, or if the pass was left out.
+    receipt : mapping or None
+        What was charged; None if it was left out, which the promise does not count on.
+    """
+
+    name: str
+    share: float | None = Field(gt=0, le=1)
+    question: dict[str, Any] | None = None
+    receipt: dict[str, Any] | None = None
+
+
+class ModelNumbers(Record):
+    """The promises in full, with the theorems they come from."""
+
+    promises: list[dict[str, Any]]
+    epsilon: float | None = None
+    delta: float | None = None
+    theorems: list[Theorem]
+
+
+class ModelComposition(Record):
+    """What else was charged in the same ledger, and what that adds up to."""
+
+    counted: bool
+    ledger: str | None = None
+    position: LedgerPosition | None = None
+    earlier: list[EarlierCharge]
+    total: str
+    limit: str | None = None
+    next: str
+    other_ledgers: list[str] = Field(default_factory=list)
+
+
+class ModelImplementation(Record):
+    """How the noise was made."""
+
+    sampler: str
+    arithmetic: str
+    randomness: str
+    seeded: bool
+    total_variation: float
+    timing: str
+    versions: dict[str, str]
+
+
+class ModelStatement(Document):
+    """A privacy statement of a model.
+
+    Attributes
+    ----------
+    passes : list of Pass
+        What was asked of the rows, and what was paid.
+    declared : mapping
+        The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
+    files : mapping of str to str
+        SHA-256 of the model's file.
+
+    Privacy
+    -------
+    May be published: nothing in it depends on private rows but through answers that were paid for.
+    """
+
+    kind: Literal["discreet-model-statement"] = "discreet-model-statement"
+    version: Literal[1] = 1
+    what: ModelWhat
+    unit: Unit
+    definition: Definition
+    passes: list[Pass]
+    numbers: ModelNumbers
+    declared: dict[str, Any]
+    digest: str
+    bounds: list[DeclaredBound]
+    not_protected: list[str]
+    assumptions: list[str]
+    composition: ModelComposition
+    tuning: Tuning
+    implementation: ModelImplementation
+    files: dict[str, str]
+
+
+def model_statement_schema() -> str:
+    """Return the JSON Schema of a model's statement, as it is published in the package."""
+    schema = ModelStatement.model_json_schema(mode="serialization")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "A privacy statement of discreet about a model, version 1"
+    return write_json(schema)

@@ -1,0 +1,216 @@
+"""The subject of a model's statement: what was declared, asked of the rows and paid for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sklearn.base import is_classifier, is_regressor
+
+from discreet.formatting import number, printable
+from discreet.privacy import Receipt
+from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
+from discreet.report.statement.build import arithmetic_of, describe_randomness, installed_versions
+from discreet.report.statement.composition import compose_charges, total_cost
+from discreet.report.statement.documents import (
+    Definition,
+    ModelComposition,
+    ModelImplementation,
+    ModelNumbers,
+    ModelStatement,
+    ModelWhat,
+    Pass,
+    Theorem,
+    Trained,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.learn import Learner
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
+    from discreet.schema import Schema
+
+DEPLOYMENT = (
+    "Central model: one model was trained on all rows, with noise on everything that it was told about them. "
+    "The curator is trusted with the rows."
+)
+TIMING = (
+    "How long the training took may depend on the rows, and when each pass was paid for stands on its "
+    "receipt. Nothing protects against somebody on the curator's own machine."
+)
+ON_ROWS = (
+    "Integers of a lattice, by the exact samplers of Gaussian, Laplace and spherical noise, added to what "
+    "was trained or to what training minimizes."
+)
+_COMMON = {
+    "composition": "what several promises come to together",
+    "lattice-sampler": "that the sampler follows its law",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSubject:
+    """A trained model as the subject of a statement.
+
+    Parameters
+    ----------
+    learner : Learner
+        The fitted learner; its class and name are published.
+    schema : Schema
+        What was declared about the rows.
+    promises : sequence of Promise
+        The promises of the model: ``promises_`` of the learner, or those that a verifier computed again.
+    passes : sequence of Pass
+        What was asked of the rows, and what was charged for it.
+    n_rows : int or None
+        Number of rows that it was trained on; None where that is not public.
+    parameters : mapping
+        Parameters of the learner as its file has them, as plain JSON values.
+    """
+
+    learner: Learner
+    schema: Schema
+    promises: Sequence[Promise]
+    passes: Sequence[Pass]
+    n_rows: int | None
+    parameters: Mapping[str, Any]
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The charges of all passes that were made, in their order."""
+        return pass_receipts(self.passes)
+
+    def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> ModelWhat:
+        """Return which model was published, and which columns it reads and predicts."""
+        learner, schema = self.learner, self.schema
+        return ModelWhat(
+            release=model_release_name(schema, learner.name, files),
+            **head,
+            model=Trained(
+                name=learner.name, learner=type(learner).__name__, parameters=dict(self.parameters)
+            ),
+            rows=self.n_rows,
+            reads=[column.name for column in schema.features],
+            predicts=schema.target if predicts_target(learner) else None,
+        )
+
+    def definition(self) -> Definition:
+        """Return which kinds of promise hold, with a sentence for each."""
+        epsilon, delta = total_cost(self.promises, self.learner)
+        sentences = [
+            "Do not take this model for differentially private: no epsilon is proven for it."
+            if epsilon is None
+            else _total_sentence(self.schema, epsilon, delta)
+        ]
+        sentences += [promise.sentence() for promise in self.promises]
+        return Definition(
+            kinds=list(dict.fromkeys(promise.kind for promise in self.promises)),
+            differential_privacy=epsilon is not None,
+            deployment=DEPLOYMENT,
+            sentences=sentences,
+        )
+
+    def numbers(self) -> ModelNumbers:
+        """Return the promises in full, with the theorems of the learner."""
+        epsilon, delta = total_cost(self.promises, self.learner)
+        return ModelNumbers(
+            promises=[promise.to_dict() for promise in self.promises],
+            epsilon=epsilon,
+            delta=delta,
+            theorems=theorems_of(type(self.learner)),
+        )
+
+    def not_protected(self) -> list[str]:
+        """Return what a published model leaves open, one sentence each."""
+        unit = printable(self.schema.unit)
+        count = "The" if self.n_rows is None else "The number of rows, the"
+        present = (
+            f"That a {unit} is in the table: whoever knows that the table covers somebody knows it still."
+        )
+        return [
+            f"{count} names of the columns, the declared bounds and lists, and what the learner was told.",
+            *([present] if self.schema.neighbors == "replace-one" else []),
+            "What holds for a whole group and how columns go together: learning that is what a model is for, "
+            "and it says something about people who are not in the table as well.",
+            "What was known before, or is published elsewhere.",
+            "Scores of this model on the rows that it was trained on: they are not in it, and whoever "
+            "publishes them publishes more about these rows, unpaid.",
+            "Rows that the model is shown later.",
+            "When each pass was charged, to the minute, and with it about how long passes of minutes took.",
+            "Repeated training on the same table: the promises of several models add up, and the ledger "
+            "counts.",
+        ]
+
+    def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> ModelComposition:
+        """Return what else was charged to the same ledger, and the total."""
+        return ModelComposition(**compose_charges(self.receipts, self.promises, ledger, plain=False))
+
+    def implementation(self) -> ModelImplementation:
+        """Return how the noise of all passes was drawn."""
+        paid = [part for part in self.passes if part.receipt is not None]
+        seeded = any(part.receipt is not None and part.receipt.get("seeded") for part in paid)
+        return ModelImplementation(
+            sampler=" ".join(dict.fromkeys(_sampler(part) for part in paid)) or "None: nothing was drawn.",
+            arithmetic=arithmetic_of(self.promises),
+            randomness=describe_randomness(seeded, "MODEL"),
+            seeded=seeded,
+            total_variation=sum(promise.total_variation for promise in self.promises),
+            timing=TIMING,
+            versions=installed_versions(),
+        )
+
+    def document(self, **blocks: Any) -> ModelStatement:
+        """Return the statement, with the passes."""
+        return ModelStatement(**blocks, passes=list(self.passes))
+
+
+def pass_receipts(passes: Sequence[Pass]) -> tuple[Receipt, ...]:
+    """Return the receipts of the passes that were charged, in their order."""
+    return tuple(Receipt.from_dict(part.receipt) for part in passes if part.receipt is not None)
+
+
+def model_release_name(schema: Schema, model: str, files: Mapping[str, str]) -> str:
+    """Return the name of a published model: the data set, the learner and the start of its file's hash."""
+    return f"{schema.dataset or 'table'}-{model}-{next(iter(files.values()))[:12]}"
+
+
+def predicts_target(learner: Learner) -> bool:
+    """Whether a learner predicts the target column."""
+    return bool(is_classifier(learner) or is_regressor(learner))
+
+
+def theorems_of(kind: type[Learner]) -> list[Theorem]:
+    """Return the theorem pages of a learner's class, then those that all learners share."""
+    named = dict.fromkeys(kind.theorems, f"what {kind.__name__} promises")
+    return [Theorem(id=page, about=about) for page, about in (named | _COMMON).items()]
+
+
+def _total_sentence(schema: Schema, epsilon: float, delta: float | None) -> str:
+    """Return what the epsilon of a model means, in a sentence."""
+    unit = printable(schema.unit)
+    change = (
+        f"replacing the rows of one {unit} by any that the schema allows"
+        if schema.neighbors == "replace-one"
+        else f"adding or removing the rows of one {unit}"
+    )
+    up = number(epsilon, digits=4, rounding="up")
+    at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
+    growth = number(math.exp(epsilon), rounding="up") if epsilon < 20 else f"exp({up})"
+    slack = "" if delta is None else f" and adds at most {number(delta, rounding='up')} to it"
+    large = " Such a large epsilon says little." if epsilon > LARGE_EPSILON else ""
+    return (
+        f"The model has epsilon {up}{at}: {change} multiplies the probability of any model by at most "
+        f"{growth}{slack}.{large}"
+    )
+
+
+def _sampler(part: Pass) -> str:
+    """Return how the noise of one pass was drawn: on an answer, or by a learner that saw the rows."""
+    if part.question is None:
+        return ON_ROWS
+    assert part.receipt is not None
+    pure = any(promise.get("kind") == "pure-dp" for promise in part.receipt.get("promises", ()))
+    return SAMPLERS["laplace" if pure else "gaussian"]

@@ -1,0 +1,407 @@
+"""The order of all checks of a published folder, for a table and for a model, and the auditor's replay."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from discreet.audit import attack_file
+from discreet.errors import DiscreetWarning, ParameterError
+from discreet.law import InvariantLaw, MaskedLaw
+from discreet.noise import Stream
+from discreet.privacy import Receipt
+from discreet.report.folder.folder import (
+    DATA,
+    MODEL_FILES,
+    TABLE_FILES,
+    FolderFiles,
+    find_folder,
+    holds_model,
+)
+from discreet.report.statement.documents import ModelStatement, Statement
+from discreet.report.verify._container import check_container
+from discreet.report.verify._files import (
+    check_derived,
+    check_files,
+    check_hashes,
+    check_signature,
+    read_written_statement,
+)
+from discreet.report.verify._ledger import check_ledger
+from discreet.report.verify._model import (
+    add_unchecked_of_model,
+    check_model_card,
+    check_model_claims,
+    check_model_file,
+    check_promise,
+    fitted_receipts,
+    model_charge_faults,
+    model_schema_faults,
+)
+from discreet.report.verify._result import Checks, Verification
+from discreet.report.verify.claims import check_claims, check_schema, differences, replan, table_charge_faults
+from discreet.report.verify.data import check_classifier, check_data, first_difference
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from discreet._typing import AnyArray
+    from discreet.learn import Learner
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
+    from discreet.release import Plan, ReleaseMethod
+    from discreet.schema import Schema
+
+T = TypeVar("T", Statement, ModelStatement)
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    source: Any = None,
+    public_key: bytes | None = None,
+    ledger: Ledger | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """Check a published folder again without trusting its author.
+
+    Parameters
+    ----------
+    path : path
+        A ``public`` folder of a release or a model, or the folder that holds one.
+    key : bytes, optional
+        The key of the release, for an auditor; with `source`.
+    source : frame, path or URL, optional
+        The true table; with `key`.
+    public_key : bytes, optional
+        The curator's Ed25519 public key in PEM, to check a signature.
+    ledger : Ledger, optional
+        Ledger that was charged, to check what the statement says about it; without it, that is not
+        checkable.
+    progress : callable, optional
+        Called with the name of each check before it runs.
+
+    Returns
+    -------
+    Verification
+        What a file cannot show by itself is called "not checkable", and why; it is no failure.
+
+    Privacy
+    -------
+    Without key and source nothing private is read. What is checked: that every number follows from what is
+    declared, and that the data can come from the stated mechanism. What is not: that the noise was really
+    drawn that way, which only a replay shows.
+
+    Reference
+    ---------
+    docs/howto/verify-a-release.md
+    """
+    if (key is None) != (source is None):
+        raise ParameterError(
+            "verify needs key and source together, to replay a release, or neither. Give both, or leave both "
+            "out."
+        )
+    folder = find_folder(Path(path))
+    checks = Checks(progress)
+    if holds_model(folder):
+        if key is not None:
+            raise ParameterError(
+                "key and source of verify are for a released table, and this folder holds a model: its noise "
+                "cannot be drawn again. Leave them out."
+            )
+        _ModelVerifier(folder, public_key, ledger, checks).run()
+    else:
+        _TableVerifier(folder, public_key, ledger, checks, key, source).run()
+    return Verification(folder=str(folder), checks=tuple(checks.made))
+
+
+@dataclass(slots=True)
+class _Verifier(ABC, Generic[T]):
+    """A folder under verification: what the caller gave, and what earlier checks have read.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder that is checked.
+    public_key : bytes or None
+        Ed25519 public key of the curator in PEM; None if the signature is not checked.
+    ledger : Ledger or None
+        Ledger that was charged; None if it is not at hand.
+    checks : Checks
+        Takes the result of every check.
+    """
+
+    kind: ClassVar[type[Statement] | type[ModelStatement]]
+    files: ClassVar[FolderFiles]
+
+    folder: Path
+    public_key: bytes | None
+    ledger: Ledger | None
+    checks: Checks
+    statement: T = field(init=False)
+    schema: Schema = field(init=False)
+
+    @abstractmethod
+    def steps(self) -> Sequence[Callable[[], bool | None]]:
+        """Return the checks of the content in order; one that returns False ends the verification."""
+
+    @abstractmethod
+    def read_statement(self) -> T | None:
+        """Read the statement, and check how it is written; None if it is none."""
+
+    def run(self) -> None:
+        """Run all checks: files, hashes, signature and statement first, then those of the content."""
+        steps: list[Callable[[], bool | None]] = [self._check_files, self._check_hashes]
+        steps += [self._check_signature, self._check_statement, *self.steps()]
+        for step in steps:
+            if step() is False:
+                return
+
+    def _check_files(self) -> bool:
+        return check_files(self.folder, self.checks, self.files)
+
+    def _check_hashes(self) -> None:
+        check_hashes(self.folder, self.checks, self.files)
+
+    def _check_signature(self) -> None:
+        check_signature(self.folder, self.public_key, self.checks, self.kind)
+
+    def _check_statement(self) -> bool:
+        statement = self.read_statement()
+        if statement is None:
+            return False
+        self.statement = statement
+        return True
+
+
+@dataclass(slots=True)
+class _TableVerifier(_Verifier[Statement]):
+    """The checks of a released table; with `key` and `source` it is released again."""
+
+    kind = Statement
+    files = TABLE_FILES
+
+    key: bytes | None
+    source: Any
+    method: ReleaseMethod = field(init=False)
+    plan: Plan = field(init=False)
+
+    def read_statement(self) -> Statement | None:
+        return read_written_statement(self.folder, self.checks, Statement)
+
+    def steps(self) -> Sequence[Callable[[], bool | None]]:
+        return (
+            self._check_derived,
+            self._check_schema,
+            self._check_method,
+            self._check_claims,
+            self._check_ledger,
+            self._check_data,
+            self._check_noise,
+            self._add_unchecked,
+        )
+
+    def _check_derived(self) -> None:
+        check_derived(self.folder, self.statement, self.checks)
+
+    def _check_schema(self) -> bool:
+        statement = self.statement
+        schema = check_schema(
+            statement, self.checks, lambda declared: table_charge_faults(statement, declared)
+        )
+        if schema is None:
+            return False
+        self.schema = schema
+        return True
+
+    def _check_method(self) -> bool:
+        planned = replan(self.statement, self.schema, self.checks)
+        if planned is None:
+            return False
+        self.method, self.plan = planned
+        return True
+
+    def _check_claims(self) -> None:
+        check_claims(self.statement, self.schema, self.method, self.plan, self.checks)
+
+    def _check_ledger(self) -> None:
+        with self.checks.attempt("ledger"):
+            receipt = Receipt.from_dict(self.statement.composition.receipt)
+            check_ledger(self.statement.composition, [receipt], self.ledger, self.checks)
+
+    def _check_data(self) -> None:
+        rows = check_data(self.folder, self.statement, self.plan, self.checks)
+        if rows is not None:
+            check_container(self.folder, self.statement, self.plan.schema, self.checks)
+            check_classifier(self.folder, self.plan, self.checks)
+            _check_attacks(self.statement, self.plan, rows, self.checks)
+
+    def _check_noise(self) -> None:
+        if self.key is not None:
+            check_replay(self.folder, self.statement, self.method, self.key, self.source, self.checks)
+        else:
+            _add_unchecked_noise(self.statement, self.plan, self.checks)
+
+    def _add_unchecked(self) -> None:
+        """Add what the curator alone knows, and what no folder can show."""
+        self.checks.add(
+            "tuning",
+            "not checkable",
+            f"The statement says {self.statement.tuning.on_private_rows!r}. Whether the noise was chosen by "
+            "looking at private rows, the curator alone knows: that, and what is said about it in words, is "
+            "not checkable.",
+        )
+        self.checks.add(
+            "other releases",
+            "not checkable",
+            "A file cannot show what else was published about the same people: charges outside the ledger, "
+            "and the limit of the ledger, are not checkable.",
+        )
+
+
+@dataclass(slots=True)
+class _ModelVerifier(_Verifier[ModelStatement]):
+    """The checks of a trained model, whose promise is computed again from what was asked and paid."""
+
+    kind = ModelStatement
+    files = MODEL_FILES
+
+    learner: Learner = field(init=False)
+    promises: tuple[Promise, ...] | None = field(init=False)
+
+    def read_statement(self) -> ModelStatement | None:
+        return read_written_statement(self.folder, self.checks, ModelStatement)
+
+    def steps(self) -> Sequence[Callable[[], bool | None]]:
+        return (
+            self._check_card,
+            self._check_schema,
+            self._check_model,
+            self._check_promise,
+            self._check_claims,
+            self._add_unchecked,
+        )
+
+    def _check_card(self) -> None:
+        check_model_card(self.folder, self.statement, self.checks)
+
+    def _check_schema(self) -> bool:
+        """Check the declared schema and keep it for later checks."""
+        statement = self.statement
+        schema = check_schema(
+            statement,
+            self.checks,
+            lambda _: model_charge_faults(statement),
+            lambda declared: model_schema_faults(statement, declared),
+        )
+        if schema is None:
+            return False
+        self.schema = schema
+        return True
+
+    def _check_model(self) -> bool:
+        learner = check_model_file(self.folder, self.statement, self.schema, self.checks)
+        if learner is None:
+            return False
+        self.learner = learner
+        return True
+
+    def _check_promise(self) -> None:
+        self.promises = check_promise(self.statement, self.schema, self.learner, self.checks)
+
+    def _check_claims(self) -> None:
+        if self.promises is None:
+            return
+        check_model_claims(self.statement, self.schema, self.learner, self.promises, self.checks)
+        check_ledger(self.statement.composition, fitted_receipts(self.learner), self.ledger, self.checks)
+
+    def _add_unchecked(self) -> None:
+        add_unchecked_of_model(self.statement, self.checks)
+
+
+def check_replay(
+    folder: Path, statement: Statement, method: ReleaseMethod, key: bytes, source: Any, checks: Checks
+) -> None:
+    """Release the rows again under the key, and compare cell by cell.
+
+    Privacy
+    -------
+    Batches with other rows than the published ones come out as a second release of them, with noise of its
+    own, which nobody paid for. So the replayed file has no name, and ends with the process. Messages name
+    rows and columns, never a cell.
+    """
+    with checks.attempt("key"):
+        if Stream(key).commitment != statement.implementation.key_commitment:
+            checks.add("key", "failed", "The key is not the one that the statement commits to.")
+            return
+        checks.add("key", "passed", "The key is the one that the statement commits to.")
+    with checks.attempt("replay"), tempfile.TemporaryFile() as file:
+        again = Path(f"/dev/fd/{file.fileno()}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DiscreetWarning)  # the curator has seen them
+            publication = method.publish(
+                source,
+                again,
+                shuffle=statement.implementation.shuffled,
+                stream=Stream.for_replay(key),
+                rows_salt=statement.implementation.rows_salt,
+            )
+        wrong = []
+        if publication.n_read != statement.what.rows_read:
+            wrong.append(f"The source has {publication.n_read} rows, not {statement.what.rows_read}.")
+        tolerance = method.replay_tolerance
+        wrong += first_difference(again, folder / DATA, publication.schema, tolerance)
+        close = f", numbers to {tolerance:g} of the largest of their column" if tolerance else ""
+        checks.settle("replay", wrong, f"The same key and rows give the same file, cell for cell{close}.")
+
+
+def _check_attacks(statement: Statement, plan: Plan, rows: dict[str, AnyArray], checks: Checks) -> None:
+    """Check that the attacks on the file, run again, give what the statement says."""
+    with checks.attempt("attacks"):
+        again = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
+        found = list(differences(statement.attacks, again, "attacks"))
+        wrong = [f"Run again, an attack on this file gives something else ({found[0][0]})."] if found else []
+        checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
+
+
+def _add_unchecked_noise(statement: Statement, plan: Plan, checks: Checks) -> None:
+    """Add what a published table cannot show about its noise without the key."""
+    checks.add(
+        "noise",
+        "not checkable",
+        "That the noise was drawn in full, and by the stated sampler, is not checkable without the key: "
+        "noise that is too small on a column with a wide range, or drawn in floating point and put on the "
+        "lattice, leaves a file like this one. Whoever chose the noise could write anything with it.",
+    )
+    checks.add(
+        "order",
+        "not checkable",
+        "That rows stand where chance has put them is not checkable without the key: their "
+        "order could carry something too.",
+    )
+    if any(isinstance(summary.law, InvariantLaw | MaskedLaw) for summary in plan.columns):
+        checks.add(
+            "digits",
+            "not checkable",
+            "The numbers of this method are on no lattice: what their last digits carry is not checkable.",
+        )
+    checks.add(
+        "people's words",
+        "not checkable",
+        "Names, purposes and other words of the curator (what, tuning.why), what was declared and chosen "
+        "(schema, parameters), and the commitment to the key can say anything.",
+    )
+    seeded = statement.implementation.seeded
+    checks.add(
+        "key",
+        "not checkable",
+        "SEEDED: whoever knows the seed can remove the noise. This file protects nobody."
+        if seeded
+        else "That the key was thrown away, or is kept where nobody else finds it, is not checkable.",
+    )

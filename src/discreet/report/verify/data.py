@@ -1,0 +1,249 @@
+"""Checks of the published cells: columns, support, moments, repeats, and the classifier of a masked table."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.release.masked.construct import LARGEST_GRADIENT
+from discreet.release.masked.existence import residuals
+from discreet.release.masked.plan import MaskedPlan
+from discreet.release.masked.prior import blocks
+from discreet.release.published import published_fields
+from discreet.report.folder.folder import CLASSIFIER, CSV, DATA, digest_of, read_bytes
+from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.report.folder.model_files import Classifier
+from discreet.report.verify._noise_tests import FAILURE, RepeatTest, column_tests
+from discreet.tables.files import ParquetSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet._typing import AnyArray
+    from discreet.release import Plan
+    from discreet.report.statement.documents import Statement
+    from discreet.report.verify._noise_tests import ColumnTest
+    from discreet.report.verify._result import Checks
+    from discreet.schema import Schema
+
+
+def check_data(folder: Path, statement: Statement, plan: Plan, checks: Checks) -> dict[str, AnyArray] | None:
+    """Check the table against the plan, a batch at a time; return its first rows, None if it has none."""
+    with checks.attempt("data files"):
+        wrong = [
+            f"{name} is not the file that the statement speaks of."
+            for name, digest in sorted(statement.files.items())
+            if name not in (DATA, CSV) or not (folder / name).is_file() or digest_of(folder / name) != digest
+        ]
+        present = {name for name in (DATA, CSV) if (folder / name).is_file()}
+        wrong += [
+            f"The statement does not speak of {name}." for name in sorted(present - set(statement.files))
+        ]
+        checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
+    with checks.attempt("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
+        fields = published_fields(plan.schema)
+        looks = list(zip(source.names, source.sql_types, strict=True))
+        wanted = [(field.name, field.sql_type) for field in fields]
+        wrong = [
+            f"Column {place} is {_column(have)} and must be {_column(want)}."
+            for place, (have, want) in enumerate(zip_longest(looks, wanted), 1)
+            if have != want
+        ]
+        checks.settle(
+            "columns", wrong, f"{len(fields)} columns have the names, types and order of the schema."
+        )
+        if wrong:
+            return None
+        n_rows, said = source.count(), statement.what.rows_published
+        wrong = [] if n_rows == said else [f"The table has {n_rows} rows, and the statement says {said}."]
+        checks.settle("row count", wrong, f"The table has {n_rows} rows.")
+    first: dict[str, AnyArray] | None = None
+    with checks.attempt("cells"):
+        first = _check_cells(folder / DATA, plan, checks)
+    if (folder / CSV).is_file():
+        with checks.attempt(CSV):
+            wrong = first_difference(folder / DATA, folder / CSV, plan.schema)
+            checks.settle(CSV, wrong, f"It holds the cells of {DATA}, in the same order.")
+    return first
+
+
+def _column(look: tuple[str, str] | None) -> str:
+    return "none" if look is None else f"{look[0][:60]!r} ({look[1][:20]})"
+
+
+def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
+    """Check support, moments and repeated rows in one pass; return the first rows, which are attacked."""
+    tests = [
+        test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
+    ]
+    repeats = RepeatTest(plan.noised(), plan.repeat_chance())
+    misfits: dict[str, str] = {}
+    first: list[dict[str, AnyArray]] = []
+    seen = 0
+    for batch in published_batches(path, plan.schema):
+        for name, why in (plan.misfits(batch) | _outside(batch, plan)).items():
+            misfits.setdefault(name, why)
+        for test in tests:
+            test.see(batch[test.column])
+        repeats.see(batch)
+        if seen < ATTACKED_ROWS:
+            first.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
+        seen += len(next(iter(batch.values())))
+    wrong = [f"Column {name!r} holds {why}." for name, why in misfits.items()]
+    checks.settle(
+        "cells", wrong, "Every cell is one that the mechanism can publish (support, lattice, levels)."
+    )
+    _check_moments(tests, checks)
+    if repeats.tells:
+        checks.settle("repeated rows", repeats.wrong(), "No rows repeat that noise keeps from repeating.")
+    return {c.name: np.concatenate([part[c.name] for part in first]) for c in plan.schema.released}
+
+
+def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
+    """Add the result of all column tests, at a joint failure probability of ``FAILURE``."""
+    if not tests:
+        checks.add("moments", "not checkable", "The law of this release bounds no moment of a column.")
+        return
+    u = math.log(sum(test.bounds for test in tests) / FAILURE)
+    wrong = [sentence for test in tests for sentence in test.wrong(u)]
+    columns = len({test.column for test in tests})
+    checks.settle(
+        "moments",
+        wrong,
+        f"Means, spreads and shares of {columns} columns are what range and noise allow; an honest file "
+        f"fails this once in {1 / FAILURE:.0e}.",
+    )
+
+
+def _outside(batch: dict[str, AnyArray], plan: Plan) -> dict[str, str]:
+    """Return the columns published as they are that hold what was not declared, with the reason."""
+    found = {}
+    clear = {summary.column for summary in plan.columns if summary.law.kind == "clear"}
+    for column in plan.schema.released:
+        if column.name not in clear or not column.is_number:
+            continue
+        values = batch[column.name][~np.isnan(batch[column.name])]
+        lower, upper = column.range
+        if ((values < lower) | (values > upper)).any():
+            found[column.name] = "values outside the declared range"
+        elif column.type != "number" and (values != np.rint(values)).any():
+            found[column.name] = "values that are not whole"
+    return found
+
+
+def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
+    """Return where two published files differ first, by row and column; empty if they do not.
+
+    Numbers may be apart by ``tolerance`` times the largest number of their column among the rows read with
+    them: of a method whose last digits depend on the processor's linear algebra.
+    """
+    start = 0
+    for here, there in zip_longest(published_batches(one, schema), published_batches(other, schema)):
+        n_rows = [0 if batch is None else len(next(iter(batch.values()))) for batch in (here, there)]
+        rows = min(n_rows)
+        places = [
+            (int(differs.argmax()), column.name)
+            for column in schema.released
+            if rows
+            and (differs := _differ(here[column.name][:rows], there[column.name][:rows], tolerance)).any()
+        ]
+        if places:
+            row, name = min(places)
+            return [f"{other.name} differs first in row {start + row + 1}, column {name!r}."]
+        if n_rows[0] != n_rows[1]:
+            return [f"{other.name} has {'fewer' if n_rows[1] < n_rows[0] else 'more'} rows."]
+        start += rows
+    return []
+
+
+def _differ(one: AnyArray, other: AnyArray, tolerance: float) -> Any:
+    if one.dtype.kind == "f":
+        missing = np.isnan(one), np.isnan(other)
+        if tolerance:
+            room = tolerance * float(np.max(np.abs(one), initial=0.0, where=~missing[0]))
+            return (np.abs(one - other) > room) | (missing[0] != missing[1])
+        return (one != other) & ~(missing[0] & missing[1])
+    return one != other
+
+
+ALLOWED = 2 * LARGEST_GRADIENT
+"""The construction's own limit, and as much again for sums in another order."""
+_BLOCK = 1 << 10
+
+
+def check_classifier(folder: Path, plan: Plan, checks: Checks) -> None:
+    """Check that a masked table and its classifier belong together; that no other release has one.
+
+    The gradient of the published problem, computed again from every published cell, has to vanish at the
+    published weights. A cell that is changed by ``t`` moves it by about ``t`` over the number of rows, so
+    that what can be changed unnoticed is as small as rounding.
+
+    Privacy
+    -------
+    Reads published files alone. Whoever changes rows and classifier together so that they fit again has made
+    another masked table, which only the key can tell from the first.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-existence.md
+    """
+    there = (folder / CLASSIFIER).exists()
+    if not isinstance(plan, MaskedPlan):
+        if there:
+            checks.add("classifier", "failed", f"{CLASSIFIER} is no file of a release by this method.")
+        return
+    if not there:
+        checks.add("classifier", "failed", f"{CLASSIFIER} is missing: a masked table is published with it.")
+        return
+    with checks.attempt("classifier"):
+        content = read_bytes(folder / CLASSIFIER)
+        found = Classifier.from_json(content)
+        n_classes = len(plan.target.levels)
+        wrong = []
+        if found.to_json().encode("utf-8") != content:
+            wrong.append(f"{CLASSIFIER} is not written the way classifiers are: it was edited.")
+        elif found.columns != plan.encoding.names or len(found.weights) != (
+            1 if n_classes == 2 else n_classes
+        ):
+            wrong.append(f"{CLASSIFIER} is for other columns or classes than the table's.")
+        elif found.regularization != plan.regularization:
+            wrong.append(f"The regularization in {CLASSIFIER} is not the one that the method has.")
+        if wrong:
+            checks.settle("classifier", wrong, "")
+            return
+        gradient = gradient_norm(folder, plan, found)
+        if plan.construction != "direct":
+            checks.add(
+                "classifier",
+                "not checkable",
+                f"The gradient at the published classifier is {gradient:.2g}. Points made one by one come "
+                "only near zero, so that this shows nothing.",
+            )
+            return
+        if not gradient <= ALLOWED:
+            wrong.append(
+                f"The gradient at the published classifier is {gradient:.2g}, and must be below "
+                f"{ALLOWED:.0g}: rows, labels or classifier were changed."
+            )
+        checks.settle(
+            "classifier",
+            wrong,
+            f"Trained on the rows, logistic regression finds the published classifier: the gradient there is "
+            f"{gradient:.1g}.",
+        )
+
+
+def gradient_norm(folder: Path, plan: MaskedPlan, found: Classifier) -> float:
+    """Return the norm of the gradient of the mean loss and the penalty, from the published cells."""
+    total, n = np.zeros_like(found.weights), 0
+    for batch in published_batches(folder / DATA, plan.schema):
+        points = np.column_stack([batch[name] for name in found.columns])
+        codes = np.asarray(batch[plan.target.name], np.int64)
+        for block in blocks(len(codes), _BLOCK):
+            total += residuals(found.weights, points[block], codes[block]).T @ points[block]
+        n += len(codes)
+    return float(np.linalg.norm(found.regularization * found.weights - total / max(n, 1)))

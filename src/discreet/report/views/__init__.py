@@ -1,1 +1,0 @@
-"""What the pages show, worked out and worded: templates only place it."""
