@@ -167,8 +167,8 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
         intervals.insert(0, Interval(before["value"], before["lower"], before["upper"], "before"))
     return Single(
         value=number_with_margin(cell["value"], margin),
-        sure=f"± {append_unit(number_with_margin(margin, margin), measure)}: the exact number is between {low} "
-        f"and {high}, 95 times in 100.",
+        sure=f"± {append_unit(number_with_margin(margin, margin), measure)}: the exact number is between "
+        f"{low} and {high}, 95 times in 100.",
         bar=interval_bar("interval", intervals, measure),
     )
 
