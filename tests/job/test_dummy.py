@@ -12,7 +12,7 @@ import pytest
 
 from discreet import Column, Database, GaussianDP, Schema
 from discreet.errors import ParameterError
-from discreet.job.dummy import MOST_ROWS, dummy_rows
+from discreet.job.dummy import MAX_DUMMY_ROWS, dummy_rows
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import run_query
 from tests.query.survey import FIRST_DAY, SCHEMA
@@ -64,7 +64,7 @@ def test_rows_survive_json_and_csv_and_are_answered_like_true_ones() -> None:
     assert abs(cell.value - sum(age > 40 and day < "2020-07-01" for age, day in both)) < 5
 
 
-@pytest.mark.parametrize("n", [0, -1, True, 2.0, MOST_ROWS + 1, None])
+@pytest.mark.parametrize("n", [0, -1, True, 2.0, MAX_DUMMY_ROWS + 1, None])
 def test_a_number_of_rows_that_is_none_is_refused(n: Any) -> None:
     with pytest.raises(ParameterError, match="n of dummy_rows must be a whole number from 1 to"):
         dummy_rows(SCHEMA, n, 1)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from discreet.noise import Stream, discrete_laplace, kernels, lattice, rounded_gaussian
-from discreet.noise.gaussian import TOTAL_VARIATION as GAUSSIAN_TV
-from discreet.noise.laplace import TOTAL_VARIATION as LAPLACE_TV
+from discreet.noise.gaussian import GAUSSIAN_TOTAL_VARIATION as GAUSSIAN_TV
+from discreet.noise.laplace import LAPLACE_TOTAL_VARIATION as LAPLACE_TV
 
 if TYPE_CHECKING:
     from collections.abc import Callable

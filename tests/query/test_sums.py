@@ -97,7 +97,7 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
     assert all(2.0**16 <= s <= 2.0**50 for s, _ in noise.groups)
     # The integers themselves are carried to the same lattice.
     assert noisy == [1 << bits for _, bits in scales]
-    assert noise.promise.total_variation == bound.size * gaussian.TOTAL_VARIATION
+    assert noise.promise.total_variation == bound.size * gaussian.GAUSSIAN_TOTAL_VARIATION
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.kind)
@@ -118,7 +118,7 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate
     draws = Recorder()
     noise.added([0] * bound.size, draws)
     assert {law for law, _, _ in draws.asked} == {"laplace"}
-    assert noise.promise.total_variation == bound.size * laplace.TOTAL_VARIATION
+    assert noise.promise.total_variation == bound.size * laplace.LAPLACE_TOTAL_VARIATION
 
 
 @settings(max_examples=60, deadline=None)

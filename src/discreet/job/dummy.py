@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WATERMARK = "_dummy"
 """A column that is true in every row, so that nobody takes the rows for true ones."""
-MOST_ROWS = 100_000
+MAX_DUMMY_ROWS = 100_000
 
 
 def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
@@ -27,7 +27,7 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
     schema : Schema
         What was declared.
     n : int
-        How many rows, 1 to :data:`MOST_ROWS`.
+        How many rows, 1 to :data:`MAX_DUMMY_ROWS`.
     seed : int
         The same seed gives the same rows.
 
@@ -49,8 +49,8 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
     >>> list(rows), rows["_dummy"], all(0 <= age <= 9 for age in rows["age"])
     (['age', '_dummy'], [True, True, True], True)
     """
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_ROWS:
-        raise ParameterError(f"n of dummy_rows must be a whole number from 1 to {MOST_ROWS}, was {n!r}.")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_DUMMY_ROWS:
+        raise ParameterError(f"n of dummy_rows must be a whole number from 1 to {MAX_DUMMY_ROWS}, was {n!r}.")
     if WATERMARK in schema.names:
         raise ParameterError(
             f"schema of dummy_rows must not declare a column {WATERMARK!r}, by which made-up rows are told "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discreet.release.base import Encoded
     from discreet.schema import Schema
 
-MOST_ROWS = 20_000
+MAX_SAMPLE_ROWS = 20_000
 MOST_CELLS = 8_000_000
 """Of true rows and as many of published ones: 64 MB each."""
 
@@ -72,12 +72,12 @@ class Pairs:
         schema: Schema,
         stream: Stream,
         *,
-        rows: int = MOST_ROWS,
+        rows: int = MAX_SAMPLE_ROWS,
         others: Callable[[Encoded], None] | None = None,
     ) -> None:
         if rows < 1:
             raise ParameterError(
-                f"rows of Pairs must be at least 1, was {rows}. Leave it out for {MOST_ROWS:,}."
+                f"rows of Pairs must be at least 1, was {rows}. Leave it out for {MAX_SAMPLE_ROWS:,}."
             )
         self.schema = schema
         self.seen = 0

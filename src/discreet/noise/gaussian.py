@@ -14,7 +14,7 @@ from discreet.noise.stream import Stream, stream_or_fresh
 if TYPE_CHECKING:
     from discreet._typing import Floats, Ints
 
-TOTAL_VARIATION = 2.0**-117
+GAUSSIAN_TOTAL_VARIATION = 2.0**-117
 """Upper bound per draw on the distance from the exact law (theorem lattice-sampler)."""
 LARGEST_SCALE = 2.0**50
 
@@ -56,7 +56,7 @@ def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints
     For values that are integers already, adding this noise is adding a continuous Gaussian and then
     rounding: post-processing of the Gaussian mechanism, whose exact trade-off therefore applies in any
     number of dimensions with ``mu = L2 sensitivity / s``. Each draw is within
-    :data:`TOTAL_VARIATION` = 2**-117 of that law. Drawing takes longer when a proposal is rejected;
+    :data:`GAUSSIAN_TOTAL_VARIATION` = 2**-117 of that law. Drawing takes longer when a proposal is rejected;
     draw through a :class:`~discreet.noise.pool.Pool` where somebody can time single draws.
 
     Reference

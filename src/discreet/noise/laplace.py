@@ -13,7 +13,7 @@ from discreet.noise.stream import Stream, stream_or_fresh
 if TYPE_CHECKING:
     from discreet._typing import Ints
 
-TOTAL_VARIATION = 2.0**-114
+LAPLACE_TOTAL_VARIATION = 2.0**-114
 """Upper bound per draw on the distance from the exact law (theorem lattice-sampler)."""
 
 
@@ -36,7 +36,7 @@ def discrete_laplace(scale: float, size: Size, stream: Stream | None = None) -> 
     Privacy
     -------
     Added to integers of L1 sensitivity ``D`` it is pure ``D / scale``-DP up to the total variation
-    :data:`TOTAL_VARIATION` = 2**-114 of each draw.
+    :data:`LAPLACE_TOTAL_VARIATION` = 2**-114 of each draw.
 
     Reference
     ---------
@@ -80,7 +80,7 @@ def rounded_laplace(scale: float, size: Size, stream: Stream | None = None) -> I
     -------
     Added to integers it is post-processing of the continuous Laplace mechanism: pure ``D / scale``-DP for L1
     sensitivity ``D``, and every bound on guessing that holds for Laplace noise holds too. Each draw is
-    within :data:`TOTAL_VARIATION` of its law.
+    within :data:`LAPLACE_TOTAL_VARIATION` of its law.
 
     Reference
     ---------

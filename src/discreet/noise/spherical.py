@@ -128,8 +128,8 @@ class SphericalLaplace:
     def total_variation(self) -> float:
         """Distance of the sampler from its law, per vector."""
         if self.dimension == 1:
-            return laplace.TOTAL_VARIATION
-        return (2 * self.dimension + 1) * gaussian.TOTAL_VARIATION
+            return laplace.LAPLACE_TOTAL_VARIATION
+        return (2 * self.dimension + 1) * gaussian.GAUSSIAN_TOTAL_VARIATION
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
         """Draw ``size`` vectors in units of ``step``."""

@@ -228,7 +228,7 @@ class Whitening:
 
     def total_variation(self, n_rows: int) -> float:
         """Sampler's distance from the exact law over ``n_rows`` rows."""
-        return n_rows * self.lower.size * gaussian.TOTAL_VARIATION
+        return n_rows * self.lower.size * gaussian.GAUSSIAN_TOTAL_VARIATION
 
 
 def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Floats]) -> Floats:

@@ -85,10 +85,10 @@ class Shares:
             return
         check_neighbors(privacy, neighbors, "several questions")
         if isinstance(privacy, PureDP):
-            variation = draws * laplace.TOTAL_VARIATION
+            variation = draws * laplace.LAPLACE_TOTAL_VARIATION
             self.whole = PureDP(epsilon=privacy.epsilon, total_variation=variation, **self._common)
         else:
-            variation = draws * gaussian.TOTAL_VARIATION
+            variation = draws * gaussian.GAUSSIAN_TOTAL_VARIATION
             self.whole = GaussianDP(mu=_mu(privacy, variation), total_variation=variation, **self._common)
 
     def __getitem__(self, name: str) -> Promise:

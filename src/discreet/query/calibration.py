@@ -198,7 +198,7 @@ def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> 
     Kept, because people ask many questions under the same few promises.
     """
     distance = sqrt_up(Fraction(squared))
-    variation = size * gaussian.TOTAL_VARIATION
+    variation = size * gaussian.GAUSSIAN_TOTAL_VARIATION
     if isinstance(wanted, float):
         scale = wanted
     elif isinstance(wanted, PosteriorOdds):
@@ -220,7 +220,7 @@ def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> 
     if math.isinf(scale):
         raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
-    variation = size * laplace.TOTAL_VARIATION
+    variation = size * laplace.LAPLACE_TOTAL_VARIATION
     return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
 
 

@@ -295,7 +295,7 @@ class GaussianRelease(TableRelease):
         assert isinstance(self.privacy, ApproxDP)
         # The sampler's own distance is paid out of delta.
         growth = 1 + math.exp(min(self.privacy.epsilon, 700.0))
-        tv = n_rows * len(columns) * gaussian.TOTAL_VARIATION * growth
+        tv = n_rows * len(columns) * gaussian.GAUSSIAN_TOTAL_VARIATION * growth
         if tv >= self.privacy.delta / 2:
             raise PromiseError(
                 f"delta of privacy must be well above the sampler's {tv:.2g} at this epsilon, was "
@@ -326,7 +326,7 @@ class GaussianRelease(TableRelease):
 
     @staticmethod
     def _least_sd(column: Column, error: float, p: int, rows: int) -> float:
-        prior, tv = prior_of(column), rows * (p + 1) * gaussian.TOTAL_VARIATION
+        prior, tv = prior_of(column), rows * (p + 1) * gaussian.GAUSSIAN_TOTAL_VARIATION
         rough = floors.least_noise(GaussianNoise, prior, error, column=column.name, releases=rows)
         return floors.least_noise(
             GaussianNoise,

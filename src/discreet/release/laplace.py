@@ -84,7 +84,7 @@ class LaplaceNumbers(NumberMechanism):
             PureDP(
                 epsilon=group_epsilon(epsilon, rows),
                 covers=tuple(c.name for c in self.columns),
-                total_variation=n_rows * len(self.columns) * laplace.TOTAL_VARIATION,
+                total_variation=n_rows * len(self.columns) * laplace.LAPLACE_TOTAL_VARIATION,
                 **common,
             )
         ]
@@ -98,7 +98,7 @@ class LaplaceNumbers(NumberMechanism):
             column,
             LaplaceNoise(scale),
             lattice_step=scale / STEPS,
-            total_variation=laplace.TOTAL_VARIATION,
+            total_variation=laplace.LAPLACE_TOTAL_VARIATION,
         )
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
@@ -279,7 +279,7 @@ class LaplaceRelease(TableRelease):
                 prior,
                 errors[c.name],
                 column=c.name,
-                total_variation=laplace.TOTAL_VARIATION,
+                total_variation=laplace.LAPLACE_TOTAL_VARIATION,
                 lattice_step=2 * rough.scale / STEPS,
                 start=rough.scale,
             )

@@ -181,7 +181,7 @@ class SphericalNumbers(NumberMechanism):
             column,
             LaplaceNoise(law.scale) if alone else SphericalColumn(law.scale, law.dimension),
             lattice_step=self.noise.step * float(self._half[self.place(column)]),
-            total_variation=laplace.TOTAL_VARIATION
+            total_variation=laplace.LAPLACE_TOTAL_VARIATION
             if alone
             else self.noise.total_variation + self.noise.tail,
         )

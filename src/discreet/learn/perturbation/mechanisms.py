@@ -396,5 +396,5 @@ def _solver_error(constants: ProblemConstants, term: VectorNoise) -> float:
 
 def _deltas(constants: ProblemConstants, privacy: ApproxDP) -> tuple[float, float]:
     """Return what is left of delta after the sampler of two Gaussian vectors, and that sampler's distance."""
-    total = 2 * constants.size * gaussian.TOTAL_VARIATION
+    total = 2 * constants.size * gaussian.GAUSSIAN_TOTAL_VARIATION
     return delta_without_sampler(privacy, total), total

@@ -240,7 +240,7 @@ class GaussianNoise(VectorNoise):
     @property
     def total_variation(self) -> float:
         """Distance of ``dimension`` draws from the Gaussian law."""
-        return self.dimension * gaussian.TOTAL_VARIATION
+        return self.dimension * gaussian.GAUSSIAN_TOTAL_VARIATION
 
     @property
     def largest_norm(self) -> float:
@@ -285,7 +285,9 @@ def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
 
 def gaussian_allowance(privacy: ApproxDP, size: int) -> float:
     """Return the largest mu of Gaussian noise on ``size`` numbers."""
-    return gaussian_mu(privacy.epsilon, delta_without_sampler(privacy, size * gaussian.TOTAL_VARIATION))
+    return gaussian_mu(
+        privacy.epsilon, delta_without_sampler(privacy, size * gaussian.GAUSSIAN_TOTAL_VARIATION)
+    )
 
 
 def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[VectorNoise, Promise]:

@@ -348,7 +348,7 @@ class VerticalDatabases:
             )
         check_neighbors(privacy, self.neighbors, "VerticalDatabases")
         draws = 2 * MOST_CELLS * len(self.databases)
-        return exact(mu_of(privacy, draws * gaussian.TOTAL_VARIATION)) ** 2
+        return exact(mu_of(privacy, draws * gaussian.GAUSSIAN_TOTAL_VARIATION)) ** 2
 
     def _promise(self, squared: Fraction) -> GaussianDP:
         return GaussianDP(mu=root_down(squared), unit=self.schema.unit, neighbors=self.neighbors)

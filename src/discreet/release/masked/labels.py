@@ -111,7 +111,7 @@ class NoisyCounts:
         return PureDP(
             epsilon=self.epsilon,
             covers=(column,),
-            total_variation=self.n_classes * laplace.TOTAL_VARIATION,
+            total_variation=self.n_classes * laplace.LAPLACE_TOTAL_VARIATION,
             **common,
         )
 
