@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from measure import peak_memory_mb, save
 
-from discreet.job.sample import Pairs
+from discreet.evaluation.samples import Pairs
 from discreet.noise import Stream
 from discreet.privacy import GaussianDP
 from discreet.release import GaussianRelease

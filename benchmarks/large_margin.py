@@ -44,7 +44,7 @@ from discreet.noise import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 SEEDS = int(os.environ.get("DISCREET_BENCH_SEEDS", "20"))
 LARGE_SEEDS = min(SEEDS, 3)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from measure import interleaved, peak_memory_mb, save
 
-from discreet.noise import Stream, discrete_laplace, kernels, rounded_gaussian, spherical_laplace
+from discreet.noise import Stream, _kernels, discrete_laplace, rounded_gaussian, spherical_laplace
 
 DRAWS = 4_000_000
 OPENDP_DRAWS = 2_000
@@ -17,7 +17,7 @@ OPENDP_DRAWS = 2_000
 
 def _with_loops(compiled: bool, sample: Any) -> Any:
     def run() -> None:
-        kernels.WORTH_COMPILING = 1 if compiled else 1 << 62
+        _kernels.WORTH_COMPILING = 1 if compiled else 1 << 62
         sample()
 
     return run

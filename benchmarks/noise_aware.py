@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.learn.noise_aware.simulated import coarse, noised
 
 from discreet import CoarseRelease, Column, PureDP, Schema
-from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 from discreet.noise import Stream
+from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.privacy import gaussian_mu
 
 SEEDS = int(os.environ.get("DISCREET_BENCH_SEEDS", "8"))

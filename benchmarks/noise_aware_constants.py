@@ -30,7 +30,7 @@ from discreet import CoarseRelease, Column, PureDP, Schema
 from discreet.learn import NoiseAwareClassifier
 from discreet.learn.noise_aware import estimators
 from discreet.noise import Stream
-from discreet.release.coarse import codings
+from discreet.release.coarse import _codings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,9 +157,9 @@ def declared(name: str) -> tuple[Schema, dict[str, Any], Any] | None:
 def bins() -> dict[str, Any]:
     """Compare equal parts with doubling ones, from several upper bounds on, at epsilon 4, label clear."""
     result: dict[str, Any] = {}
-    chosen = codings.WIDE
+    chosen = _codings.WIDE
     for wide in (math.inf, 10_000.0, 1_000.0, 100.0):
-        codings.WIDE = wide
+        _codings.WIDE = wide
         for name in DECLARED:
             table = declared(name)
             if table is None:
@@ -182,7 +182,7 @@ def bins() -> dict[str, Any]:
             mean = np.mean(scores, axis=0).round(4).tolist()
             from_ = "never" if math.isinf(wide) else f"from {wide:g}"
             result.setdefault(name, {})[from_] = dict(zip(("accuracy", "auc", "log loss"), mean, strict=True))
-    codings.WIDE = chosen
+    _codings.WIDE = chosen
     print(result, flush=True)
     return result
 
@@ -202,7 +202,7 @@ def main() -> None:
             "measured on Adult before": (
                 "the share 2/3, at epsilon 4 with a clear label: accuracy 0.8365, AUC 0.8894"
             ),
-            "doubling cut points from": codings.WIDE,
+            "doubling cut points from": _codings.WIDE,
         },
         "classifier": choices(tables),
         "label's part of epsilon 4": splits(tables),

@@ -18,8 +18,8 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from discreet import Column, Ledger, Schema, datasets
-from discreet.learn.centered import Centered
-from discreet.learn.layout import Layout
+from discreet.learn._centering import Centered
+from discreet.learn.feature_map import Layout
 from discreet.noise import Stream
 from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation

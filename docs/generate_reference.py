@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from discreet.cli.commands import app
-from discreet.job.options import DEFAULT, options_of
-from discreet.job.training import model_options, summary_of, trainable
+from discreet.cli.main import app
+from discreet.pipeline.options import DEFAULT, options_of
+from discreet.pipeline.training import model_options, summary_of, trainable
 from discreet.release import METHODS
 from discreet.server.api.openapi import body_types, openapi_document, schema_fields
 from discreet.server.errors import STATUS

@@ -24,9 +24,8 @@ from scipy.optimize import brentq
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import gaussian_delta, gaussian_epsilon, gaussian_mu
-from discreet.release.gaussian import GaussianNumbers, printed_epsilon
-from discreet.release.laplace import LaplaceNumbers, matched_scale
-from discreet.release.traces import informed_error, trace_bounds
+from discreet.release._laplace import LaplaceNumbers, matched_scale
+from discreet.release.gaussian import GaussianNumbers, informed_error, printed_epsilon, trace_bounds
 from discreet.schema import Column
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
     Value = float | str
 

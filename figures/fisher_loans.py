@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fisher import Noise
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
 
 FILE = "lending_club_2007_2011.parquet"
 SIGMA = 1e-5

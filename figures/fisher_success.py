@@ -18,14 +18,14 @@ from discreet import datasets
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream
 from discreet.privacy import gaussian_mu
-from discreet.release.traces import trace_bounds
+from discreet.release.gaussian import trace_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fisher import Noise
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
 
 RAW, WIDE = 2.0**21, 256.0
 """How far raw and standardized features may go either way: wide enough to clip nothing."""

@@ -29,7 +29,7 @@ from discreet.noise import Stream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 OUT = Path(__file__).parent / "large-margin-gaussian"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "large_margin.json"

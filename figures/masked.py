@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
     from discreet.release import Release
 
     Value = float | str

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
     from discreet import NoPromise
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
 
 DIMENSION, PENALTY = 25, 0.05
 ROWS, POINTS = 500, 1000

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from masked import Value
     from matplotlib.axes import Axes
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 PENALTY = 0.5
 SIZES = (100, 200)

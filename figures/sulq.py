@@ -23,8 +23,13 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter
 
 from discreet.privacy import GaussianDP
-from discreet.privacy.calibrate import gaussian_mu
-from discreet.privacy.posterior_odds import dp_variance, odds_variance, theorem_1_variance, theorem_4_variance
+from discreet.privacy._posterior_odds import (
+    dp_variance,
+    odds_variance,
+    theorem_1_variance,
+    theorem_4_variance,
+)
+from discreet.privacy.calibration import gaussian_mu
 from discreet.query import Database, Sums
 from discreet.schema import Column, Schema
 

@@ -25,7 +25,7 @@ from discreet.query.curation import Curation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import AnyArray, Words
+    from discreet._types import AnyArray, Words
     from discreet.schema import Schema
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)

@@ -12,7 +12,7 @@ from discreet.noise import Stream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 SCHEMA = Schema(
     dataset="marked",

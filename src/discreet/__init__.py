@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.audit import run_audit
     from discreet.client.database import RemoteDatabase
-    from discreet.job import load_model, publish, publish_model
     from discreet.learn import (
         LargeMarginGaussianClassifier,
         NoiseAwareClassifier,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         RegularizedSVM,
     )
     from discreet.ledger import Ledger
+    from discreet.pipeline import load_model, publish, publish_model
     from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
     from discreet.query import Database
     from discreet.release import (
@@ -106,7 +106,7 @@ _ROOMS = {
     "report": ("write_report",),
     "report.folder.loading": ("load_release",),
     "report.verify": ("verify",),
-    "job": ("load_model", "publish", "publish_model"),
+    "pipeline": ("load_model", "publish", "publish_model"),
     "client.database": ("RemoteDatabase",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 
 def clopper_pearson(hits: AnyArray | int, n: int, failure: float) -> tuple[Floats, Floats]:

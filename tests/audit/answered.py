@@ -11,7 +11,7 @@ from discreet.query import Database, Histogram, Sums
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from discreet._typing import Ints
+    from discreet._types import Ints
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.query import Aggregate

@@ -15,7 +15,7 @@ from discreet.schema import Column, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
     Draw = Callable[[Plan, Mapping[str, AnyArray], Stream], dict[str, AnyArray]]
 

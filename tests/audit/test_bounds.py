@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from discreet.audit import epsilon_lower_bound
-from discreet.audit.bounds import strongest_evidence
+from discreet.audit._bounds import strongest_evidence
 from discreet.confidence import clopper_pearson
 from discreet.errors import ParameterError
-from discreet.privacy.calibrate import gaussian_delta
+from discreet.privacy.calibration import gaussian_delta
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 
 

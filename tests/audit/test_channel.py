@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.audit.channel import cell_log_likelihood
-from discreet.audit.posterior import (
+from discreet.audit._closed_form_guess import (
     Candidates,
     likeliest_levels,
     observed_candidates,
     posterior_means,
     uniform_candidates,
 )
-from discreet.audit.targets import Target, targets_of
+from discreet.audit.channel import Target, cell_log_likelihood, targets_of
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease

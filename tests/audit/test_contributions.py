@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 import pytest
 
-from discreet.audit.contributions import row_by_row, with_parsed
+from discreet.audit._contributions import row_by_row, with_parsed
 from discreet.query.aggregates import (
     AGGREGATES,
     Aggregate,
@@ -24,7 +24,7 @@ from discreet.query.aggregates import (
 )
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.schema.table import Neighbors
+from discreet.schema.schema import Neighbors
 from tests.query.people import people, people_schema
 
 if TYPE_CHECKING:

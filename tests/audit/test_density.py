@@ -21,11 +21,11 @@ from discreet.audit import (
     shifted,
 )
 from discreet.errors import ParameterError
-from discreet.privacy.calibrate import gaussian_delta
+from discreet.privacy.calibration import gaussian_delta
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 NORMAL = Density(logpdf=stats.norm.logpdf, lower=-14, upper=14, tail=1e-43)
 LAPLACE = Density(logpdf=stats.laplace.logpdf, lower=-45, upper=45, tail=1e-19, breaks=(0.0,))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import Trial, distinguish
-from discreet.audit.events import (
+from discreet.audit._distinguishing import (
     Event,
     atoms,
     count_hits,
@@ -22,8 +22,8 @@ from discreet.noise import Stream, discrete_laplace, randomized_response, rounde
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
-    from discreet.audit.subject import Mechanism
+    from discreet._types import AnyArray
+    from discreet.audit._base import Mechanism
 
 BATCH = 20_000
 

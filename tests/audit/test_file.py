@@ -10,14 +10,13 @@ import pytest
 
 from discreet import datasets
 from discreet.audit import attack_file
-from discreet.audit.linear import linear_guesses
-from discreet.audit.posterior import observed_candidates, posterior_means
-from discreet.audit.targets import targets_of
+from discreet.audit._closed_form_guess import linear_guesses, observed_candidates, posterior_means
+from discreet.audit.channel import targets_of
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP
 from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease
-from discreet.release.traces import informed_error
+from discreet.release.gaussian import informed_error
 from discreet.schema import Column, Schema
 from discreet.tables import open_table
 from tests.audit.plans import AGE, JOB, WEIGHT, coin_flips, gaussian, people

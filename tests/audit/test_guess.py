@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import Exposed, Guess
-from discreet.audit.guess import rms_interval, rough_interval, share_interval, verdict_on
+from discreet.audit._guess import rms_interval, rough_interval, share_interval, verdict_on
 from discreet.errors import ParameterError
 
 GUESS = Guess(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from discreet.audit.guessing import least_error, most_right
+from discreet.audit._guess import least_error, most_right
 from discreet.errors import ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from discreet.audit import mean_bounds
-from discreet.audit.bounds import _STAKES
+from discreet.audit._bounds import _STAKES
 from discreet.errors import ParameterError
 from discreet.noise import Stream, standard_normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 LAWS: dict[str, tuple[float, Callable[[int, Stream], Floats]]] = {
     "rare": (0.002, lambda n, s: np.where(s.generator().random(n) < 0.002, 1.0, 0.0)),

@@ -25,7 +25,7 @@ from discreet.privacy.promises import GaussianDP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 CLAIM = GaussianDP(mu=1.0)
 BOX = Whitening.diagonal(np.zeros(4), np.ones(4), np.ones(4))

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.audit import precision
-from discreet.audit.precision import finest_bit
+from discreet.audit._sampler_checks import finest_bit
 from discreet.noise import Stream, Whitening, spherical_laplace
 from discreet.privacy.promises import ApproxDP, GaussianDP
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 N = 20_000
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.audit import Planned, attack_prior, prior, run_audit
-from discreet.audit.prior import prior_records
+from discreet.audit import Planned, _prior, attack_prior, run_audit
+from discreet.audit._prior import prior_records
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP
@@ -96,8 +96,8 @@ def test_an_invariant_release_has_no_floor_to_test() -> None:
 def test_many_columns_share_what_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(60)])
     plan = GaussianRelease(scale=0.3, schema=schema).plan(schema, 100)
-    monkeypatch.setattr(prior, "MOST_CELLS", 20_000)
-    monkeypatch.setattr(prior, "_FEWEST", 200)
+    monkeypatch.setattr(_prior, "MOST_CELLS", 20_000)
+    monkeypatch.setattr(_prior, "_FEWEST", 200)
     told: list[tuple[int, int]] = []
     guesses = attack_prior(
         plan, n=4_000, seconds=1e-9, stream=Stream.from_seed(1), progress=lambda *at: told.append(at)

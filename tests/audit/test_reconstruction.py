@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.audit.answers import (
+from discreet.audit.reconstruction import Reconstruction, reconstruct
+from discreet.audit.stored_answers import (
     NOT_BY_ROWS,
     OTHER_ROWS,
     OTHER_SCHEMA,
@@ -18,7 +19,6 @@ from discreet.audit.answers import (
     UNREADABLE,
     WITHOUT_QUESTION,
 )
-from discreet.audit.reconstruction import Reconstruction, reconstruct
 from discreet.errors import ParameterError, SelfAttackFailed
 from discreet.ledger import Ledger
 from discreet.noise import Stream
@@ -33,7 +33,7 @@ from tests.query.people import people, people_schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Ints
+    from discreet._types import Ints
     from discreet.query.aggregates import BoundAggregate
 
 WEAK = GaussianDP(mu=10.0)
@@ -268,7 +268,7 @@ def test_signs_of_ids_and_answers_of_other_versions_are_counted(monkeypatch: pyt
             raise ParameterError("kind of a question must be one that is known, and is not.")
         return aggregate_from_dict(values)
 
-    monkeypatch.setattr("discreet.audit.answers.aggregate_from_dict", newer)
+    monkeypatch.setattr("discreet.audit.stored_answers.aggregate_from_dict", newer)
     found = attacked(db)
     assert (found.used, found.unused) == (0, {NOT_BY_ROWS: 1, UNREADABLE: 1})
     assert "nothing to rebuild from" in found.sentences[0]

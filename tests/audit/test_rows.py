@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from discreet.audit import attack_rows, expose_rows, rows
+from discreet.audit import _real_rows, attack_rows, expose_rows
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.release import GaussianRelease
@@ -69,7 +69,7 @@ def test_time_is_capped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert {g.attack for g in guesses} == {"posterior mean", "response inversion"}
     assert all("want of time" in g.note for g in guesses)
-    monkeypatch.setattr(rows, "MOST_ROWS", 100)
+    monkeypatch.setattr(_real_rows, "MOST_ROWS", 100)
     assert attack_rows(plan, true, published)[0].n == 50
 
 

@@ -14,7 +14,7 @@ from discreet.noise import Stream, discrete_laplace, rounded_gaussian
 from discreet.privacy.promises import ErrorFloor, GaussianDP, NoPromise, Promise, PureDP
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 N = 10_000
 CLAIM = PureDP(epsilon=1.0)

@@ -18,7 +18,7 @@ from tests.audit.plans import Twin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release import Plan
     from discreet.release.coarse import CoarsePlan
 

@@ -9,14 +9,14 @@ import pytest
 
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream, standard_normal
+from discreet.release.gaussian import informed_error, trace_bounds
 from discreet.release.invariant import InvariantNoise, InvariantRelease, SVMLearner
-from discreet.release.traces import informed_error, trace_bounds
 from tests.release.invariant_tables import random_table, two_clouds, wdbc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
     Table = Callable[[], tuple[Floats, AnyArray]]
 

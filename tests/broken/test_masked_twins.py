@@ -20,7 +20,7 @@ from tests.report.published import cells, hash_again, publish, rewrite
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.privacy import Promise
     from discreet.release.masked.plan import MaskedPlan
 

@@ -16,7 +16,7 @@ from discreet.privacy.promises import GaussianDP, PureDP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 N = 20_000
 

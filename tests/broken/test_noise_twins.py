@@ -36,7 +36,7 @@ from tests.statistical.laws import rounded_gaussian_law
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
 
 N = 20_000
 LAPLACE = PureDP(epsilon=1.0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from discreet.audit import Planned, attack_claims, attack_prior, attack_rows, expose_rows, run_audit
-from discreet.law import Clear
 from discreet.noise import Stream, randomized_response, response_threshold
+from discreet.noise_law import Clear
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease
 from discreet.schema import Column, Schema
@@ -19,7 +19,7 @@ from tests.audit.plans import AGE, JOB, SCHEMA, WEIGHT, Twin, gaussian, people
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release import Plan
 
 N = 8_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.tables.engine import literal
+from discreet.tables.duckdb import literal
 from tests.cli.killing import killer
 from tests.leftovers import Traces
 from tests.marked import SCHEMA, marked_people, write_people

@@ -101,15 +101,15 @@ def check_next(place: Place, name: str) -> None:
 
 
 STAGES = [
-    ("release", "discreet.tables.sorting:_Buckets._spill"),
-    ("release", "discreet.tables.write:_to_disk"),
-    ("release", "discreet.job.main:write_report"),
+    ("release", "discreet.tables._external_sort:_Buckets._spill"),
+    ("release", "discreet.tables._writers:_to_disk"),
+    ("release", "discreet.pipeline.release:write_report"),
     ("query", "tempfile:mkdtemp"),
     ("query", "discreet.query.engines._duckdb:DuckDBEngine._to_file"),
     ("query", "discreet.query.engines._duckdb:DuckDBEngine._fill"),
     ("query", "discreet.query.engines._duckdb:DuckDBEngine._fetch"),
     ("learn", "discreet.query.engines._duckdb:DuckDBEngine._fetch"),
-    ("learn", "discreet.job.model:write_model_folder"),
+    ("learn", "discreet.pipeline.model:write_model_folder"),
     ("serve", "discreet.query.engines._duckdb:DuckDBEngine._fill"),
 ]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from discreet import ApproxDP, Ledger, Schema, datasets, load_model, publish_model, verify
-from discreet.job.training import model_options, trainable
 from discreet.learn import METHODS, Learner
 from discreet.ledger.audit_log import check_log
+from discreet.pipeline.training import model_options, trainable
 from discreet.report.statement.documents import ModelStatement
 from discreet.tables import open_table
 from tests.cli.run import discreet
@@ -286,7 +286,7 @@ def test_a_folder_is_replaced_only_if_asked(survey: Path) -> None:
 def test_what_cannot_be_saved_is_refused_before_it_is_paid(
     survey: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discreet.learn.pca.PrivatePCA.domains", {})
+    monkeypatch.setattr("discreet.learn._pca.PrivatePCA.domains", {})
     monkeypatch.setattr(Learner, "check_parameters", lambda _: None)
     done = learn(survey, "--model", "pca", "--set", 'radius={"a": 1}', "--mu", "1")
     assert (done.code, "must be plain numbers or text to be saved" in done.err) == (1, True)

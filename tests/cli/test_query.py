@@ -12,7 +12,7 @@ import pytest
 
 from discreet import ApproxDP, Database, Ledger, Schema, verify
 from discreet.errors import ExpressionRefused
-from discreet.job.query import ask, price
+from discreet.pipeline.query import ask, price
 from discreet.privacy import gaussian_mu
 from discreet.query.language.query import parse_query
 from discreet.tables import Table

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import GaussianRelease, Ledger, Schema
-from discreet.cli.commands import _explained
+from discreet.cli.main import _explained
 from discreet.cli.release import command_line
 from discreet.ledger.audit_log import check_log
 from discreet.release import METHODS
@@ -289,7 +289,7 @@ def test_the_demo_is_the_main_job_on_a_bundled_table(tmp_path: Path, monkeypatch
         seen.append((source, given))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("discreet.job.main.publish", publish)
+    monkeypatch.setattr("discreet.pipeline.release.publish", publish)
     assert discreet("demo", cwd=tmp_path).code == 130
     ((source, given),) = seen
     assert (source, given["protect"]) == ("demo:census", {"age": 9.0})

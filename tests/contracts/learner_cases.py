@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_regressor
 
-from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.learn import (
     LargeMarginGaussianClassifier,
     Learner,
@@ -23,6 +22,7 @@ from discreet.learn import (
     PrivateRidge,
     RegularizedSVM,
 )
+from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP
 
 if TYPE_CHECKING:

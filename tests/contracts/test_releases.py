@@ -12,9 +12,9 @@ import pytest
 
 from discreet.audit import distinguish, precision
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError, SchemaError, SourceError
-from discreet.law import law_from_dict
 from discreet.ledger import Ledger
 from discreet.noise import Stream
+from discreet.noise_law import law_from_dict
 from discreet.privacy import (
     ApproxDP,
     ErrorFloor,
@@ -26,7 +26,7 @@ from discreet.privacy import (
     Spending,
     promise_from_dict,
 )
-from discreet.privacy.calibrate import response_epsilon
+from discreet.privacy.calibration import response_epsilon
 from discreet.release import METHODS, Release
 from tests.contracts.cases import (
     IN_LEVELS,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release import ReleaseMethod
 
 NUMBERS = Schema(columns=[Column("a", lower=0, upper=1), Column("b", lower=0, upper=5)])

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from discreet.cli.commands import app
+from discreet.cli.main import app
 from discreet.server import monitoring, pages
 from discreet.server.api import routes
 from discreet.server.config import Config, Limit, Limits, Tls

@@ -75,14 +75,14 @@ def test_the_functions_and_tests_that_carry_the_theorem_exist(page: Path) -> Non
 def test_a_page_that_claims_too_much_is_caught() -> None:
     text = (
         "# x\n\n## A counterexample that runs\n\n```python\nassert 1 > 2\n```\n\n## Where it lives\n\n"
-        "- `discreet.privacy.calibrate.no_such`, `discreet.nowhere.f`\n"
+        "- `discreet.privacy.calibration.no_such`, `discreet.nowhere.f`\n"
         "- `tests/privacy/test_calibrate.py::test_no_such`, `tests/none.py::test_x`\n"
     )
     (code,) = blocks(text)
     with pytest.raises(AssertionError):
         run(code)
     assert missing_names(section(text, "Where it lives")) == [
-        "discreet.privacy.calibrate.no_such",
+        "discreet.privacy.calibration.no_such",
         "discreet.nowhere.f",
         "tests/privacy/test_calibrate.py::test_no_such",
         "tests/none.py::test_x",

@@ -70,7 +70,7 @@ def test_noise_falls_below_sampling_error_and_measured_noise_is_what_was_asked_f
 
 
 def test_the_number_of_questions_solves_its_equation(drawn: Any) -> None:
-    from discreet.privacy.posterior_odds import dp_variance, theorem_1_variance
+    from discreet.privacy._posterior_odds import dp_variance, theorem_1_variance
 
     for n in (1e5, 1e7):
         exact = drawn.most_questions(n, printed=False)

@@ -21,10 +21,10 @@ from unittest import mock
 import discreet
 from discreet.cli import app as typer_app
 from discreet.cli import main
-from discreet.law import ColumnLaw as column_law  # noqa: N813
-from discreet.law import GaussianLaw as gaussian_law  # noqa: N813
-from discreet.law import NoiseLaw as noise_law  # noqa: N813
-from discreet.law import ResponseLaw as response_law  # noqa: N813
+from discreet.noise_law import ColumnLaw as column_law  # noqa: N813
+from discreet.noise_law import GaussianLaw as gaussian_law  # noqa: N813
+from discreet.noise_law import NoiseLaw as noise_law  # noqa: N813
+from discreet.noise_law import ResponseLaw as response_law  # noqa: N813
 from discreet.privacy.receipt import product_version
 from discreet.query import Answer, aggregate_from_dict
 from discreet.schema import Column, Schema

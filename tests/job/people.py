@@ -10,7 +10,7 @@ from discreet import Column, Schema
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 PEOPLE = Schema(
     columns=[

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from discreet import Column, Schema
-from discreet.job.comparing import MOST_BARS, compare_columns, correlate
-from discreet.job.sample import Pairs
+from discreet.evaluation.columns import MOST_BARS, compare_columns, correlate
+from discreet.evaluation.samples import Pairs
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.report.findings import ColumnComparison
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from discreet import Column, Schema
-from discreet.job import fingerprint as module
-from discreet.job.fingerprint import fingerprint, is_same
 from discreet.noise import Stream
+from discreet.pipeline import _identity as module
+from discreet.pipeline._identity import fingerprint, is_same
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import SourceError
-from discreet.job.folders import building, check_place
+from discreet.pipeline._output import building, check_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +102,7 @@ def test_an_empty_folder_is_no_obstacle(tmp_path: Path) -> None:
 BUILD_AND_WAIT = """
 import sys, time
 from pathlib import Path
-from discreet.job.folders import building
+from discreet.pipeline._output import building
 with building(Path(sys.argv[1]), replace=True) as room:
     (room / "public" / "statement.json").write_text("half")
     print("built", flush=True)
@@ -194,7 +194,7 @@ def test_a_folder_that_may_not_be_written_to_is_a_sentence(tmp_path: Path) -> No
 def test_two_runs_at_once_both_end_well_or_with_a_sentence(tmp_path: Path) -> None:
     target = tmp_path / "release"
     code = (
-        "import sys; from pathlib import Path; from discreet.job.folders import building\n"
+        "import sys; from pathlib import Path; from discreet.pipeline._output import building\n"
         "for _ in range(15):\n"
         "    with building(Path(sys.argv[1]), replace=True) as room:\n"
         "        (room / 'public' / 'statement.json').write_text('whole')\n"

@@ -11,18 +11,17 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from discreet import Column, ErrorFloor, GaussianRelease, InvariantRelease, Schema
-from discreet.job import learning
-from discreet.job.learning import Trial, accuracy_meter, measure_learning
-from discreet.job.questions import Features, Question
-from discreet.job.scoring import score
-from discreet.job.subgroups import LEAST_IN_GROUP
+from discreet.evaluation import learning
+from discreet.evaluation._models import Features, Question
+from discreet.evaluation.learning import Trial, accuracy_meter, measure_learning
+from discreet.evaluation.scores import LEAST_IN_GROUP, score
 from discreet.noise import Stream
-from discreet.release.invariant.encoding import encoded_rows
+from discreet.release.invariant.plan import encoded_rows
 from discreet.report.findings import Learning, Score
 from tests.job.people import PEOPLE, people
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release import Plan
 
 METHOD = GaussianRelease(privacy=ErrorFloor(age=6), schema=PEOPLE)

@@ -8,7 +8,7 @@ import pytest
 
 from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, PureDP, Schema
 from discreet.errors import ParameterError, PromiseError
-from discreet.job.options import (
+from discreet.pipeline.options import (
     check_floors,
     floors_asked,
     how_much,

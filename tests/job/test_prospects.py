@@ -20,10 +20,10 @@ from discreet import (
     Schema,
 )
 from discreet.errors import ParameterError
-from discreet.job.aware import law_of
-from discreet.job.planning import plan_for
-from discreet.job.prospects import Evidence, Prospect, advise, evidence_of, prospect_of
+from discreet.evaluation.noise_aware import law_of
+from discreet.evaluation.sample_size import Evidence, Prospect, advise, evidence_of, prospect_of
 from discreet.noise import Stream
+from discreet.pipeline.plan import plan_for
 
 CENSUS = Schema(
     columns=[*(Column(f"x{j}", lower=0, upper=1) for j in range(14)), Column("income", values=(0, 1))],

@@ -29,13 +29,12 @@ from discreet.errors import (
     SelfAttackFailed,
     SourceError,
 )
-from discreet.job import publish, steps
-from discreet.job.keeping import Keeper
-from discreet.job.planning import plan_for
-from discreet.job.redraw import redraw
-from discreet.job.rehearsing import rehearse
 from discreet.ledger.audit_log import check_log
 from discreet.noise import Stream
+from discreet.pipeline import _release_stages, publish
+from discreet.pipeline._output import Keeper
+from discreet.pipeline.plan import plan_for, rehearse
+from discreet.pipeline.published import redraw
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt
 from discreet.release import METHODS
@@ -51,7 +50,7 @@ from tests.job.tables import SCHEMA, people
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet.job import Published
+    from discreet.pipeline import Published
     from discreet.release.table import TablePlan
     from discreet.report.findings import Stage
 
@@ -370,10 +369,10 @@ def leaks(pair: list[Published]) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "stage", "lost"),
     [
-        ("discreet.job.steps.measure_learning", "learn", "what a learner gets from it"),
-        ("discreet.job.steps.attack_rows", "attack", "attacks on real rows"),
-        ("discreet.job.steps.compare_columns", "write", "comparisons of columns"),
-        ("discreet.job.main.write_report", "write", "the report"),
+        ("discreet.pipeline._release_stages.measure_learning", "learn", "what a learner gets from it"),
+        ("discreet.pipeline._release_stages.attack_rows", "attack", "attacks on real rows"),
+        ("discreet.pipeline._release_stages.compare_columns", "write", "comparisons of columns"),
+        ("discreet.pipeline.release.write_report", "write", "the report"),
     ],
 )
 def test_what_fails_on_private_rows_alone_is_left_out_and_the_paid_release_is_not(
@@ -405,7 +404,7 @@ def test_public_folders_of_neighbors_differ_in_the_data_and_what_is_computed_fro
 
 def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
-    watching, make = steps.watching, build_statement
+    watching, make = _release_stages.watching, build_statement
 
     def spy(pairs: Any, n_rows: int, tell: Any) -> Any:
         watch = watching(pairs, n_rows, tell)
@@ -420,8 +419,8 @@ def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: p
         made: Statement = make(*args, **kwargs)
         return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {told[-1]}."]})
 
-    monkeypatch.setattr(steps, "watching", spy)
-    monkeypatch.setattr("discreet.job.main.build_statement", chatty)
+    monkeypatch.setattr(_release_stages, "watching", spy)
+    monkeypatch.setattr("discreet.pipeline.release.build_statement", chatty)
     assert leaks(of_neighbors(tmp_path, monkeypatch)) == {".assumptions[]"}
 
 
@@ -431,9 +430,9 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from discreet import Ledger
-from discreet.job import publish, steps
+from discreet.pipeline import publish, steps
 from tests.job.tables import SCHEMA, people
-import discreet.job.main
+import discreet.pipeline.release
 
 def run(folder, stage, how):
     def progress(name, share):

@@ -13,11 +13,11 @@ import pytest
 
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
 from discreet.errors import DiscreetWarning, OtherLedger
-from discreet.job import registry
-from discreet.job.fingerprint import fingerprint
-from discreet.job.planning import plan_for
-from discreet.job.query import ask
-from discreet.job.registry import Registry, charged_ledger
+from discreet.pipeline import _registry
+from discreet.pipeline._identity import fingerprint
+from discreet.pipeline._registry import Registry, charged_ledger
+from discreet.pipeline.plan import plan_for
+from discreet.pipeline.query import ask
 from tests.job.test_fingerprint import people, taken, write
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_a_table_is_known_after_every_move(
 def test_a_ledger_without_recognition_would_start_anew(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry.Recognition, "require", lambda self, *, new_ledger: None)
+    monkeypatch.setattr(_registry.Recognition, "require", lambda self, *, new_ledger: None)
     count(table.rename(tmp_path / "people.csv"), declared("renamed"))
     with Ledger.open(tmp_path / "renamed.ledger") as book:
         assert book.spent().charges == 1
@@ -215,7 +215,7 @@ def test_rows_are_read_once_for_as_long_as_the_file_stays(
         read.append(given[0])
         return fingerprint(*given)
 
-    monkeypatch.setattr(registry, "fingerprint", counted)
+    monkeypatch.setattr(_registry, "fingerprint", counted)
     count(table, declared())
     assert read == []
     write(people(420, 1), table)
@@ -235,10 +235,10 @@ def test_a_list_that_cannot_be_used_warns_and_stops_nothing(
     tmp_path: Path, known_tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(people(50, 1), tmp_path / "people.csv")
-    monkeypatch.setenv(registry.STATE, str(path / "no folder"))
+    monkeypatch.setenv(_registry.STATE, str(path / "no folder"))
     with pytest.warns(DiscreetWarning, match="list of known tables.*DISCREET_STATE"):
         count(path, declared())
-    monkeypatch.setenv(registry.STATE, str(known_tables))
+    monkeypatch.setenv(_registry.STATE, str(known_tables))
     Registry(known_tables).key()
     for broken in (b"{", b"[1]", b'[{"ledger": 1}]', b"\xff"):
         (known_tables / "tables.json").write_bytes(broken)
@@ -259,8 +259,8 @@ def test_the_list_is_its_owners_alone_and_holds_no_cell(table: Path, known_table
 
 
 def test_where_the_list_is_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Registry.of_user().folder == Path(os.environ[registry.STATE])
-    monkeypatch.delenv(registry.STATE)
+    assert Registry.of_user().folder == Path(os.environ[_registry.STATE])
+    monkeypatch.delenv(_registry.STATE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Registry.of_user().folder == tmp_path / "discreet"
     monkeypatch.delenv("XDG_STATE_HOME")

@@ -12,7 +12,7 @@ import pytest
 
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError
-from discreet.job.sample import Pairs
+from discreet.evaluation.samples import Pairs
 from discreet.noise import Stream
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Words
+    from discreet._types import AnyArray, Words
 
 SCHEMA = Schema(columns=[Column("x", lower=0, upper=1000)])
 

@@ -19,13 +19,13 @@ from discreet import (
     PureDP,
     Schema,
 )
-from discreet.job import what_if as module
-from discreet.job.made_up import MOST_IN_RULE, ONE_IN, RULE, made_up_rows
-from discreet.job.what_if import FACTORS, epsilon_of, plan_table, what_if
-from discreet.law import GaussianLaw, ResponseLaw
+from discreet.evaluation import what_if as module
+from discreet.evaluation.samples import MOST_IN_RULE, ONE_IN, RULE, made_up_rows
+from discreet.evaluation.what_if import FACTORS, epsilon_of, plan_table, what_if
 from discreet.noise import Stream
-from discreet.privacy.calibrate import response_epsilon
-from discreet.release.responses import Response
+from discreet.noise_law import GaussianLaw, ResponseLaw
+from discreet.privacy.calibration import response_epsilon
+from discreet.release._randomized_response import Response
 from discreet.tables import Field, write_table
 from tests.job.people import PEOPLE, people
 from tests.statistical import ALPHA

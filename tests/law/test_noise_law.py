@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from discreet.errors import ParameterError
-from discreet.law import (
+from discreet.noise_law import (
     KINDS,
     Clear,
     ColumnLaw,

@@ -13,9 +13,9 @@ from discreet.query import Database
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.query import Aggregate, Answer
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 def townsfolk_schema(neighbors: Neighbors = "replace-one", target: str = "owner") -> Schema:

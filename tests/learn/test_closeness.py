@@ -13,14 +13,14 @@ from sklearn.neural_network import MLPClassifier
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn import Closeness, RegularizedSVM, local_constant, measure_closeness
-from discreet.learn import closeness as room
+from discreet.learn import _closeness as room
 from discreet.noise import Stream
 from tests.learn.svm.problems import mixed, twenty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 
 def noisy(X: Floats, y: Floats, scale: float) -> Callable[[Stream], tuple[Floats, Floats]]:

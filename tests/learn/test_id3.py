@@ -12,10 +12,10 @@ from scipy import special
 from discreet import datasets
 from discreet.errors import ParameterError
 from discreet.learn import PrivateID3Classifier
-from discreet.learn.cells import Cells, public_edges
-from discreet.learn.id3 import Tree, count_error, information, information_error, least_count
-from discreet.learn.layout import Layout
-from discreet.learn.passes import ExactSums
+from discreet.learn._bins import Cells, public_edges
+from discreet.learn._id3 import Tree, count_error, information, information_error, least_count
+from discreet.learn.budget_schedule import ExactSums
+from discreet.learn.feature_map import Layout
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database, Histogram
@@ -32,7 +32,7 @@ from tests.query.people import people, people_schema
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 EXACT = NoPromise("the rows are made up")
 

@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 
 from discreet.errors import ParameterError
 from discreet.learn import PrivateKMeans
-from discreet.learn.kmeans import mean_error, merged
-from discreet.learn.region import shrunk
+from discreet.learn._centering import shrunk
+from discreet.learn._kmeans import mean_error, merged
 from discreet.noise import Stream, standard_normal, uniform_integers
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise
 from discreet.query import ClusterSums, Database
@@ -20,7 +20,7 @@ from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
 EXACT = NoPromise("a comparison")

@@ -10,9 +10,9 @@ from scipy import optimize, special
 
 from discreet import datasets
 from discreet.learn import PrivateGradientLogistic
-from discreet.learn.centered import Centered
-from discreet.learn.layout import Layout
-from discreet.learn.logistic_sums import FEWEST_BINS, MOST_BINS, affordable_bins, noise_penalty
+from discreet.learn._centering import Centered
+from discreet.learn._gradient_logistic import FEWEST_BINS, MOST_BINS, affordable_bins, noise_penalty
+from discreet.learn.feature_map import Layout
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database

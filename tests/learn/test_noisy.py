@@ -10,7 +10,7 @@ import pytest
 
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.learn import PrivateKMeans, PrivatePCA, PrivatePerceptron
-from discreet.learn.layout import Layout
+from discreet.learn.feature_map import Layout
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 MU = GaussianDP(mu=1.0)
 MAKES: dict[str, Callable[..., Any]] = {

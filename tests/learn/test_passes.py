@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
-from discreet.learn.passes import ExactSums, Passes
+from discreet.learn.budget_schedule import ExactSums, Passes
 from discreet.ledger import Ledger
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
 from discreet.privacy.amounts import exact

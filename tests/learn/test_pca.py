@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA, TruncatedSVD
 
 from discreet.errors import ParameterError
 from discreet.learn import PrivatePCA
-from discreet.learn.pca import noise_floor
+from discreet.learn._pca import noise_floor
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database, Gram
@@ -20,7 +20,7 @@ from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
 EXACT = NoPromise("a comparison")

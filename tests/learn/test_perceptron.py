@@ -10,7 +10,7 @@ import pytest
 
 from discreet.errors import ParameterError
 from discreet.learn import PrivatePerceptron
-from discreet.learn.perceptron import most_rounds
+from discreet.learn._perceptron import most_rounds
 from discreet.ledger import Ledger
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise
@@ -19,7 +19,7 @@ from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
 EXACT = NoPromise("a comparison")

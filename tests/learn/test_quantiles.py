@@ -9,8 +9,8 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.learn import private_quantiles
-from discreet.learn.passes import ExactSums
-from discreet.learn.quantiles import _tail_in_sds, chosen_method
+from discreet.learn._quantiles import _tail_in_sds, chosen_method
+from discreet.learn.budget_schedule import ExactSums
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database

@@ -8,10 +8,10 @@ import pytest
 
 from discreet.errors import ParameterError
 from discreet.learn import PrivateRidge
-from discreet.learn.centered import Centered, spectral_edge
-from discreet.learn.layout import Layout
-from discreet.learn.passes import ExactSums
-from discreet.learn.ridge_sums import moments
+from discreet.learn._centering import Centered, spectral_edge
+from discreet.learn._ridge import moments
+from discreet.learn.budget_schedule import ExactSums
+from discreet.learn.feature_map import Layout
 from discreet.ledger import Ledger
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP

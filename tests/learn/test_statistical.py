@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from discreet.errors import ParameterError
 from discreet.learn import StatisticalQueries
-from discreet.learn.statistical import (
+from discreet.learn._statistical_queries import (
     deviation_for,
     repetitions,
     rows_for_population,

@@ -20,15 +20,15 @@ from scipy.special import ndtr
 
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.ledger import Caps
-from discreet.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
-from discreet.privacy.compose import Spending
+from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
+from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from tests.ledger.test_caps import OldCaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 Admits: TypeAlias = "Callable[[tuple[Promise, ...], Promise], bool]"
 

@@ -14,8 +14,8 @@ from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
 from discreet.ledger import Caps, Ledger
 from discreet.noise import Stream, uniform_integers
 from discreet.privacy.amounts import ZERO
-from discreet.privacy.calibrate import gaussian_delta, gaussian_mu, zcdp_rho
-from discreet.privacy.compose import Spending
+from discreet.privacy.calibration import gaussian_delta, gaussian_mu, zcdp_rho
+from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from discreet.privacy.posterior_odds import Theorem
+    from discreet.privacy._posterior_odds import Theorem
 
 LIMIT = ApproxDP(epsilon=1, delta=1e-6)
 ONE_AFTER_THE_OTHER = (

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from discreet.errors import BudgetExceeded, PromiseError
-from discreet.law import BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.ledger import Caps, Ledger
+from discreet.noise_law import BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.privacy import (
     ApproxDP,
     ColumnFloor,

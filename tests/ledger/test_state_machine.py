@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from discreet.errors import BudgetExceeded, KeyReused, PromiseError
 from discreet.ledger import Ledger
-from discreet.privacy.calibrate import gaussian_delta, gaussian_mu
+from discreet.privacy.calibration import gaussian_delta, gaussian_mu
 from discreet.privacy.promises import ApproxDP, GaussianDP, Promise, PureDP
 
 if TYPE_CHECKING:

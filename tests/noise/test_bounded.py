@@ -13,7 +13,7 @@ from scipy import stats
 
 from discreet.errors import ParameterError
 from discreet.noise import BoundedDensity, Stream
-from discreet.noise import _ground_state as ground
+from discreet.noise import polynomial as ground
 from discreet.noise.bounded import ACCURACY, STEPS
 from discreet.noise.polynomial import PolynomialTable, monomials, polynomial_table
 from tests.statistical import ALPHA

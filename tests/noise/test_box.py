@@ -10,7 +10,7 @@ import pytest
 
 from discreet.errors import ParameterError
 from discreet.noise import BoundedDensity, BoxDensity, Stream, product_density
-from discreet.noise._ground_state import basis
+from discreet.noise.polynomial import basis
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square
 

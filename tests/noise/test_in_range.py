@@ -7,7 +7,7 @@ import pytest
 
 from discreet.errors import ParameterError
 from discreet.noise import InRange, Stream
-from discreet.noise import _ground_state as ground
+from discreet.noise import polynomial as ground
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square
 

@@ -11,9 +11,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from discreet.noise import Stream, discrete_laplace, kernels, lattice, rounded_gaussian
-from discreet.noise.gaussian import GAUSSIAN_TOTAL_VARIATION as GAUSSIAN_TV
-from discreet.noise.laplace import LAPLACE_TOTAL_VARIATION as LAPLACE_TV
+from discreet.noise import Stream, _kernels, discrete_laplace, lattice, rounded_gaussian
+from discreet.noise.samplers import GAUSSIAN_TOTAL_VARIATION as GAUSSIAN_TV
+from discreet.noise.samplers import LAPLACE_TOTAL_VARIATION as LAPLACE_TV
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +172,7 @@ def test_rounding_is_right_where_bucket_and_offset_cancel(compiled: bool) -> Non
     ]
     bucket, offset = np.full(len(offsets), -1, np.int16), np.array(offsets, np.uint64)
     out = np.empty(len(offsets), np.int64)
-    make = kernels.numba_kernels() if compiled else kernels.NumpyKernels
+    make = _kernels.numba_kernels() if compiled else _kernels.NumpyKernels
     assert make is not None
     undecided = set(make(out.size).scale_floor(bucket, offset, np.array(scale), True, out).tolist())
     decided = [i for i in range(out.size) if i not in undecided]
@@ -195,18 +195,18 @@ def test_a_scale_for_each_position_is_the_same_as_one_scale_for_all() -> None:
 def test_numba_and_numpy_give_the_same_bits(s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba", reason="the [fast] extra is not installed")
     n = lattice.BLOCK + 12_345
-    monkeypatch.setattr(kernels, "WORTH_COMPILING", n + 1)
+    monkeypatch.setattr(_kernels, "WORTH_COMPILING", n + 1)
     plain = rounded_gaussian(s, n, Stream.from_seed(8)), discrete_laplace(s, n, Stream.from_seed(8))
-    monkeypatch.setattr(kernels, "WORTH_COMPILING", 1)
-    assert isinstance(kernels.kernels_for(n, 10), kernels.numba_kernels())  # type: ignore[arg-type]
+    monkeypatch.setattr(_kernels, "WORTH_COMPILING", 1)
+    assert isinstance(_kernels.kernels_for(n, 10), _kernels.numba_kernels())  # type: ignore[arg-type]
     fast = rounded_gaussian(s, n, Stream.from_seed(8)), discrete_laplace(s, n, Stream.from_seed(8))
     assert np.array_equal(plain[0], fast[0])
     assert np.array_equal(plain[1], fast[1])
 
 
 def test_without_numba_the_numpy_loops_serve_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "numba_kernels", lambda: None)
-    assert isinstance(kernels.kernels_for(10**9, 10), kernels.NumpyKernels)
+    monkeypatch.setattr(_kernels, "numba_kernels", lambda: None)
+    assert isinstance(_kernels.kernels_for(10**9, 10), _kernels.NumpyKernels)
 
 
 def test_memory_does_not_grow_with_the_number_of_draws() -> None:
@@ -249,14 +249,14 @@ def test_both_loops_agree_at_every_edge_and_with_rational_arithmetic(
 ) -> None:
     """The least and the largest scale, the ends of the tables, offsets next to every power of two."""
     pytest.importorskip("numba", reason="the [fast] extra is not installed")
-    compiled = kernels.numba_kernels()
+    compiled = _kernels.numba_kernels()
     assert compiled is not None
     bucket, offset = _edge_positions(table().half, len(table().thresholds) + 1 - table().half)
     n = bucket.size
     for scale in EDGE_SCALES:
         per_bucket = np.array(scale * 2.0**-6)
         outs, found = [], []
-        for make in (kernels.NumpyKernels, compiled):
+        for make in (_kernels.NumpyKernels, compiled):
             for scales in (per_bucket, np.full(n, per_bucket)):
                 out = np.empty(n, np.int64)
                 found.append(make(n).scale_floor(bucket, offset, scales, half, out).tolist())
@@ -270,7 +270,7 @@ def test_both_loops_agree_at_every_edge_and_with_rational_arithmetic(
             assert i in undecided or outs[0][i] == low
     for bits in range(45):
         outs = [np.empty(n, np.int64), np.empty(n, np.int64)]
-        kernels.NumpyKernels(n).shift_floor(bucket, offset, bits, half, outs[0])
+        _kernels.NumpyKernels(n).shift_floor(bucket, offset, bits, half, outs[0])
         compiled(n).shift_floor(bucket, offset, bits, half, outs[1])
         assert np.array_equal(outs[0], outs[1])
         expected = [
@@ -285,14 +285,14 @@ def test_both_loops_propose_the_same_for_every_slot_and_edge(
     table: Callable[[], lattice.BucketTable],
 ) -> None:
     pytest.importorskip("numba", reason="the [fast] extra is not installed")
-    compiled = kernels.numba_kernels()
+    compiled = _kernels.numba_kernels()
     assert compiled is not None
     slots = table().slots
     slot = np.repeat(np.arange(1 << 16, dtype=np.uint16), 4)
     least = (slots & 0xFFFF)[slot]
     lot = np.clip(least + np.tile([-1, 0, 1, 1 << 16], 1 << 16), 0, (1 << 16) - 1).astype(np.uint16)
     outcomes = []
-    for make in (kernels.NumpyKernels, compiled):
+    for make in (_kernels.NumpyKernels, compiled):
         bucket = np.empty(slot.size, np.int16)
         outcomes.append((make(slot.size).propose(slots, slot, lot, bucket), bucket))
     for plain, fast in zip(*outcomes, strict=True):
@@ -308,7 +308,7 @@ def test_both_loops_give_the_same_draws_at_the_borders_of_blocks(
     for s in (0.3, 1.1 * 2**40, 2.0**50) if n > 2 else EDGE_SCALES:
         drawn: list[np.ndarray] = []
         for least in (10**9, 0):
-            monkeypatch.setattr(kernels, "WORTH_COMPILING", least)
+            monkeypatch.setattr(_kernels, "WORTH_COMPILING", least)
             stream = Stream.from_seed(8)
             drawn.append(rounded_gaussian(s, n, stream))
             drawn.append(discrete_laplace(s, n, stream))

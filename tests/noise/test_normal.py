@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from discreet.noise import NormalSampler, Stream, kernels, standard_maxwell, standard_normal
+from discreet.noise import NormalSampler, Stream, _kernels, standard_maxwell, standard_normal
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square, kolmogorov, mean
 
@@ -60,7 +60,7 @@ def test_one_seed_gives_one_sequence_however_it_is_cut() -> None:
 def test_compiled_loops_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba", reason="the compiled loops are an extra")
     plain = standard_normal(300_000, Stream.from_seed(6))
-    monkeypatch.setattr(kernels, "WORTH_COMPILING", 1)
+    monkeypatch.setattr(_kernels, "WORTH_COMPILING", 1)
     assert np.array_equal(plain, standard_normal(300_000, Stream.from_seed(6)))
 
 

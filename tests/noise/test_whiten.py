@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from discreet.errors import ParameterError
 from discreet.noise import Stream, Whitening
-from discreet.noise.whiten import STEPS
+from discreet.noise.whitening import STEPS
 
 finite = st.floats(-1e6, 1e6)
 columns = st.lists(st.tuples(finite, st.floats(1e-3, 1e6), st.floats(1e-2, 1e3)), min_size=1, max_size=5)

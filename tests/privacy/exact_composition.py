@@ -21,7 +21,7 @@ from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, PosteriorOdds,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.privacy.promises import Promise
 
 _SLACK = 1e-8

@@ -16,8 +16,17 @@ from discreet.errors import PromiseError
 from discreet.noise import BoundedDensity, InRange
 from discreet.noise.polynomial import monomials
 from discreet.privacy import ApproxDP, PureDP
-from discreet.privacy.bounded import BoundedNoise, additive_delta, additive_epsilon, least_delta
-from discreet.privacy.calibrate import gaussian_delta
+from discreet.privacy.bounded import (
+    BoundedNoise,
+    additive_delta,
+    additive_epsilon,
+    ideal_in_range_epsilon,
+    in_range_epsilon,
+    in_range_floor,
+    in_range_law,
+    least_delta,
+)
+from discreet.privacy.calibration import gaussian_delta
 from discreet.privacy.floors import (
     GaussianNoise,
     IntegerPrior,
@@ -26,12 +35,6 @@ from discreet.privacy.floors import (
     cramer_rao_unbiased_only,
     least_noise,
     van_trees_floor,
-)
-from discreet.privacy.in_range import (
-    ideal_in_range_epsilon,
-    in_range_epsilon,
-    in_range_floor,
-    in_range_law,
 )
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import erfcx
 
 from discreet.errors import ParameterError
-from discreet.privacy import amounts, calibrate
-from discreet.privacy.calibrate import (
+from discreet.privacy import amounts, calibration
+from discreet.privacy.calibration import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_log_delta,
@@ -37,7 +37,7 @@ from discreet.privacy.calibrate import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from discreet.privacy.reading import root_down
+from discreet.privacy.rounding import root_down
 
 
 def true_delta(epsilon: float, mu: Any) -> Any:
@@ -462,7 +462,7 @@ def test_an_argument_outside_its_domain_is_named(
     function: str, arguments: dict[str, Any], parameter: str
 ) -> None:
     with pytest.raises(ParameterError, match=f"^The parameter {parameter} of {function} must be "):
-        getattr(calibrate, function)(**arguments)
+        getattr(calibration, function)(**arguments)
 
 
 def test_huge_and_tiny_arguments_neither_crash_nor_undercut() -> None:

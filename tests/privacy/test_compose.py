@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.ledger._caps import SAMPLERS, Caps
 from discreet.privacy.amounts import Amount, exact
-from discreet.privacy.calibrate import (
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-    zcdp_epsilon,
-    zcdp_rho,
-)
-from discreet.privacy.compose import Spending
+from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
+from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,

@@ -10,8 +10,7 @@ from scipy import integrate, stats
 
 from discreet.errors import ParameterError
 from discreet.privacy import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
-from discreet.privacy.calibrate import odds_epsilon, odds_rho
-from discreet.privacy.posterior_odds import (
+from discreet.privacy._posterior_odds import (
     PosteriorOdds,
     concentrated_variance,
     dp_variance,
@@ -20,6 +19,7 @@ from discreet.privacy.posterior_odds import (
     theorem_4_variance,
     theorem_5_scale,
 )
+from discreet.privacy.calibration import odds_epsilon, odds_rho
 
 # epsilon, T, theorem 1, theorem 4, corrected, zCDP, exact, at delta = 1e-6
 TABLE = [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy.amounts import Amount, exact, float_down, float_up
-from discreet.privacy.calibrate import gaussian_delta, pure_delta, zcdp_delta
+from discreet.privacy.calibration import gaussian_delta, pure_delta, zcdp_delta
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,

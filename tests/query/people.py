@@ -14,8 +14,8 @@ from discreet.schema import Column, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray
-    from discreet.schema.table import Neighbors
+    from discreet._types import AnyArray
+    from discreet.schema.schema import Neighbors
 
 NASTY = (None, float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 5e-324, -0.0, 0.1, 1 / 3, 0.999999)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise.gaussian import LARGEST_SCALE
+from discreet.noise.samplers import LARGEST_SCALE
 from discreet.privacy import PureDP
 from discreet.query.aggregates import (
     MOST_CELLS,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from discreet.query.aggregates import BoundAggregate
     from discreet.query.engines import Engine
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 SCHEMA, ROWS = corners()
 CURATION = Curation.of(SCHEMA)

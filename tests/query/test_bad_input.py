@@ -27,7 +27,7 @@ from discreet.schema import Column, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.query import Aggregate
 
 PRIVACY = ApproxDP(epsilon=1.0, delta=1e-6)

@@ -15,7 +15,7 @@ from tests.query.people import people, people_schema, under
 
 if TYPE_CHECKING:
     from discreet.query import Aggregate
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 QUESTIONS: list[Aggregate] = [Sums(("height", "age > 40")), Histogram(("job", "owner")), Gram(("age",))]
 PROMISES = [

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
 LOUD = GaussianDP(mu=1e6)  # so little noise that answers can be compared

@@ -37,7 +37,7 @@ from tests.servers import cannot_start, no_spark
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.query.aggregates import Aggregate
     from discreet.query.language import Expression
     from tests.postgres import PostgresServer

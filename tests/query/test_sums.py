@@ -15,7 +15,7 @@ from scipy import stats
 
 from discreet.errors import BudgetExceeded, DataError, EngineFailed, ParameterError, PromiseError
 from discreet.ledger import Ledger
-from discreet.noise import gaussian, laplace
+from discreet.noise import samplers
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP, gaussian_delta
 from discreet.query import (
     ClusterSums,
@@ -35,7 +35,7 @@ from tests.query.people import people, people_schema, under
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import Ints
+    from discreet._types import Ints
     from discreet.query.aggregates import Aggregate
 
 SCHEMA = people_schema()
@@ -97,7 +97,7 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
     assert all(2.0**16 <= s <= 2.0**50 for s, _ in noise.groups)
     # The integers themselves are carried to the same lattice.
     assert noisy == [1 << bits for _, bits in scales]
-    assert noise.promise.total_variation == bound.size * gaussian.GAUSSIAN_TOTAL_VARIATION
+    assert noise.promise.total_variation == bound.size * samplers.GAUSSIAN_TOTAL_VARIATION
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.kind)
@@ -118,7 +118,7 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate
     draws = Recorder()
     noise.added([0] * bound.size, draws)
     assert {law for law, _, _ in draws.asked} == {"laplace"}
-    assert noise.promise.total_variation == bound.size * laplace.LAPLACE_TOTAL_VARIATION
+    assert noise.promise.total_variation == bound.size * samplers.LAPLACE_TOTAL_VARIATION
 
 
 @settings(max_examples=60, deadline=None)

@@ -22,14 +22,14 @@ from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.unit_rows import kept_rows, ledger_salt
 from discreet.release import METHODS
-from discreet.schema.table import Neighbors
+from discreet.schema.schema import Neighbors
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.query.engines.base import Engine
 
     Rows = Mapping[str, Sequence[Any] | AnyArray]

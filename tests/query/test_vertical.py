@@ -43,10 +43,10 @@ from tests.query.people import corners
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.privacy import Promise
     from discreet.query.engines import Engine
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 ID = Column("id", role="id")

@@ -13,11 +13,11 @@ from sklearn.datasets import load_breast_cancer
 from discreet import datasets
 from discreet.noise import Stream, standard_normal
 from discreet.release.invariant import InvariantRelease
-from discreet.release.invariant.encoding import encoded_rows, encoded_schema
+from discreet.release.invariant.plan import encoded_rows, encoded_schema
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 
 @cache

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.law import BoundedLaw, InRangeLaw
 from discreet.ledger import Ledger
 from discreet.noise import BoundedDensity
+from discreet.noise_law import BoundedLaw, InRangeLaw
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
 from discreet.privacy.bounded import additive_delta
 from discreet.release import BoundedRelease
-from discreet.release.bounded import BoundedNumbers
+from discreet.release._bounded import BoundedNumbers
 from discreet.schema import Column, Schema
 
 AGES = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])

@@ -12,8 +12,8 @@ from scipy import stats
 
 from discreet.audit import EveryRow, attack_claims, attack_file, attack_prior, row_law, run_audit
 from discreet.errors import ParameterError, PromiseError
-from discreet.law import JointResponseLaw, NoiseLaw, ResponseLaw, SampledLaw
 from discreet.noise import Stream, subsets
+from discreet.noise_law import JointResponseLaw, NoiseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.release import CoarseRelease
 from discreet.schema import Column, Protect, Schema
@@ -21,7 +21,7 @@ from discreet.schema import Column, Protect, Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release.coarse import CoarsePlan
 
 SCHEMA = Schema(

@@ -14,9 +14,9 @@ import pytest
 
 from discreet import ApproxDP, Column, NoiseAwareClassifier, PureDP, Schema, load_release, publish, verify
 from discreet.errors import ParameterError
-from discreet.job.aware import REFUSED, AwareModel, AwareRows, law_of
-from discreet.job.learning import measure_learning
-from discreet.job.sample import Pairs
+from discreet.evaluation.learning import measure_learning
+from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, law_of
+from discreet.evaluation.samples import Pairs
 from discreet.noise import Stream
 from discreet.release import CoarseRelease, GaussianRelease
 from discreet.report.folder.keys import unseal_key
@@ -28,8 +28,8 @@ from tests.report.reading import read_page
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray
-    from discreet.job import Published
+    from discreet._types import AnyArray
+    from discreet.pipeline import Published
     from discreet.report.findings import Learning
 
 N = 12_000
@@ -214,7 +214,7 @@ def test_the_model_that_knows_the_law_learns_from_everybody_whom_it_is_not_teste
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = 3_000
-    monkeypatch.setattr("discreet.job.main.Pairs", functools.partial(Pairs, rows=1_000))
+    monkeypatch.setattr("discreet.pipeline.release.Pairs", functools.partial(Pairs, rows=1_000))
     done = publish(
         {name: values[:n] for name, values in TABLE.items()},
         schema=SCHEMA,
@@ -266,7 +266,7 @@ def test_of_a_very_long_and_wide_table_some_rows_are_left_out_at_random(
     published = plan.draw(encoded(TABLE), Stream.from_seed(3))
     seen = AwareRows(plan, N, Stream.from_seed(4))
     assert seen._gathering is not None
-    monkeypatch.setattr("discreet.job.aware.MOST_PRODUCTS", seen._gathering.work * N / 4)
+    monkeypatch.setattr("discreet.evaluation.noise_aware.MOST_PRODUCTS", seen._gathering.work * N / 4)
     some = AwareRows(plan, N, Stream.from_seed(4))
     for rows in (seen, some):
         rows.see(published)
@@ -280,7 +280,7 @@ def test_a_failure_of_the_learner_does_not_stop_a_release_that_is_paid_for(
     def fail(*args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("discreet.learn.noise_aware.sums.Adder.add", fail)
+    monkeypatch.setattr("discreet.learn.noise_aware._moments.Adder.add", fail)
     few = {name: values[:300] for name, values in TABLE.items()}
     done = publish(
         few,

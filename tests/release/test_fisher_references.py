@@ -11,10 +11,15 @@ import pytest
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, gaussian_delta, gaussian_epsilon
-from discreet.privacy.box import linear_box_diameter
+from discreet.privacy.sensitivity import linear_box_diameter
 from discreet.release import GaussianRelease
-from discreet.release.gaussian import GaussianNumbers, printed_epsilon
-from discreet.release.traces import clamped_information, informed_error, trace_bounds
+from discreet.release.gaussian import (
+    GaussianNumbers,
+    clamped_information,
+    informed_error,
+    printed_epsilon,
+    trace_bounds,
+)
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -102,15 +107,15 @@ def test_the_trace_understates_the_diameter_of_correlated_noise() -> None:
 
 
 def test_the_dual_certificate_meets_the_reference_and_never_undercuts_the_truth() -> None:
-    from discreet.privacy import box
+    from discreet.privacy import sensitivity
 
     values, vectors = np.linalg.eigh(PI3)
     root = (vectors * values**0.25) @ vectors.T
     exact = linear_box_diameter(root, np.ones(3))
     assert exact.upper**2 == pytest.approx(4.6902408961, rel=1e-9)
     square = root.T @ root
-    assert box._dual(square) == pytest.approx(5.1088159098, rel=2e-3)
-    assert box._dual(square) >= 5.1088159098 * (1 - 1e-9)
+    assert sensitivity._dual(square) == pytest.approx(5.1088159098, rel=2e-3)
+    assert sensitivity._dual(square) >= 5.1088159098 * (1 - 1e-9)
     assert float(np.abs(square).sum()) == pytest.approx(6.3645409509, rel=1e-9)
 
 

@@ -17,11 +17,11 @@ import pytest
 
 from discreet.confidence import clopper_pearson
 from discreet.errors import PromiseError
-from discreet.law import JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.noise import InRange, Stream
 from discreet.noise.bounded import BoundedDensity
+from discreet.noise_law import JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import ErrorFloor, PureDP, floors
-from discreet.privacy.in_range import in_range_epsilon, in_range_floor, in_range_law
+from discreet.privacy.bounded import in_range_epsilon, in_range_floor, in_range_law
 from discreet.release import (
     BoundedRelease,
     CoarseRelease,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.law import GaussianLaw, LaplaceLaw
 from discreet.noise import Stream, uniform_integers
+from discreet.noise_law import GaussianLaw, LaplaceLaw
 from discreet.privacy import ErrorFloor
 from discreet.release import GaussianRelease, LaplaceRelease
 from discreet.schema import Column, Schema

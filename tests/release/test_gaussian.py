@@ -11,10 +11,10 @@ import pytest
 
 from discreet import datasets
 from discreet.errors import DataError, ParameterError, PromiseError
-from discreet.law import GaussianLaw
+from discreet.noise_law import GaussianLaw
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
 from discreet.privacy.amounts import exact
-from discreet.privacy.calibrate import rho_mu
+from discreet.privacy.calibration import rho_mu
 from discreet.release import GaussianRelease
 from discreet.schema import Column, Protect, Schema
 

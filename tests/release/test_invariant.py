@@ -18,17 +18,17 @@ from discreet.errors import (
     ParameterError,
     PromiseError,
 )
-from discreet.law import Clear, InvariantLaw
 from discreet.learn import RegularizedSVM
 from discreet.ledger import Ledger
 from discreet.noise import Stream, standard_normal
-from discreet.noise import normal as normal_module
+from discreet.noise import samplers as normal_module
+from discreet.noise_law import Clear, InvariantLaw
 from discreet.privacy import ApproxDP, NoPromise
 from discreet.release.invariant import (
     InvariantRelease,
     SVMLearner,
 )
-from discreet.release.invariant import method as method_module
+from discreet.release.invariant import _method as method_module
 from discreet.schema import Column, Schema
 from discreet.tables import open_table, write_table
 from tests.release.invariant_tables import (
@@ -44,7 +44,7 @@ from tests.release.invariant_tables import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 THETA, RHO = 1.0, 0.01
 

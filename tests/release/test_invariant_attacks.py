@@ -9,12 +9,12 @@ import pytest
 
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream, standard_normal
+from discreet.release.gaussian import informed_error
 from discreet.release.invariant import InvariantRelease
-from discreet.release.traces import informed_error
 from tests.release.invariant_tables import numbers_table, random_table, wdbc
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 VARIANCE = 100.0
 

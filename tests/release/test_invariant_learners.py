@@ -25,12 +25,12 @@ from discreet.release.invariant import (
     RidgeLearner,
     SVMLearner,
 )
-from discreet.release.invariant.gram import draw_same_gram
-from discreet.release.invariant.logistic import _newton
+from discreet.release.invariant._learners import _newton
+from discreet.release.invariant._noise import draw_same_gram
 from tests.release.invariant_tables import clarabel_svm, d20, numbers_table, random_table, wdbc
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 
 def noised(learner: InvariantLearner, X: Floats, y: AnyArray, n_classes: int, variance: float) -> Floats:

@@ -11,11 +11,11 @@ from scipy import linalg
 from discreet.errors import DataError
 from discreet.noise import NormalSampler, Stream, standard_normal
 from discreet.release.invariant import InvariantNoise
-from discreet.release.invariant import noise as module
-from discreet.release.invariant.noise import orthonormal_basis
+from discreet.release.invariant import _noise as module
+from discreet.release.invariant._noise import orthonormal_basis
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 
 def normals(seed: int, *shape: int) -> Floats:

@@ -16,9 +16,9 @@ from discreet.errors import (
     PromiseError,
     SchemaError,
 )
-from discreet.law import InvariantLaw
 from discreet.learn import RegularizedSVM
 from discreet.noise import Stream, standard_normal
+from discreet.noise_law import InvariantLaw
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.release.invariant import (
     InvariantRelease,
@@ -31,7 +31,7 @@ from discreet.schema import Column, Schema
 from tests.release.invariant_tables import d20, random_table, released_rows, wdbc
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 THETA, RHO = 1.0, 0.01
 

@@ -17,7 +17,7 @@ from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP
 from discreet.release import GaussianRelease, LaplaceRelease
 from discreet.release.keystream import BatchStreams, rows_digest
-from discreet.release.published import published_schema
+from discreet.release.publication import published_schema
 from discreet.schema import Column, Schema
 from discreet.tables import open_table
 from discreet.tables.table import ROWS as BATCH
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.release import ReleaseMethod
 
 KEY = bytes(range(100, 132))

@@ -14,7 +14,7 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Stream, rounded_laplace
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.release import GaussianRelease, LaplaceRelease
-from discreet.release.laplace import LaplaceNumbers
+from discreet.release._laplace import LaplaceNumbers
 from discreet.schema import Column, Schema
 
 SCHEMA = Schema(columns=[Column("a", lower=0, upper=1), Column("b", lower=-5, upper=5)])

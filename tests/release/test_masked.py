@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 from discreet.audit import attack_claims, attack_file, attack_prior, attack_rows, expose_rows
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.learn import PrivateLogisticRegression
 from discreet.noise import Stream
+from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP, Spending
 from discreet.release import MaskedRelease
 from discreet.schema import Column, Schema
@@ -389,6 +389,6 @@ def test_the_released_weights_are_drawn_by_the_audited_mechanism() -> None:
 
 
 def _declared() -> tuple[Schema, int]:
-    from discreet.release.masked.reading import bare_schema
+    from discreet.release.masked.encoding import bare_schema
 
     return bare_schema(3, (-1, 1), None, 1.0), len(X)

@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from discreet import publish, verify
 from discreet.errors import ParameterError, PromiseError
-from discreet.job.planning import plan_for
-from discreet.job.rehearsing import rehearse
+from discreet.pipeline.plan import plan_for, rehearse
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import published_schema
 from discreet.release.masked.encoding import Encoding
@@ -24,7 +23,7 @@ from tests.contracts.cases import ROWS, SCHEMA
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet.job import Published
+    from discreet.pipeline import Published
 
 N = 300
 TABLE: dict[str, Any] = {name: np.resize(values, N) for name, values in ROWS.items()}

@@ -15,14 +15,13 @@ from discreet.errors import PromiseError
 from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.learn.logistic.sensitivity import largest_norm
 from discreet.noise import Stream, standard_normal
-from discreet.release.masked import Task, general, make_mask
-from discreet.release.masked.binary import binary_points
+from discreet.release.masked import Task, _equations, make_mask
+from discreet.release.masked._points import binary_points, greedy_points, greedy_value
+from discreet.release.masked.encoding import apportion, shares_of_model
 from discreet.release.masked.existence import gain, least_records, total_gain
-from discreet.release.masked.greedy import greedy_points, greedy_value
-from discreet.release.masked.labels import apportion, shares_of_model
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 
 def weights_of(n_classes: int, dimension: int, norm: float) -> Floats:
@@ -231,7 +230,7 @@ def test_beside_fixed_records_points_are_spread_and_not_a_few_places(monkeypatch
 
     assert places() > 20
     # A linear program alone finds points as well, but all in a few places.
-    monkeypatch.setattr(general._System, "_tilted", lambda self, q: None)
+    monkeypatch.setattr(_equations._System, "_tilted", lambda self, q: None)
     assert places() < 15
 
 

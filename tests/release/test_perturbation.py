@@ -12,18 +12,18 @@ from scipy import integrate, stats
 from discreet.audit import attack_prior, distinguish
 from discreet.audit.channel import channel_of
 from discreet.errors import ParameterError, PromiseError
-from discreet.law import SphericalLaw
 from discreet.noise import Stream
+from discreet.noise_law import SphericalLaw
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
 from discreet.privacy.floors import GaussianNoise, UniformPrior, bayes_floor
 from discreet.release import InputPerturbation
-from discreet.release.perturbation import SphericalColumn, SphericalNumbers
+from discreet.release._input_perturbation import SphericalColumn, SphericalNumbers
 from discreet.report.verify._noise_tests import Tails
 from discreet.schema import Column, Schema
 from tests.statistical import ALPHA
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 COLUMNS = [Column(name, lower=0, upper=10) for name in ("a", "b", "c")]
 NUMBERS = Schema(columns=COLUMNS)

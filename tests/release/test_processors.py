@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from discreet.noise import BoundedDensity, Stream, standard_normal
-from discreet.noise.linear import least_squares, product, row_space, symmetric_eigen
+from discreet.noise._linear import least_squares, product, row_space, symmetric_eigen
 from discreet.privacy import ApproxDP, ErrorFloor
-from discreet.privacy._numbers import shorter_up
+from discreet.privacy.rounding import shorter_up
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease, ReleaseMethod
 from discreet.report.verify import verify
 from tests.contracts.cases import ROWS, SCHEMA

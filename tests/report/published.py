@@ -12,7 +12,7 @@ import numpy as np
 from discreet.audit import attack_file
 from discreet.noise import Stream
 from discreet.release import BoundedRelease, published_schema
-from discreet.release.published import published_fields
+from discreet.release.publication import published_fields
 from discreet.report.folder.folder import (
     CSV,
     DATA,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.ledger import Ledger
     from discreet.release import ReleaseMethod
 

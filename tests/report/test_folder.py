@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
-from discreet.law import law_from_dict
+from discreet.noise_law import law_from_dict
 from discreet.report.folder.folder import (
     CROISSANT,
     CSV,

@@ -10,7 +10,7 @@ import pytest
 
 from discreet import Column, GaussianRelease, NoiseAwareClassifier, Schema, load_release
 from discreet.errors import DiscreetError, SourceError
-from discreet.law import ResponseLaw, SampledLaw
+from discreet.noise_law import ResponseLaw, SampledLaw
 from discreet.report.folder._metadata import dictionary
 from discreet.report.folder.folder import DATA, DICTIONARY, STATEMENT, SUMS, write_sums
 from discreet.report.folder.loading import noise_law_of

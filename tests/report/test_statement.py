@@ -11,7 +11,7 @@ import pytest
 from discreet import ApproxDP, BoundedRelease, Column, ErrorFloor, GaussianRelease, Ledger, Schema
 from discreet.audit import Guess
 from discreet.errors import ParameterError
-from discreet.law import KINDS
+from discreet.noise_law import KINDS
 from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
 from discreet.report.statement import documents as statement_module

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release import ReleaseMethod
 
     Forge = Callable[[Path, ReleaseMethod], None]

@@ -10,14 +10,14 @@ import pytest
 from scipy import integrate
 
 from discreet import BoundedRelease, Column, GaussianRelease, LaplaceRelease, PureDP, Schema
-from discreet.law import Additive, BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.noise import BoundedDensity, Stream
+from discreet.noise_law import Additive, BoundedLaw, GaussianLaw, LaplaceLaw
 from discreet.report.verify._noise_tests import AdditiveTest, Tails, column_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.release import ReleaseMethod
 
 COSINE = BoundedDensity(lower=-1.0, upper=1.0, regularization=0.0, weight=1.0)

@@ -10,11 +10,11 @@ import pytest
 
 import discreet.datasets
 import discreet.schema.column
-import discreet.schema.table
+import discreet.schema.schema
 from discreet.schema import Schema
-from discreet.schema.column_rules import ROLES
-from discreet.schema.dialect import FILE
-from discreet.schema.table_rules import NEIGHBORS, ROW_COUNTS
+from discreet.schema._column_checks import ROLES
+from discreet.schema.notation import FILE
+from discreet.schema.schema import NEIGHBORS, ROW_COUNTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("howto/choose-bounds.md", "reference/schema.md")
@@ -47,7 +47,7 @@ def test_the_reference_names_every_key_role_and_choice() -> None:
     assert [word for word in wanted if f"`{word}`" not in text] == []
 
 
-@pytest.mark.parametrize("module", [discreet.schema.column, discreet.schema.table, discreet.datasets])
+@pytest.mark.parametrize("module", [discreet.schema.column, discreet.schema.schema, discreet.datasets])
 def test_the_examples_in_docstrings_run(module: object) -> None:
     results = doctest.testmod(module)  # type: ignore[arg-type]
     assert results.attempted > 0

@@ -169,7 +169,7 @@ def test_clipping_stays_within_bounds_and_twice_is_once(a: float, b: float, valu
     st.dictionaries(names, st.sampled_from(["number", "integer", "string", "boolean", "date"]), min_size=1)
 )
 def test_a_draft_keeps_names_and_types(types: dict[str, str]) -> None:
-    from discreet.schema.text import read_yaml
+    from discreet.schema.serialization import read_yaml
 
     fields = read_yaml(Schema.draft(types))["fields"]
     assert {field["name"]: field["type"] for field in fields} == types

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from discreet.schema import Column, Schema
-from discreet.schema.text import write_yaml
+from discreet.schema.serialization import write_yaml
 from discreet.server import monitoring
 from discreet.server.app import make_app
 from discreet.server.config import Config

@@ -11,7 +11,7 @@ import pytest
 from discreet import Column, Database, GaussianDP, RemoteDatabase, Schema
 from discreet.errors import DiscreetError, SchemaError
 from discreet.query.vertical import VerticalDatabases
-from discreet.schema.text import write_yaml
+from discreet.schema.serialization import write_yaml
 from discreet.server.app import check
 from tests.server.conftest import RunningService, running, settings
 

@@ -10,7 +10,7 @@ from discreet.errors import (
 )
 from discreet.ledger import Ledger
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, PureDP
-from discreet.schema.text import write_yaml
+from discreet.schema.serialization import write_yaml
 from discreet.server.config import Config
 from discreet.server.service import Service
 from tests.cli.run import discreet

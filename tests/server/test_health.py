@@ -15,7 +15,7 @@ from discreet.errors import (
     ParameterError,
     ServiceUnavailable,
 )
-from discreet.schema.text import write_yaml
+from discreet.schema.serialization import write_yaml
 from discreet.server import health
 from discreet.server.config import Config
 from discreet.server.health import Readiness, probe

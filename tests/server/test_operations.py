@@ -309,7 +309,7 @@ def test_a_service_that_cannot_start_leaves_nothing_open(
 @contextlib.contextmanager
 def process(folder: Path, *, wait: bool = True, **changed: Any) -> Iterator[tuple[Any, str]]:
     """Run `discreet serve` for itself; yields it and its address."""
-    from discreet.schema.text import write_yaml
+    from discreet.schema.serialization import write_yaml
 
     if not (folder / "town.csv").exists():
         write_table(folder)
@@ -495,7 +495,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_a_configuration_can_be_checked_without_making_anything(tmp_path: Path) -> None:
-    from discreet.schema.text import write_yaml
+    from discreet.schema.serialization import write_yaml
 
     write_table(tmp_path)
     (tmp_path / "config.yaml").write_text(write_yaml(settings()))

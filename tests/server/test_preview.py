@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.job import asking
 from discreet.ledger import Ledger
+from discreet.pipeline import asking
 from discreet.privacy import ZCDP
 from discreet.query import Histogram
 from discreet.query.language.query import parse_query

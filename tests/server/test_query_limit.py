@@ -10,7 +10,7 @@ import pytest
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
 from discreet.privacy import PosteriorOdds
-from discreet.schema.text import write_yaml
+from discreet.schema.serialization import write_yaml
 from discreet.server.config import Config, Limit
 from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, running, settings, write_table

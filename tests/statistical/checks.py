@@ -15,7 +15,7 @@ from tests.statistical import ALPHA
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
     from tests.statistical.laws import IntegerLaw
 
 LEAST_EXPECTED = 200.0

@@ -12,7 +12,7 @@ from scipy import special
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.statistical.laws import discrete_laplace_law, rounded_gaussian_law
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Ints
+    from discreet._types import Ints
 
 S = 4096.0
 SAMPLES = [50_000, SHORT]

@@ -23,14 +23,14 @@ from discreet.noise import (
     subsample,
     uniform_integers,
 )
-from discreet.noise.whiten import STEPS
+from discreet.noise.whitening import STEPS
 from tests.statistical import LONG, SHORT, checks
 from tests.statistical.laws import IntegerLaw, discrete_laplace_law, rounded_gaussian_law
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
 
 GAUSSIANS = [1.0, 10.0, 777.7, 2.0**12, 2.0**20, 2.0**40]
 LAPLACES = [1.0, 30.0, 2.0**30]

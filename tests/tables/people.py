@@ -19,7 +19,7 @@ from discreet.schema import Column, Schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 KINDS = (
     "csv", "tsv", "csv.gz", "semicolons", "parquet", "duckdb", "relation", "pandas", "polars",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.tables.ahead import ahead
+from discreet.tables.table import ahead
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.tables.engine import connect, session
+from discreet.tables.duckdb import connect, session
 
 if TYPE_CHECKING:
     from pathlib import Path

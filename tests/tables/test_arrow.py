@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
-from discreet.tables.engine import connect, run_over
+from discreet.tables.duckdb import connect, run_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 TYPES = (np.float64, np.int32, np.int64, np.uint64)
 

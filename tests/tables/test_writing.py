@@ -25,7 +25,7 @@ from tests.tables.people import ENCODED, SCHEMA, same, unprivileged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 TARGETS = ("t.parquet", "t.csv", "t.csv.gz", "t.duckdb?table=t", "postgres")
 LIMIT = 1.7976931348623157e308

@@ -14,9 +14,10 @@ what single rows add to them (``contributions``), guesses cells (``unknown``) an
 (``guessing``).
 """
 
-from discreet.audit.bounds import epsilon_lower_bound, mean_bounds
-from discreet.audit.claims import attack_claims
-from discreet.audit.density import (
+from discreet.audit._base import AuditResult, Draws, SingleDraws, Trial
+from discreet.audit._bounds import epsilon_lower_bound, mean_bounds
+from discreet.audit._claims import attack_claims
+from discreet.audit._density import (
     Density,
     Lattice,
     LawPair,
@@ -27,21 +28,16 @@ from discreet.audit.density import (
     pushforward,
     shifted,
 )
-from discreet.audit.distinguish import distinguish
-from discreet.audit.enumerated import EveryRow, row_law
-from discreet.audit.expose import expose_rows
-from discreet.audit.file import attack_file
-from discreet.audit.guess import Exposed, Guess
-from discreet.audit.guessing import least_error, most_right
-from discreet.audit.position import position
-from discreet.audit.precision import precision
-from discreet.audit.prior import Planned, attack_prior
+from discreet.audit._distinguishing import distinguish
+from discreet.audit._enumeration import EveryRow, row_law
+from discreet.audit._guess import Exposed, Guess, least_error, most_right
+from discreet.audit._prior import Planned, attack_prior
+from discreet.audit._published_file import attack_file
+from discreet.audit._real_rows import attack_rows
+from discreet.audit._reidentification import expose_rows
+from discreet.audit._sampler_checks import position, precision, timing
+from discreet.audit._suite import ATTACKS, Attack, run_audit
 from discreet.audit.reconstruction import Rebuilt, Reconstruction, reconstruct
-from discreet.audit.result import AuditResult
-from discreet.audit.rows import attack_rows
-from discreet.audit.subject import Draws, SingleDraws, Trial
-from discreet.audit.suite import ATTACKS, Attack, run_audit
-from discreet.audit.timing import timing
 
 __all__ = [
     "ATTACKS",

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.audit.answers import answers_told, noise_alarms
-from discreet.audit.guess import FAILURE, Guess, rough_interval, share_interval
-from discreet.audit.guessing import least_error, most_right
-from discreet.audit.unknown import People, Thought, guess_column, row_promise, sql_names
+from discreet.audit._guess import FAILURE, Guess, least_error, most_right, rough_interval, share_interval
+from discreet.audit._linear_reconstruction import People, Thought, guess_column, row_promise, sql_names
+from discreet.audit.stored_answers import answers_told, noise_alarms
 from discreet.errors import ParameterError, PromiseError, SelfAttackFailed
 from discreet.privacy import NoPromise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.privacy import Promise
@@ -136,7 +135,7 @@ class Reconstruction:
     Privacy
     -------
     Internal: it compares with private rows, and is shown to the curator alone. An alarm is false with
-    probability :data:`~discreet.audit.answers.FALSE_ALARM` at most.
+    probability :data:`~discreet.audit.stored_answers.FALSE_ALARM` at most.
 
     Reference
     ---------

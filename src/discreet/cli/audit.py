@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from discreet.cli import words
+from discreet.cli import options
 from discreet.cli.console import Console
 from discreet.cli.options import Typed, about_a_method
 from discreet.cli.release import print_rows
 
-Command = words.MethodCommand
+Command = options.MethodCommand
 
 
 @about_a_method
@@ -19,13 +19,13 @@ def audit(
         str,
         typer.Argument(
             help="A release folder, to attack what anybody can see; or a table, to attack a plan. "
-            f"{words.TABLE}",
+            f"{options.TABLE}",
             metavar="TABLE|FOLDER",
         ),
     ],
     typed: Typed,
-    attack_records: words.AttackRecords = 20_000,
-    json: words.Json = False,
+    attack_records: options.AttackRecords = 20_000,
+    json: options.Json = False,
 ) -> None:
     """Attack a published file, or a plan on made-up records; reads no private cell and charges nothing.
 
@@ -36,7 +36,7 @@ def audit(
         if Path(table).is_dir():
             _attack_folder(console, Path(table))
             return
-        from discreet.job.rehearsing import rehearse
+        from discreet.pipeline.plan import rehearse
 
         done = rehearse(
             table,
@@ -63,7 +63,7 @@ def audit(
 
 def _attack_folder(console: Console, folder: Path) -> None:
     from discreet.formatting import is_chance, name, quantity
-    from discreet.job.attacking import attack_folder
+    from discreet.pipeline.published import attack_folder
 
     guesses = attack_folder(folder)
     console.json({"guesses": [guess.to_dict() for guess in guesses]})

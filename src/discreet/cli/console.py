@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.progress import Progress
 
-    from discreet.job.result import Row
+    from discreet.pipeline.result import Row
     from discreet.report.findings import Stage
 
 _PIPED_WIDTH = 110  # of lines that no terminal wraps
@@ -152,7 +152,7 @@ HEADINGS = ("column", "without release", "proven floor", "best attack", "interva
 def cells_of(row: "Row") -> tuple[str, ...]:
     """Write one line of the table about guesses, in the column's own unit."""
     from discreet.formatting import format_interval, name, quantity
-    from discreet.job.result import CHANCE
+    from discreet.pipeline.result import CHANCE
 
     chance = row.unit == CHANCE
 

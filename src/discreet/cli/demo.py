@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from discreet.cli.console import Console
+from discreet.cli.options import AttackRecords, Json
 from discreet.cli.release import command_line, show
-from discreet.cli.words import AttackRecords, Json
 
 FLOORS = {"census": {"age": 9.0}, "clinic": {"radius_mean": 4.0}}
 
@@ -20,7 +20,7 @@ def demo(
 ) -> None:
     """Release a bundled table; the same as `discreet release demo:census --protect age=9 --replace`."""
     from discreet import datasets
-    from discreet.job.main import publish
+    from discreet.pipeline.release import publish
 
     name = datasets.load(table).name
     with Console(as_json=json) as console:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from discreet.cli.console import Console
-from discreet.cli.words import Json, Table
+from discreet.cli.options import Json, Table
 
 
 def init(
@@ -18,7 +18,7 @@ def init(
     json: Json = False,
 ) -> None:
     """Draft what is declared about a table: names and types alone; a person fills in the bounds."""
-    from discreet.job.declared import draft_schema, schema_place
+    from discreet.pipeline.sources import draft_schema, schema_place
 
     console = Console(as_json=json)
     place = out or schema_place(table)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from discreet.cli import words
+from discreet.cli import options
 from discreet.cli.console import Console
 from discreet.cli.release import SIGN_PASSWORD, command_line, print_promises
 
 if TYPE_CHECKING:
-    from discreet.job.model import PublishedModel
+    from discreet.pipeline.model import PublishedModel
 
 
 def _models() -> Iterator[tuple[str, str, str]]:
     """Yield name, summary and options of each model."""
-    from discreet.job.training import model_options, summary_of, trainable
+    from discreet.pipeline.training import model_options, summary_of, trainable
 
     for name in trainable():
         yield name, summary_of(name), ", ".join(model_options(name))
@@ -38,24 +38,24 @@ class Command(TyperCommand):
 
 
 def learn(
-    table: Annotated[str | None, typer.Argument(help=words.TABLE, metavar="TABLE")] = None,
+    table: Annotated[str | None, typer.Argument(help=options.TABLE, metavar="TABLE")] = None,
     model: Annotated[
         str | None, typer.Option(help="Which model; --list names them.", autocompletion=_complete_model)
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("model"),
-    schema: words.SchemaFile = None,
-    target: words.Target = None,
-    epsilon: words.AnyEpsilon = None,
-    delta: words.AnyDelta = None,
-    mu: words.Mu = None,
-    rho: words.Rho = None,
+    schema: options.SchemaFile = None,
+    target: options.Target = None,
+    epsilon: options.AnyEpsilon = None,
+    delta: options.AnyDelta = None,
+    mu: options.Mu = None,
+    rho: options.Rho = None,
     more: Annotated[
         list[str] | None,
         typer.Option("--set", help="What the model is told, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
     ] = None,
-    ledger: words.LedgerPlace = None,
-    no_ledger: words.NoLedger = False,
-    new_ledger: words.NewLedger = False,
+    ledger: options.LedgerPlace = None,
+    no_ledger: options.NoLedger = False,
+    new_ledger: options.NewLedger = False,
     sign: Annotated[
         Path | None,
         typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
@@ -70,7 +70,7 @@ def learn(
     license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None,
     supersedes: Annotated[str | None, typer.Option(help="The model that this one replaces.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name the models, and do nothing else.")] = False,
-    json: words.Json = False,
+    json: options.Json = False,
 ) -> None:
     """Train a model that promises something to everybody in the table, and say what.
 
@@ -82,20 +82,20 @@ def learn(
             _list(console)
             return
         from discreet.errors import ParameterError
-        from discreet.job.model import publish_model
-        from discreet.job.options import read_pairs
+        from discreet.pipeline.model import publish_model
+        from discreet.pipeline.options import read_pairs
 
         if table is None or model is None:
             missing = "a table" if table is None else "--model NAME"
             raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` names the models.")
-        declared = words.declared(table, schema, target)
+        declared = options.declared(table, schema, target)
         done = publish_model(
             table,
             model=model,
-            privacy=words.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho),
+            privacy=options.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho),
             out=out,
             schema=declared,
-            ledger=words.ledger_place(ledger, no_ledger),
+            ledger=options.ledger_place(ledger, no_ledger),
             new_ledger=new_ledger,
             about={
                 "curator": curator,

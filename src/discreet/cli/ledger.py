@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.console import Console, write_out
-from discreet.cli.words import Json
+from discreet.cli.options import Json
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger

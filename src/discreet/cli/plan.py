@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from discreet.cli import words
+from discreet.cli import options
 from discreet.cli.console import Console
 from discreet.cli.options import Typed, about_a_method
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
-Command = words.MethodCommand
+Command = options.MethodCommand
 
 
 @about_a_method
 def plan(
-    table: words.Table,
+    table: options.Table,
     typed: Typed,
     rows: Annotated[
         int | None, typer.Option(help="How many rows, if the table is not to be opened at all.", min=1)
@@ -45,13 +45,13 @@ def plan(
             max=1.0,
         ),
     ] = 0.25,
-    ledger: words.LedgerPlace = None,
-    new_ledger: words.NewLedger = False,
-    json: words.Json = False,
+    ledger: options.LedgerPlace = None,
+    new_ledger: options.NewLedger = False,
+    json: options.Json = False,
 ) -> None:
     """Show how noise, floors, epsilon and accuracy go together; reads no cell and charges nothing."""
     from discreet.formatting import printable
-    from discreet.job.planning import plan_for
+    from discreet.pipeline.plan import plan_for
 
     asked = typed.read(table)
     with Console(as_json=json) as console:

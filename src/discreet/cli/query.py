@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli import words
+from discreet.cli import options
 from discreet.cli.console import Console
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _DELTA = 1e-6  # where Gaussian noise is read as an epsilon if nobody named anot
 
 
 def query(
-    table: words.Table,
+    table: options.Table,
     question: Annotated[
         str,
         typer.Argument(
@@ -27,11 +27,11 @@ def query(
             metavar="QUESTION",
         ),
     ],
-    schema: words.SchemaFile = None,
-    epsilon: words.AnyEpsilon = None,
-    delta: words.AnyDelta = None,
-    mu: words.Mu = None,
-    rho: words.Rho = None,
+    schema: options.SchemaFile = None,
+    epsilon: options.AnyEpsilon = None,
+    delta: options.AnyDelta = None,
+    mu: options.Mu = None,
+    rho: options.Rho = None,
     sd: Annotated[
         float | None,
         typer.Option(help="Or else: standard deviation of the noise, in the unit of a count or a sum."),
@@ -45,31 +45,31 @@ def query(
             metavar="RECEIPT",
         ),
     ] = None,
-    ledger: words.LedgerPlace = None,
-    no_ledger: words.NoLedger = False,
-    new_ledger: words.NewLedger = False,
+    ledger: options.LedgerPlace = None,
+    no_ledger: options.NoLedger = False,
+    new_ledger: options.NewLedger = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Say what it would cost and how noisy it would be; read no cell."),
     ] = False,
-    json: words.Json = False,
+    json: options.Json = False,
 ) -> None:
     """Ask a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
 
     The same question about the same rows is free, and gets the same answer. All declared groups are
     answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
     """
-    from discreet.job.query import ask, price
+    from discreet.pipeline.query import ask, price
 
-    declared = words.declared(table, schema, None)
-    privacy = words.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+    declared = options.declared(table, schema, None)
+    privacy = options.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     with Console(as_json=json) as console:
         if dry_run:
             _show_price(
                 console, price(table, question, schema=declared, privacy=privacy, sd=sd), delta or _DELTA
             )
             return
-        place = words.ledger_place(ledger, no_ledger)
+        place = options.ledger_place(ledger, no_ledger)
         reply = ask(
             table,
             question,

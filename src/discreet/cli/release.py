@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli import words
+from discreet.cli import options
 from discreet.cli.console import HEADINGS, Console, cells_of
 from discreet.cli.options import Asked, Typed, about_a_method
 
 if TYPE_CHECKING:
-    from discreet.job.result import Published
+    from discreet.pipeline.result import Published
 
 PASSPHRASE, SIGN_PASSWORD = "DISCREET_PASSPHRASE", "DISCREET_SIGN_PASSWORD"
-Command = words.MethodCommand
+Command = options.MethodCommand
 _SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 
 
 @about_a_method
 def release(
-    table: words.Table,
+    table: options.Table,
     typed: Typed,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
-    attack_records: words.AttackRecords = 20_000,
-    ledger: words.LedgerPlace = None,
-    no_ledger: words.NoLedger = False,
-    new_ledger: words.NewLedger = False,
+    attack_records: options.AttackRecords = 20_000,
+    ledger: options.LedgerPlace = None,
+    no_ledger: options.NoLedger = False,
+    new_ledger: options.NewLedger = False,
     keep_key: Annotated[
         Path | None,
         typer.Option(
@@ -59,13 +59,13 @@ def release(
     contact: Annotated[str | None, typer.Option(help="Whom to ask; in the statement.")] = None,
     license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None,
     supersedes: Annotated[str | None, typer.Option(help="The release that this one replaces.")] = None,
-    json: words.Json = False,
+    json: options.Json = False,
 ) -> None:
     """Release a table with safe noise, attack it, and say what that promises."""
-    from discreet.job.main import publish
+    from discreet.pipeline.release import publish
 
     asked = typed.read(table)
-    place = words.ledger_place(ledger, no_ledger)
+    place = options.ledger_place(ledger, no_ledger)
     with Console(as_json=json) as console:
         if dry_run:
             rehearse(console, table, asked, attack_records)
@@ -101,7 +101,7 @@ def release(
 
 def rehearse(console: Console, table: str, asked: Asked, attack_records: int) -> None:
     """Do everything that needs no cell: names, plan, attacks on made-up records."""
-    from discreet.job.rehearsing import rehearse as run
+    from discreet.pipeline.plan import rehearse as run
 
     done = run(
         table,

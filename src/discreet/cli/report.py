@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from discreet.cli.console import Console
-from discreet.cli.words import Json
+from discreet.cli.options import Json
 
 
 def report(
@@ -17,7 +17,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Draw internal/report.html again, from attacks.json and the public statement; reads no row."""
-    from discreet.job.redraw import redraw
+    from discreet.pipeline.published import redraw
 
     place = redraw(folder, out)
     console = Console(as_json=json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from discreet.cli import words
+from discreet.cli import options
 from discreet.cli.console import Console, write_out
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def create(
         if any(value is not None for value in numbers.values()):
             from discreet.server.dataset import load_schema
 
-            limit = words.dp_promise_of(load_schema(found), **numbers)
+            limit = options.dp_promise_of(load_schema(found), **numbers)
         token = desk.create(_who(), name, scope, days=days, limit=limit)
     write_out(token + "\n")
 
 
 @app.command(name="list")
-def list_(config: ConfigFile = _DEFAULT, json: words.Json = False) -> None:
+def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
     """Say which tokens there are; the tokens themselves are known to their bearers alone."""
     with _desk(config) as (desk, _):
         found = desk.list_tokens()

@@ -10,8 +10,8 @@ import typer
 
 from discreet.cli.console import Console
 from discreet.cli.ledger import existing_ledger
+from discreet.cli.options import TABLE, Json
 from discreet.cli.release import PASSPHRASE
-from discreet.cli.words import TABLE, Json
 
 
 def verify(
@@ -37,7 +37,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Re-check every number of a release and whether the file can be what it says; exit 0 or 1."""
-    from discreet.job.declared import table_of
+    from discreet.pipeline.sources import table_of
     from discreet.report.folder.folder import read_bytes
     from discreet.report.folder.keys import unseal_key
     from discreet.report.verify import verify as check

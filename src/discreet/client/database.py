@@ -23,7 +23,7 @@ from discreet.client.transport import (
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.promises import describe_promise
-from discreet.privacy.reading import check_neighbors
+from discreet.privacy.rounding import check_neighbors
 from discreet.query.answers import Answer
 from discreet.query.calibration import CostModel
 from discreet.query.curation import Curation
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import Asked, QueryNoise
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
     PureDP: ("epsilon",),

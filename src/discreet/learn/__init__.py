@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from discreet.learn._closeness import Closeness, local_constant, measure_closeness
+from discreet.learn._gradient_logistic import PrivateGradientLogistic
+from discreet.learn._id3 import PrivateID3Classifier
+from discreet.learn._kmeans import PrivateKMeans
+from discreet.learn._naive_bayes import PrivateNaiveBayes
+from discreet.learn._pca import PrivatePCA
+from discreet.learn._perceptron import PrivatePerceptron
+from discreet.learn._quantiles import Quantiles, private_quantiles
+from discreet.learn._ridge import PrivateRidge
+from discreet.learn._statistical_queries import Statistic, StatisticalQueries
 from discreet.learn.base import Learner
-from discreet.learn.closeness import Closeness, local_constant, measure_closeness
-from discreet.learn.id3 import PrivateID3Classifier
-from discreet.learn.kmeans import PrivateKMeans
 from discreet.learn.large_margin import LargeMarginGaussianClassifier
 from discreet.learn.logistic import PrivateLogisticRegression
-from discreet.learn.logistic_sums import PrivateGradientLogistic
-from discreet.learn.naive_bayes import PrivateNaiveBayes
 from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.pca import PrivatePCA
-from discreet.learn.perceptron import PrivatePerceptron
-from discreet.learn.quantiles import Quantiles, private_quantiles
-from discreet.learn.ridge_sums import PrivateRidge
-from discreet.learn.statistical import Statistic, StatisticalQueries
 from discreet.learn.svm import Certificate, RegularizedSVM
 
 METHODS: dict[str, type[Learner]] = {

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.privacy.amounts import ZERO, Amount, exact, float_down
-from discreet.privacy.calibrate import gaussian_mu, odds_rho
-from discreet.privacy.compose import ColumnCost
+from discreet.privacy.calibration import gaussian_mu, odds_rho
+from discreet.privacy.composition import ColumnCost
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
@@ -29,13 +29,13 @@ from discreet.privacy.promises import (
     PureDP,
     promise_from_dict,
 )
-from discreet.privacy.reading import exp_up
 from discreet.privacy.receipt import canonical
+from discreet.privacy.rounding import exp_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.privacy.compose import Spending
+    from discreet.privacy.composition import Spending
 
 SAMPLERS = 2.0**-64
 """Total variation allowed to all samplers together under a limit that names none: 2**53 draws."""

@@ -27,7 +27,7 @@ from discreet.ledger.records import (
     scope_name,
 )
 from discreet.ledger.transaction import ReadSet
-from discreet.privacy.compose import Spending
+from discreet.privacy.composition import Spending
 from discreet.privacy.receipt import canonical, now, product_version
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from discreet.ledger.records import (
     owner_scope,
     scope_name,
 )
-from discreet.privacy.compose import Spending
+from discreet.privacy.composition import Spending
 from discreet.privacy.promises import NoPromise, Promise
 from discreet.privacy.receipt import canonical, now
 

@@ -21,7 +21,7 @@ from discreet.ledger._sqlite import Memory, SqliteFile
 from discreet.ledger._verification import check_record
 from discreet.ledger.records import FORMAT, START, TOTAL, LedgerRow, missing_row_error
 from discreet.ledger.transaction import ReadSet
-from discreet.privacy.compose import Spending
+from discreet.privacy.composition import Spending
 from discreet.privacy.receipt import canonical, product_version
 
 if TYPE_CHECKING:

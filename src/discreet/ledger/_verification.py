@@ -18,7 +18,7 @@ from discreet.ledger.records import (
     request_mark,
     verify_chain,
 )
-from discreet.privacy.compose import Spending
+from discreet.privacy.composition import Spending
 from discreet.privacy.promises import promise_from_dict
 from discreet.privacy.receipt import canonical
 

@@ -8,8 +8,9 @@
 ``categorical`` chooses among levels and rows; ``whiten`` carries real rows to the lattice and back.
 """
 
+from discreet.noise._box import BoxDensity, product_density
+from discreet.noise._pool import Pool
 from discreet.noise.bounded import BoundedDensity
-from discreet.noise.box import BoxDensity, product_density
 from discreet.noise.categorical import (
     permutation,
     randomized_response,
@@ -18,14 +19,18 @@ from discreet.noise.categorical import (
     subsets,
     uniform_integers,
 )
-from discreet.noise.gaussian import rounded_gaussian
 from discreet.noise.in_range import InRange
-from discreet.noise.laplace import discrete_laplace, rounded_laplace
-from discreet.noise.normal import NormalSampler, standard_maxwell, standard_normal
-from discreet.noise.pool import Pool
+from discreet.noise.samplers import (
+    NormalSampler,
+    discrete_laplace,
+    rounded_gaussian,
+    rounded_laplace,
+    standard_maxwell,
+    standard_normal,
+)
 from discreet.noise.spherical import SphericalLaplace, spherical_laplace
 from discreet.noise.stream import Stream
-from discreet.noise.whiten import Whitening
+from discreet.noise.whitening import Whitening
 
 __all__ = [
     "BoundedDensity",

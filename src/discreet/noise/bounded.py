@@ -17,16 +17,15 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from discreet.errors import ParameterError
-from discreet.noise import _ground_state
-from discreet.noise._ground_state import GroundState, rule
+from discreet.noise import polynomial
 from discreet.noise.lattice import LOG2_BUCKETS as LATTICE_BUCKETS
 from discreet.noise.lattice import Sampler
-from discreet.noise.polynomial import LOG2_BUCKETS, PolynomialTable, polynomial_table
+from discreet.noise.polynomial import LOG2_BUCKETS, GroundState, PolynomialTable, polynomial_table, rule
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
-    from discreet.noise.gaussian import Size
+    from discreet._types import Floats, Ints
+    from discreet.noise.samplers import Size
 
 LOG2_STEPS = 24
 """log2 of the number of lattice cells in the support."""
@@ -139,7 +138,7 @@ class BoundedDensity:
         """The polynomial, on [-1, 1]."""
         low, high = self.support
         strength = 0.25 * self.regularization * self.weight * self._half**4
-        return _ground_state.solve(0.5 * (low + high) / self._half, strength)
+        return polynomial.solve(0.5 * (low + high) / self._half, strength)
 
     @cached_property
     def table(self) -> PolynomialTable:

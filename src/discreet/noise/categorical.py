@@ -12,7 +12,7 @@ from discreet.errors import ParameterError
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Bools, Ints
+    from discreet._types import AnyArray, Bools, Ints
 
 _MOST_LEVELS = 1 << 31
 

@@ -18,11 +18,11 @@ from numpy.polynomial import legendre
 from scipy.linalg import eigh
 
 from discreet.errors import ParameterError
-from discreet.noise._ground_state import basis, mass_matrix, moment_matrix, rule, solve
+from discreet.noise.polynomial import basis, mass_matrix, moment_matrix, rule, solve
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints, Words
+    from discreet._types import Floats, Ints, Words
 
 CELLS = 2048
 """Output cells; a power of two."""
@@ -63,7 +63,7 @@ class InRange:
     Privacy
     -------
     Every output is possible from every input, with probabilities in bounded ratio: pure DP, with the
-    epsilon that :func:`discreet.privacy.in_range.in_range_epsilon` reads off the table. Draws follow the
+    epsilon that :func:`discreet.privacy.bounded.in_range_epsilon` reads off the table. Draws follow the
     table exactly. The law is not that of additive noise: it is biased towards the middle, and its Fisher
     information is :meth:`fisher_information`.
 

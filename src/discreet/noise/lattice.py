@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from discreet.noise.kernels import kernels_for
+from discreet.noise._kernels import kernels_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import AnyArray, Bools, Floats, Ints, Words
+    from discreet._types import AnyArray, Bools, Floats, Ints, Words
     from discreet.noise.stream import Stream
 
 LOG2_BUCKETS = 6

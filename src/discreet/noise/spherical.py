@@ -11,13 +11,12 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.noise import gaussian, laplace
-from discreet.noise.gaussian import fill_rounded_gaussian, rounded_gaussian
-from discreet.noise.laplace import discrete_laplace
+from discreet.noise import samplers
+from discreet.noise.samplers import discrete_laplace, fill_rounded_gaussian, rounded_gaussian
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 _LOG2_RADIUS_LATTICE = 49
 _LOG2_LEAST_SCALE = 17
@@ -128,8 +127,8 @@ class SphericalLaplace:
     def total_variation(self) -> float:
         """Distance of the sampler from its law, per vector."""
         if self.dimension == 1:
-            return laplace.LAPLACE_TOTAL_VARIATION
-        return (2 * self.dimension + 1) * gaussian.GAUSSIAN_TOTAL_VARIATION
+            return samplers.LAPLACE_TOTAL_VARIATION
+        return (2 * self.dimension + 1) * samplers.GAUSSIAN_TOTAL_VARIATION
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
         """Draw ``size`` vectors in units of ``step``."""

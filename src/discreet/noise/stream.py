@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from discreet.errors import NoiseError, ParameterError
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Words
+    from discreet._types import AnyArray, Words
 
 KEY_BYTES = 32
 _ZEROS = np.zeros(1 << 16, np.uint8)

@@ -7,14 +7,8 @@ back; ``sensitivity`` says how far neighbors can be apart; ``compose`` adds prom
 
 from __future__ import annotations
 
-from discreet.privacy.calibrate import (
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-    zcdp_epsilon,
-    zcdp_rho,
-)
-from discreet.privacy.compose import Spending
+from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
+from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,

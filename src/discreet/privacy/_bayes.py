@@ -5,6 +5,14 @@ integral of ``V``. Two facts make every truncation safe: ``V`` is never negative
 lowers the integral; and ``V(y) = min over m of sum f(y-x)(x-m)^2``, so leaving out inputs lowers ``V``.
 What remains is the error of the quadrature rules, which is bounded for each law (the proofs are in
 ``docs/explanation/theorems/bayes-floor.md``) and subtracted together with the rounding.
+
+Lower bounds on the Bayes mean square error of a uniform prior under noise of bounded support.
+
+``V(y)``, the posterior variance times the density of the output, is a minimum over ``m`` of functions
+``Q(y, m)`` that are smooth in ``y``. Where ``V`` itself may be rough, each ``Q`` lies above its chord minus
+``h**2 / 8`` times its curvature, so the trapezoid rule minus ``h**3 / 12`` times a bound on that curvature
+is below the integral of ``V`` on every cell. The proofs are in
+``docs/explanation/theorems/fisher-bounded.md``, Lemma 4.
 """
 
 from __future__ import annotations
@@ -17,10 +25,12 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammainc
 
-from discreet.privacy._numbers import UNIT
+from discreet.noise.bounded import BoundedDensity
+from discreet.noise.polynomial import rule
+from discreet.privacy.rounding import UNIT
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 #: Outputs and inputs farther than this many standard deviations are left out (Gaussian).
 _REACH = 8.5
@@ -270,3 +280,142 @@ def _laplace_integers(points: int, scale: float) -> float:
     inside -= (window + 64.0) * UNIT * second_moments
     total = outside * (1.0 - _ROUNDING) + inside * (0.5 / scale)
     return max(0.0, (total - cells * error) / points)
+
+
+#: Cells of the rule over each part of the outputs.
+_CELLS = 8192
+#: Integers in the support beyond which they are grouped by their residue.
+_MOST_INTEGERS = 512
+#: Relative rounding of sums of positive terms, each within 1e-13.
+
+
+def interval(density: BoundedDensity, width: float) -> float:
+    """Mean square error for a uniform prior on an interval of that width."""
+    low, high = density.support
+    ramp = min(high - low, width)
+    parts = [(low, low + ramp)]
+    if high - low > width:
+        parts.append((low + width, high))
+    total = sum(_panel(density, width, *part) for part in parts)
+    if low == -high:
+        total += _panel(density, width, *parts[0])
+    else:
+        total += _panel(density, width, high + width - ramp, high + width)
+    # Where the whole noise fits into the range, the posterior is the noise itself.
+    total += max(0.0, width - (high - low)) * density.variance
+    return _lowered(total / width, density, width)
+
+
+def _lowered(mean_square: float, density: BoundedDensity, width: float) -> float:
+    span = min(width, density.support[1] - density.support[0])
+    return max(0.0, mean_square * (1.0 - _ROUNDING) - 8.0 * span * span * density.distance)
+
+
+def _panel(density: BoundedDensity, width: float, start: float, end: float) -> float:
+    """Trapezoid rule over outputs from ``start`` to ``end``, lowered by its error."""
+    low, high = density.support
+    step = (end - start) / _CELLS
+    y = start + step * np.arange(_CELLS + 1, dtype=np.float64)
+    # The density is one polynomial: this rule integrates it times x**2 without error.
+    x, w = rule(density.state.pairs.size + 5)
+    spread, mean = np.empty(y.size), np.empty(y.size)
+    for first in range(0, y.size, 1024):
+        block = y[first : first + 1024, np.newaxis]
+        left, right = np.maximum(0.0, block - high), np.minimum(width, block - low)
+        half = 0.5 * np.maximum(right - left, 0.0)
+        points = left + half * (1.0 + x)
+        f = half * w * density.pdf(block - points)
+        mass = f.sum(axis=1)
+        center = np.sum(f * points, axis=1) / np.where(mass > 0, mass, 1.0)
+        spread[first : first + 1024] = np.sum(f * (points - center[:, np.newaxis]) ** 2, axis=1)
+        mean[first : first + 1024] = np.where(mass > 0, center, 0.5 * (left + right)[:, 0])
+    # On a cell the posterior mean is between those at its ends; one step more for safety.
+    above = np.minimum(np.maximum(mean[1:], mean[:-1]) + step, width)
+    below = np.minimum(width - np.minimum(mean[1:], mean[:-1]) + step, width)
+    height, slope, _ = density.suprema(y[:-1])
+    height_far, slope_far, _ = density.suprema(y[:-1] - width)
+    mass_bound = np.minimum(1.0, density.cdf(y[1:]) - density.cdf(y[:-1] - width) + 1e-12)
+    curvature = above**2 * slope + below**2 * slope_far
+    curvature += 2.0 * (above * height + below * height_far) + 2.0 * mass_bound
+    # Without integrating by parts: better where the noise is much wider than the range.
+    span = min(width, high - low + step)
+    curvature = np.minimum(curvature, span**3 / 3.0 * float(density.suprema(y)[2].max()))
+    trapezoid = step * (float(spread.sum()) - 0.5 * float(spread[0] + spread[-1]))
+    return trapezoid - step**3 / 12.0 * float(curvature.sum())
+
+
+def integers(density: BoundedDensity, points: int) -> float:
+    """Mean square error, in squared steps, for the uniform prior on ``points`` integers."""
+    span = density.support[1] - density.support[0]
+    if span <= 1.0:
+        return 0.0  # no two integers are possible at once
+    # Telling the attacker the residue modulo k lowers his error and leaves a k times coarser problem.
+    coarse = max(1, min(math.floor(span / _MOST_INTEGERS), points // _MOST_INTEGERS))
+    scaled = density
+    if coarse > 1:
+        scaled = BoundedDensity(
+            lower=density.lower / coarse,
+            upper=density.upper / coarse,
+            regularization=density.regularization * float(coarse) ** 4,
+            weight=density.weight,
+        )
+    each, longer = divmod(points, coarse)
+    total = (coarse - longer) * _bayes_bounded_integers(scaled, each)
+    if longer:
+        total += longer * _bayes_bounded_integers(scaled, each + 1)
+    return _lowered(total / points * coarse * coarse, density, points - 1.0)
+
+
+def _bayes_bounded_integers(density: BoundedDensity, points: int) -> float:
+    """Sum over the outputs of the posterior variance times density, times ``points``."""
+    low, high = density.support
+    if high - low > 4 * _MOST_INTEGERS:
+        return _few_integers(density, points)
+    per_unit = math.ceil(_CELLS / (high - low))
+    step = 1.0 / per_unit
+    units = math.ceil(high - low) + 1
+    # Row b, column r: the noise is low + b + r / per_unit. Output a, r meets input a - b there.
+    noise = low + np.arange(units * per_unit, dtype=np.float64).reshape(units, per_unit) * step
+    f = density.pdf(noise)
+    bend = density.suprema(noise)[2]
+    place = np.arange(units)[:, np.newaxis]
+    total = error = 0.0
+    last = np.zeros(per_unit)
+    for a, times in _windows(units, points):
+        window = slice(max(0, a - points + 1), min(a, units - 1) + 1)
+        weights, where = f[window], place[window]
+        mass = weights.sum(axis=0)
+        mean = np.where(mass > 0, (weights * where).sum(axis=0) / np.where(mass > 0, mass, 1.0), where[-1])
+        total += times * float(np.sum(weights * (where - mean) ** 2))
+        # Within a cell the posterior mean moves from one node's to the next one's.
+        around = np.concatenate([[last[-1] + 1.0], mean, [mean[0] + 1.0]])
+        move = np.maximum(np.abs(np.diff(around))[1:], np.abs(np.diff(around))[:-1])
+        error += times * float(np.sum(bend[window] * (np.abs(where - mean) + move) ** 2))
+        last = mean
+    return step * total - step**3 / 12.0 * error
+
+
+def _few_integers(density: BoundedDensity, points: int) -> float:
+    """As :func:`_integers`, for noise so wide that outputs are looked at less often than once a unit."""
+    low, high = density.support
+    step = (high - low + points - 1) / _CELLS
+    x = np.arange(points, dtype=np.float64)
+    y = low + step * np.arange(_CELLS + 1, dtype=np.float64)
+    total = 0.0
+    for first in range(0, y.size, 256):
+        f = density.pdf(y[first : first + 256, np.newaxis] - x)
+        mass = f.sum(axis=1)
+        mean = (f @ x) / np.where(mass > 0, mass, 1.0)
+        total += float(np.sum(f * (x - mean[:, np.newaxis]) ** 2))
+    # No sum of squared distances from a point between the ends exceeds that from an end.
+    squares = (points - 1.0) * points * (2.0 * points - 1.0) / 6.0
+    bend = float(density.suprema(np.linspace(low, high, 4096))[2].max())
+    return step * total - step**3 / 12.0 * _CELLS * squares * bend
+
+
+def _windows(units: int, points: int) -> list[tuple[int, int]]:
+    """Return the outputs that differ, and how often each occurs."""
+    if points <= units:
+        return [(a, 1) for a in range(units + points - 1)]
+    full = [(a, 1) for a in range(units - 1)] + [(units - 1, points - units + 1)]
+    return full + [(a, 1) for a in range(points, units + points - 1)]

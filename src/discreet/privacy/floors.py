@@ -21,7 +21,8 @@ from scipy.optimize import brentq
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import _bayes
-from discreet.privacy._numbers import (
+from discreet.privacy._error_floor import ColumnFloor
+from discreet.privacy.rounding import (
     UNIT,
     finite,
     round_down,
@@ -31,7 +32,6 @@ from discreet.privacy._numbers import (
     step_until,
     whole,
 )
-from discreet.privacy.error_floor import ColumnFloor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

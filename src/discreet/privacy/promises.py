@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import count_noun, number, printable
-from discreet.privacy._promise import Arithmetic, Promise, Statistic, check_positive
+from discreet.privacy._base import Arithmetic, Promise, Statistic, check_positive
+from discreet.privacy._error_floor import ColumnFloor, ErrorFloor
+from discreet.privacy._posterior_odds import PosteriorOdds
 from discreet.privacy.amounts import exact, float_up
-from discreet.privacy.calibrate import (
+from discreet.privacy.calibration import (
     gaussian_delta,
     gaussian_epsilon,
     group_delta,
@@ -28,9 +30,7 @@ from discreet.privacy.calibrate import (
     zcdp_delta,
     zcdp_epsilon,
 )
-from discreet.privacy.error_floor import ColumnFloor, ErrorFloor
-from discreet.privacy.posterior_odds import PosteriorOdds
-from discreet.privacy.reading import least_epsilon
+from discreet.privacy.rounding import least_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

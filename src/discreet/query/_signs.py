@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import AnyArray, Floats, Ints, Words
+    from discreet._types import AnyArray, Floats, Ints, Words
     from discreet.query.passes import Features
 
 PRIME = 2**61 - 1

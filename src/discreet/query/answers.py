@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
     from discreet.query.calibration import Asked, Law
     from discreet.schema import Schema
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise import discrete_laplace, gaussian, laplace, rounded_gaussian
+from discreet.noise import discrete_laplace, rounded_gaussian, samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
-from discreet.privacy._numbers import round_up, sqrt_up
 from discreet.privacy.amounts import exact, float_down
-from discreet.privacy.calibrate import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
-from discreet.privacy.reading import check_neighbors, root_down, sampling_delta
+from discreet.privacy.calibration import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
+from discreet.privacy.rounding import check_neighbors, root_down, round_up, sampling_delta, sqrt_up
 from discreet.query.answers import shaped
 from discreet.query.curation import Curation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
     from discreet.noise import Stream
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.schema import Schema
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 Law: TypeAlias = Literal["gaussian", "laplace"]
@@ -198,7 +197,7 @@ def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> 
     Kept, because people ask many questions under the same few promises.
     """
     distance = sqrt_up(Fraction(squared))
-    variation = size * gaussian.GAUSSIAN_TOTAL_VARIATION
+    variation = size * samplers.GAUSSIAN_TOTAL_VARIATION
     if isinstance(wanted, float):
         scale = wanted
     elif isinstance(wanted, PosteriorOdds):
@@ -220,7 +219,7 @@ def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> 
     if math.isinf(scale):
         raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
-    variation = size * laplace.LAPLACE_TOTAL_VARIATION
+    variation = size * samplers.LAPLACE_TOTAL_VARIATION
     return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
 
 
@@ -269,7 +268,7 @@ def _lattice(scale: float) -> tuple[float, int]:
     """Return the scale in lattice steps, and how many bits a lattice step is below an integer."""
     bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
     steps = math.ldexp(scale, bits)
-    if steps > gaussian.LARGEST_SCALE:
+    if steps > samplers.LARGEST_SCALE:
         raise _too_wide()
     return steps, bits
 

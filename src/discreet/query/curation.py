@@ -25,15 +25,15 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError, SchemaError
 from discreet.query._signs import ID_BITS, LANE_BITS, id_lanes
-from discreet.schema.column_rules import LARGEST_NUMBER
-from discreet.schema.dialect import nearest
+from discreet.schema._column_checks import LARGEST_NUMBER
+from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray, Words
+    from discreet._types import AnyArray, Words
     from discreet.schema import Column, Schema
     from discreet.schema.column import Level
 

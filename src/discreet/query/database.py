@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.calibration import Asked

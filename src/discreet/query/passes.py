@@ -19,7 +19,7 @@ from discreet.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.query.curation import Curation
 
 PRODUCT_BITS = 16

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.batching import run_one
 from discreet.errors import ParameterError
-from discreet.privacy.shares import Shares
+from discreet.privacy.budget_split import Shares
 from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel
 from discreet.query.language._group_by import write_edge
@@ -20,7 +20,7 @@ from discreet.query.results import Preview, QueryResult, ResultCell, interval_wi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.batching import QueryTask
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate

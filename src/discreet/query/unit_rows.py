@@ -22,7 +22,7 @@ from discreet.query.curation import Curation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import Bools, Words
+    from discreet._types import Bools, Words
     from discreet.ledger import Ledger
     from discreet.schema import Schema
     from discreet.tables import Batch, Table

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.release._bounded import BoundedRelease
+from discreet.release._input_perturbation import InputPerturbation
+from discreet.release._laplace import LaplaceRelease
 from discreet.release.base import ColumnSummary, Plan, Publication, Release, ReleaseMethod
-from discreet.release.bounded import BoundedRelease
 from discreet.release.coarse import CoarseRelease
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
-from discreet.release.laplace import LaplaceRelease
 from discreet.release.masked import MaskedRelease
-from discreet.release.perturbation import InputPerturbation
-from discreet.release.published import published_schema
+from discreet.release.publication import published_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from discreet.privacy.receipt import canonical
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.noise import Stream
 
 

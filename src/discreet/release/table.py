@@ -15,22 +15,21 @@ import numpy as np
 from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.law import Additive, Clear
-from discreet.noise.linear import product, symmetric_eigen
-from discreet.noise.whiten import same_bits
+from discreet.noise._linear import product, symmetric_eigen
+from discreet.noise.whitening import same_bits
+from discreet.noise_law import Additive, Clear
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
-from discreet.release.base import ColumnSummary, Plan, ReleaseMethod
-from discreet.release.parameters import parameter_names
-from discreet.release.responses import Listed, Response, listed_in, response_promise
+from discreet.release._randomized_response import Listed, Response, listed_in, response_promise
+from discreet.release.base import ColumnSummary, Plan, ReleaseMethod, parameter_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import AnyArray, Bools, Floats
-    from discreet.law import Law
+    from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
+    from discreet.noise_law import Law
     from discreet.privacy import Promise
     from discreet.privacy.floors import Noise
     from discreet.release.base import Encoded

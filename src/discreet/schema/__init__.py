@@ -11,8 +11,8 @@ turns values into files; ``draft`` starts a file for somebody to complete.
 from __future__ import annotations
 
 from discreet.schema.column import Column, Level, Protect, Role, Type, unclipped_column
-from discreet.schema.dialect import nearest
-from discreet.schema.table import Neighbors, RowCount, Schema
+from discreet.schema.notation import nearest
+from discreet.schema.schema import Neighbors, RowCount, Schema
 
 __all__ = [
     "Column",

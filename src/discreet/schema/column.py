@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.schema.column_rules import LARGEST_NUMBER, column_problems
-from discreet.schema.dialect import PYTHON, Dialect
+from discreet.schema._column_checks import LARGEST_NUMBER, column_problems
+from discreet.schema.notation import PYTHON, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 Type: TypeAlias = Literal["number", "integer", "category", "date", "id", "text"]
 Role: TypeAlias = Literal["sensitive", "target", "public", "id", "drop"]
@@ -242,14 +242,14 @@ class Column:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the field of a schema file that declares this column."""
-        from discreet.schema.writing import field_document
+        from discreet.schema._document import field_document
 
         return field_document(self)
 
     @classmethod
     def from_dict(cls, field: Mapping[str, Any]) -> Column:
         """Read the field of a schema file; the inverse of :meth:`to_dict`."""
-        from discreet.schema.document import read_field
+        from discreet.schema._document import read_field
 
         return read_field(field)
 

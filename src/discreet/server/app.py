@@ -42,8 +42,8 @@ except ImportError:  # pragma: no cover - said in the words of the package
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
     ) from None
 
-from discreet.job.declared import table_of
 from discreet.ledger import Ledger
+from discreet.pipeline.sources import table_of
 from discreet.privacy.receipt import product_version
 from discreet.query.curation import Curation
 from discreet.server.api.openapi import reference_routes

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from discreet.errors import ParameterError, SchemaError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
 from discreet.schema import Schema, nearest
-from discreet.schema.text import read_yaml
+from discreet.schema.serialization import read_yaml
 
 if TYPE_CHECKING:
     import os

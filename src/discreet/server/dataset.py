@@ -10,12 +10,12 @@ from contextlib import ExitStack, closing
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.audit.answers import exact_sums
+from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
 from discreet.errors import DiscreetError, ParameterError, SourceError
-from discreet.job.declared import schema_of, table_of
-from discreet.job.registry import Recognition
 from discreet.ledger import Ledger
+from discreet.pipeline._registry import Recognition
+from discreet.pipeline.sources import schema_of, table_of
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.language.query import build_query, parse_query
@@ -202,7 +202,7 @@ class Dataset:
         """
         if not 1 <= n <= MAX_DUMMY_ROWS:
             raise ParameterError(f"n of dummy rows must be from 1 to {MAX_DUMMY_ROWS}, was {n}.")
-        from discreet.job.dummy import dummy_rows
+        from discreet.evaluation.samples import dummy_rows
 
         return dummy_rows(self.schema, n, seed)
 

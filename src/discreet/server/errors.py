@@ -25,7 +25,7 @@ from discreet.errors import (
     SourceError,
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
-from discreet.privacy.calibrate import gaussian_epsilon, gaussian_mu
+from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.job.training import make_learner, model_options
+from discreet.pipeline.training import make_learner, model_options
 
 if TYPE_CHECKING:
     from discreet.learn import Learner

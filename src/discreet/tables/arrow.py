@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 _FORMATS: dict[bytes, np.dtype[Any]] = {
     b"g": np.dtype(np.float64),
@@ -183,7 +183,7 @@ class ArrayStream:
     ----------
     failure : BaseException or None
         What the iterator raised. The scan then ends as if that had been all: whoever runs it looks here
-        before keeping what was made of it, as :func:`~discreet.tables.engine.run_over` does.
+        before keeping what was made of it, as :func:`~discreet.tables.duckdb.run_over` does.
 
     Notes
     -----

@@ -12,16 +12,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
-from discreet.tables.encode import declared_type
-from discreet.tables.engine import (
-    check_readable,
-    connect,
-    identifier,
-    literal,
-    one_file,
-    split_table_name,
-)
-from discreet.tables.source import DuckSource
+from discreet.tables._encoding import declared_type
+from discreet.tables.duckdb import check_readable, connect, identifier, literal, one_file, split_table_name
+from discreet.tables.sources import DuckSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, MissingExtra, ParameterError, SourceError
-from discreet.tables.encode import declared_type
-from discreet.tables.engine import connect, session, split_table_name
-from discreet.tables.source import withhold
+from discreet.tables._encoding import declared_type
+from discreet.tables.duckdb import connect, session, split_table_name
+from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

@@ -1,32 +1,85 @@
-"""A table to read from, and the encoded batches it hands out."""
+"""One batch is made while the one before it is written.
+
+A table to read from, and the encoded batches it hands out.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema, nearest
+from discreet.tables._encoding import MISSING_CODE, projection
 from discreet.tables.arrow import read_stream
-from discreet.tables.encode import MISSING_CODE, projection
 from discreet.tables.files import open_file
-from discreet.tables.frames import open_memory
 from discreet.tables.postgres import SCHEMES, PostgresSource
-from discreet.tables.source import Source, guarded, misplaced
+from discreet.tables.sources import Source, guarded, misplaced, open_memory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import TracebackType
 
-    from discreet._typing import AnyArray, Words
+    from discreet._types import AnyArray, Words
 
     Piece: TypeAlias = list[AnyArray]
+
+_Batch = TypeVar("_Batch")
+_DEPTH = 2  # batches that wait
+
+
+def ahead(batches: Generator[_Batch, None, None]) -> Iterator[_Batch]:
+    """Run a generator of batches in a thread of its own, a little ahead of whoever takes them.
+
+    What it raises is raised here. Once this iterator is closed or has raised, the thread has ended and the
+    generator is closed.
+    """
+    waiting: queue.Queue[tuple[_Batch] | BaseException | None] = queue.Queue(_DEPTH)
+    stopped = threading.Event()
+
+    def hand_over(item: tuple[_Batch] | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+    def work() -> None:
+        last: BaseException | None = None
+        try:
+            with closing(batches):
+                for batch in batches:
+                    hand_over((batch,))
+                    if stopped.is_set():
+                        return
+        except BaseException as problem:  # raised again by whoever takes the batches
+            last = problem
+        hand_over(last)
+
+    worker = threading.Thread(target=work, name="batches", daemon=True)
+    worker.start()
+    try:
+        while True:
+            item = waiting.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item[0]
+    finally:
+        stopped.set()
+        worker.join()
+
 
 ROWS = 2**16
 
@@ -47,7 +100,7 @@ class Batch(Mapping[str, "AnyArray"]):
         How many rows there are.
     ids : array of uint64 or None
         A fingerprint of each row's id where it was asked for: equal ids have equal fingerprints, and rows
-        without an id have :data:`~discreet.tables.encode.NO_ID`.
+        without an id have :data:`~discreet.tables._encoding.NO_ID`.
     id_texts : array of bytes or None
         The ids themselves where they were asked for, as UTF-8; empty where there is none.
     """

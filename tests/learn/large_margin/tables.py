@@ -10,7 +10,7 @@ from discreet.learn.large_margin._problem import MarginProblem, squares_of
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 FOUR = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [0.5, 0.5]])
 FOUR_CODES = np.array([0, 1, 2, 0])

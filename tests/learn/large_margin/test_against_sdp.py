@@ -16,7 +16,7 @@ from tests.learn.large_margin.tables import FOUR_CODES, codes, four, problem, un
 from tests.learn.large_margin.test_problem import constrained_minimum
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.learn.large_margin._problem import MarginProblem
 
 cvxpy: Any = modeling

@@ -25,7 +25,7 @@ from discreet.privacy import ApproxDP, PureDP, gaussian_delta
 from tests.learn.large_margin.tables import hessian, problem, unit_rows, whole_hessian
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.learn.large_margin._problem import MarginProblem
     from discreet.learn.perturbation.noise import VectorNoise
 

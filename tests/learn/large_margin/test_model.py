@@ -30,7 +30,7 @@ from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 ASKED = ApproxDP(epsilon=1.0, delta=1e-6)
 MADE_UP = NoPromise("the rows are made up")

@@ -26,7 +26,7 @@ from discreet.noise import Stream
 from tests.learn.large_margin.tables import FOUR_CODES, codes, four, hessian, problem, unit_rows
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 GRADIENTS = [(2, 1), (3, 1), (5, 1), (2, 2), (3, 3)]
 """Numbers of classes and of components."""

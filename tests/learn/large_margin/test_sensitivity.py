@@ -27,7 +27,7 @@ from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, hessian, problem, unit_rows
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.learn.large_margin._problem import MarginProblem
 
 CLASSES = (2, 3, 5, 10)

@@ -32,7 +32,7 @@ from discreet.noise import SphericalLaplace, Stream
 from discreet.privacy import ApproxDP, Promise, PureDP, gaussian_delta
 
 if TYPE_CHECKING:
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 Table = tuple[tuple[float, ...], tuple[int, ...]]
 

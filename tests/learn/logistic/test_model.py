@@ -29,7 +29,7 @@ from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 
 def table(n: int = 3000) -> tuple[Floats, AnyArray]:

@@ -23,7 +23,7 @@ from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 TINY = np.array([[0.6, 0.0], [0.0, 0.8], [-0.5, 0.5], [0.3, -0.4]])
 

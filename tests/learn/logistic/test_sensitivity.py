@@ -27,7 +27,7 @@ from discreet.learn.perturbation.noise import gaussian_term_scale
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 
 def constants(n_classes: int, n_rows: int) -> LogisticConstants:

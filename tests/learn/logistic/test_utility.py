@@ -21,7 +21,7 @@ from discreet.learn.logistic.utility import (
 from discreet.noise import Stream, spherical_laplace, standard_normal
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 PAPER: dict[str, Any] = {"dimension": 30, "regularization": 0.5, "epsilon": 1.0, "failure": 0.05}
 

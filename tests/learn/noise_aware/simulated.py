@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.law import Clear, ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw, SampledLaw
 from discreet.noise import Stream, randomized_response, response_threshold
+from discreet.noise_law import Clear, ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw, SampledLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 
 def keep(epsilon: float, levels: int) -> float:

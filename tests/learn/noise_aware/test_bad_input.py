@@ -10,17 +10,9 @@ import pandas as pd
 import pytest
 
 from discreet.errors import DataError, DiscreetError, ParameterError
-from discreet.law import (
-    Clear,
-    ColumnLaw,
-    GaussianLaw,
-    InRangeLaw,
-    NoiseLaw,
-    ResponseLaw,
-    SampledLaw,
-)
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 from discreet.noise import Stream
+from discreet.noise_law import Clear, ColumnLaw, GaussianLaw, InRangeLaw, NoiseLaw, ResponseLaw, SampledLaw
 from tests.learn.noise_aware.simulated import noised
 
 GENERATOR = Stream.from_seed(31).generator()

@@ -13,14 +13,14 @@ from sklearn.metrics import roc_auc_score
 
 from discreet import Column, GaussianRelease, Schema, datasets
 from discreet.errors import ParameterError
-from discreet.law import Clear, ColumnLaw, JointResponseLaw, NoiseLaw, SampledLaw
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.noise_aware import classifier, estimators
+from discreet.learn.noise_aware import _classifier, estimators
 from discreet.noise import Stream
+from discreet.noise_law import Clear, ColumnLaw, JointResponseLaw, NoiseLaw, SampledLaw
 from discreet.privacy import gaussian_mu
 from tests.learn.noise_aware.simulated import coarse, keep, noised, respond
 
-MIDWAY = classifier._midway
+MIDWAY = _classifier._midway
 GENERATOR = Stream.from_seed(11).generator()
 MIXING = np.array([[0.5, 0.2, 0.1], [0.0, 0.4, 0.2], [0.1, 0.0, 0.5]])
 X = np.clip(GENERATOR.random((20_000, 3)) @ MIXING, 0, 1)
@@ -229,7 +229,7 @@ def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
         return np.array(found)
 
     fair = too_far()
-    monkeypatch.setattr(classifier, "_midway", lambda weights, moments, sides: MIDWAY(weights, moments))
+    monkeypatch.setattr(_classifier, "_midway", lambda weights, moments, sides: MIDWAY(weights, moments))
     own = too_far()
     assert own.mean() > 4 * own.std(ddof=1) / len(own) ** 0.5
     assert abs(fair.mean()) < 0.5 * own.mean()

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from discreet.law import (
+from discreet.learn.noise_aware import _coordinates as coordinates_module
+from discreet.learn.noise_aware._coordinates import Answers, Coordinates
+from discreet.learn.noise_aware._moments import PIECE, Moments, add_up, edge, fold_pattern
+from discreet.learn.noise_aware.estimators import critical_value
+from discreet.learn.noise_aware.rows import ClassLabel, NumberLabel
+from discreet.noise import Stream
+from discreet.noise_law import (
     Clear,
     ColumnLaw,
     CorrelatedGaussianLaw,
@@ -20,13 +26,6 @@ from discreet.law import (
     LaplaceLaw,
     NoiseLaw,
 )
-from discreet.learn.noise_aware import coordinates as coordinates_module
-from discreet.learn.noise_aware.coordinates import Answers, Coordinates
-from discreet.learn.noise_aware.labels import ClassLabel, NumberLabel
-from discreet.learn.noise_aware.moments import Moments, edge
-from discreet.learn.noise_aware.refusal import critical_value
-from discreet.learn.noise_aware.sums import PIECE, add_up, fold_pattern
-from discreet.noise import Stream
 from discreet.privacy import gaussian_mu
 from tests.learn.noise_aware.simulated import coarse, keep, respond
 

@@ -10,15 +10,13 @@ import pytest
 from scipy import stats
 
 from discreet.errors import InsufficientInformation
-from discreet.law import ColumnLaw, GaussianLaw, NoiseLaw
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.noise_aware.coordinates import Answers, Coordinates
-from discreet.learn.noise_aware.estimators import inverse_of
-from discreet.learn.noise_aware.labels import ClassLabel
-from discreet.learn.noise_aware.moments import Moments
-from discreet.learn.noise_aware.refusal import Evidence, critical_value, weigh
-from discreet.learn.noise_aware.sums import add_up
+from discreet.learn.noise_aware._coordinates import Answers, Coordinates
+from discreet.learn.noise_aware._moments import Moments, add_up
+from discreet.learn.noise_aware.estimators import Evidence, critical_value, inverse_of, weigh
+from discreet.learn.noise_aware.rows import ClassLabel
 from discreet.noise import Stream
+from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw
 from tests.learn.noise_aware.simulated import coarse, keep, noised
 
 N = 3000

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.law import Clear, ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 from discreet.learn import NoiseAwareClassifier
 from discreet.noise import Stream
+from discreet.noise_law import Clear, ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from discreet.noise import Stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 
 def twenty() -> tuple[Floats, Floats]:

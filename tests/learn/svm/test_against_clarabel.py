@@ -13,7 +13,7 @@ from discreet.learn import RegularizedSVM
 from tests.learn.svm.problems import mixed
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 
 def clarabel_solution(X: Floats, y: Floats, theta: float, rho: float) -> Floats:

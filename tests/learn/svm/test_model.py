@@ -25,7 +25,7 @@ from tests.learn.svm.problems import mixed, tumors, twenty
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 CORNERS = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
 UNEQUAL = np.array([-1, 1, 1, -1])

@@ -16,7 +16,7 @@ from discreet.learn.svm._solver import Gram, SvmProblem, solve
 from tests.learn.svm.problems import hard, mixed, tumors, twenty
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 THETAS, RHOS = (1e-4, 1e-2, 1.0, 1e2, 1e4), (1e-8, 1e-4, 1e-2, 1.0, 1e2)
 

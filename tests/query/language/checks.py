@@ -15,7 +15,7 @@ from tests.query.language.rows import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 
 @dataclass

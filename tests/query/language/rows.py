@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 Compute: TypeAlias = Callable[[Sequence[Expression], int], "Sequence[AnyArray]"]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 ARRAYS = curated()
 COLUMNS = named(ARRAYS)

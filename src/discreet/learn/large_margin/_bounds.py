@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import integrate, optimize, special
 
-from discreet._typing import Floats
+from discreet._types import Floats
 from discreet.errors import PromiseError
 from discreet.learn.perturbation.noise import (
     FineSphericalLaplace,
@@ -26,7 +26,7 @@ from discreet.learn.perturbation.noise import (
 from discreet.noise import SphericalLaplace
 
 if TYPE_CHECKING:
-    from discreet._typing import Ints
+    from discreet._types import Ints
     from discreet.noise import Stream
 
 

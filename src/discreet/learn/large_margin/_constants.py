@@ -25,7 +25,7 @@ from discreet.learn.perturbation.noise import gaussian_allowance, gaussian_term_
 from discreet.privacy import ApproxDP, NoPromise, PureDP
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.learn.perturbation._solvers import GradientDescent
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.learn.perturbation.noise import PointNoise, VectorNoise

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import ParameterError
+from discreet.learn._kmeans import PrivateKMeans
 from discreet.learn.base import Domain, is_number
-from discreet.learn.kmeans import PrivateKMeans
 from discreet.learn.large_margin._constants import Cone, LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import (
     MarginProblem,
@@ -26,7 +26,7 @@ from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.learn.large_margin._problem import Ellipse
     from discreet.learn.perturbation.defaults import Mechanism
     from discreet.learn.perturbation.mechanisms import TrainingPlan

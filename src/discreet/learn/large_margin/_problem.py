@@ -29,7 +29,7 @@ from discreet.learn.perturbation.noise import zero_sum_basis
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
     from discreet.learn.perturbation.base import Embedding
 
 

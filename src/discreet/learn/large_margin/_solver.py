@@ -15,7 +15,7 @@ from discreet.learn.perturbation._solvers import quasi_newton as minimize_smooth
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.learn.large_margin._problem import MarginProblem
     from discreet.learn.perturbation._solvers import GradientDescent
 

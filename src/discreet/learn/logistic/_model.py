@@ -20,7 +20,7 @@ from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, cho
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.ledger import Ledger
     from discreet.noise import Stream

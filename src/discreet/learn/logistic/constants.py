@@ -21,7 +21,7 @@ from discreet.learn.perturbation.noise import gaussian_allowance
 from discreet.privacy import ApproxDP, NoPromise, PureDP
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.learn.perturbation._solvers import GradientDescent
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.learn.perturbation.noise import VectorNoise

@@ -23,7 +23,7 @@ from discreet.learn.perturbation.noise import zero_sum_basis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
 
 
 CHUNK = 1 << 10

@@ -5,7 +5,7 @@ corrects what was added up, ``estimators`` makes scores of it and ``refusal`` sa
 ``reading`` brings rows in, ``model``, ``ridge`` and ``classifier`` are the learners.
 """
 
-from discreet.learn.noise_aware.classifier import NoiseAwareClassifier
-from discreet.learn.noise_aware.ridge import NoiseAwareRidge
+from discreet.learn.noise_aware._classifier import NoiseAwareClassifier
+from discreet.learn.noise_aware._ridge import NoiseAwareRidge
 
 __all__ = ["NoiseAwareClassifier", "NoiseAwareRidge"]

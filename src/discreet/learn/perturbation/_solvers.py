@@ -18,7 +18,7 @@ from discreet.errors import PromiseError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
 
 
 LARGEST_CONDITION = 1e12

@@ -13,15 +13,23 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.learn.base import POSITIVE, Domain, Learner, check_finite, is_number, two_vectors
-from discreet.learn.labels import declared_classes, label_codes
+from discreet.learn.base import (
+    POSITIVE,
+    Domain,
+    Learner,
+    check_finite,
+    declared_classes,
+    is_number,
+    label_codes,
+    two_vectors,
+)
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt, promise_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from discreet._typing import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
 

@@ -28,14 +28,14 @@ from discreet.learn.perturbation.noise import (
     spherical_promise,
     without_density_error,
 )
-from discreet.noise import gaussian
+from discreet.noise import samplers
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.privacy.calibrate import gaussian_mu
+from discreet.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.learn.perturbation._solvers import GradientDescent
     from discreet.noise import Stream
 
@@ -396,5 +396,5 @@ def _solver_error(constants: ProblemConstants, term: VectorNoise) -> float:
 
 def _deltas(constants: ProblemConstants, privacy: ApproxDP) -> tuple[float, float]:
     """Return what is left of delta after the sampler of two Gaussian vectors, and that sampler's distance."""
-    total = 2 * constants.size * gaussian.GAUSSIAN_TOTAL_VARIATION
+    total = 2 * constants.size * samplers.GAUSSIAN_TOTAL_VARIATION
     return delta_without_sampler(privacy, total), total

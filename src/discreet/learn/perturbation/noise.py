@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import PromiseError
-from discreet.noise import SphericalLaplace, gaussian, rounded_gaussian
+from discreet.noise import SphericalLaplace, rounded_gaussian, samplers
 from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
-from discreet.privacy.calibrate import gaussian_delta, gaussian_mu, mu_for_sd
+from discreet.privacy.calibration import gaussian_delta, gaussian_mu, mu_for_sd
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from discreet._types import Floats, Ints
     from discreet.noise import Stream
 
 
@@ -240,7 +240,7 @@ class GaussianNoise(VectorNoise):
     @property
     def total_variation(self) -> float:
         """Distance of ``dimension`` draws from the Gaussian law."""
-        return self.dimension * gaussian.GAUSSIAN_TOTAL_VARIATION
+        return self.dimension * samplers.GAUSSIAN_TOTAL_VARIATION
 
     @property
     def largest_norm(self) -> float:
@@ -286,7 +286,7 @@ def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
 def gaussian_allowance(privacy: ApproxDP, size: int) -> float:
     """Return the largest mu of Gaussian noise on ``size`` numbers."""
     return gaussian_mu(
-        privacy.epsilon, delta_without_sampler(privacy, size * gaussian.GAUSSIAN_TOTAL_VARIATION)
+        privacy.epsilon, delta_without_sampler(privacy, size * samplers.GAUSSIAN_TOTAL_VARIATION)
     )
 
 

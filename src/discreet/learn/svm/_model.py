@@ -21,7 +21,7 @@ from discreet.learn.svm._solver import SvmProblem, solve
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
 
 
 LARGEST_RATIO = 1e10

@@ -25,7 +25,7 @@ from scipy import linalg
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
-    from discreet._typing import Bools, Floats, Ints
+    from discreet._types import Bools, Floats, Ints
 
 
 EPS = float(np.finfo(np.float64).eps)

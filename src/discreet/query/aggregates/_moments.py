@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet.query.curation import Curated, Curation
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 _WIDE = 2 ** (BITS + 1)
 """How wide the range of every number is, at least, in weighted half steps."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.query.curation import Curation
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 MOST_SKETCHES = 2**16
 _LONGEST_KEY = 256

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.query.curation import Curation
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine, EngineTask
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 MOST_CELLS = 2**22

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.query.curation import Curated, Curation
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 _MOST_ON_AN_AXIS = 4096

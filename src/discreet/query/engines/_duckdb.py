@@ -15,7 +15,7 @@ from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
-from discreet.tables.engine import connect, literal, run_over, session
+from discreet.tables.duckdb import connect, literal, run_over, session
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 _IN_MEMORY = 2**27  # bytes of curated integers that are kept in memory; a larger table goes to a file
 _ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin

@@ -14,14 +14,14 @@ from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.tables import open_table
 from discreet.tables.postgres import Address, copied
-from discreet.tables.source import withhold
+from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"

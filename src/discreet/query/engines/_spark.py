@@ -18,14 +18,14 @@ from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, missing_ids, repeated_ids
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
-from discreet.tables.encode import id_problem
+from discreet.tables._encoding import id_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.query.engines.base import Kernel
 
 # Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under

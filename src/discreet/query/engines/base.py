@@ -23,15 +23,15 @@ from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.language import hoist
 from discreet.query.language._sql import FROM
 from discreet.query.unit_rows import limited_batches
-from discreet.tables.encode import NO_ID
-from discreet.tables.source import withhold
+from discreet.tables._encoding import NO_ID
+from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._typing import AnyArray, Ints, Words
+    from discreet._types import AnyArray, Ints, Words
     from discreet.query.engines._sql_text import SqlText
     from discreet.tables import Table
 

@@ -18,7 +18,7 @@ from discreet.query.language._program import Columns, values
 from discreet.query.language.nodes import Condition, Indicator, Reference, Truth
 
 if TYPE_CHECKING:
-    from discreet._typing import Ints
+    from discreet._types import Ints
     from discreet.query.language._program import Program
     from discreet.schema import Schema
 

@@ -25,7 +25,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
 
 
 LARGEST = 1e200

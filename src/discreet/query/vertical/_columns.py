@@ -19,7 +19,7 @@ from discreet.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import NoisySums
     from discreet.query.curation import Curation

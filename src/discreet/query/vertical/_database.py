@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise import gaussian
+from discreet.noise import samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, Receipt
-from discreet.privacy._numbers import sqrt_up
 from discreet.privacy.amounts import exact, float_up
-from discreet.privacy.reading import check_neighbors, root_down
+from discreet.privacy.rounding import check_neighbors, root_down, sqrt_up
 from discreet.query.aggregates import MOST_CELLS, Gram, Moments
 from discreet.query.aggregates._sketches import check_key, check_sketches
 from discreet.query.answers import Answer
@@ -30,13 +29,13 @@ from discreet.query.vertical._gram import ACROSS, OWN, GramAcross, Part
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import NoisySums
     from discreet.query.calibration import Asked
     from discreet.query.vertical._gram import Asker
     from discreet.schema import Schema
-    from discreet.schema.table import Neighbors
+    from discreet.schema.schema import Neighbors
 
 
 _LEAST = 3.0  # standard deviations that a variance must have above 0 before a correlation is told
@@ -348,7 +347,7 @@ class VerticalDatabases:
             )
         check_neighbors(privacy, self.neighbors, "VerticalDatabases")
         draws = 2 * MOST_CELLS * len(self.databases)
-        return exact(mu_of(privacy, draws * gaussian.GAUSSIAN_TOTAL_VARIATION)) ** 2
+        return exact(mu_of(privacy, draws * samplers.GAUSSIAN_TOTAL_VARIATION)) ** 2
 
     def _promise(self, squared: Fraction) -> GaussianDP:
         return GaussianDP(mu=root_down(squared), unit=self.schema.unit, neighbors=self.neighbors)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from scipy import special
 
-from discreet._typing import Floats
+from discreet._types import Floats
 from discreet.errors import ParameterError
 from discreet.query.aggregates import MOST_CELLS, Aggregate, Gram, SignSketches
 from discreet.query.aggregates._sketches import MOST_SKETCHES
@@ -21,7 +21,7 @@ from discreet.query.passes import ONE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._typing import Ints
+    from discreet._types import Ints
     from discreet.query.answers import Answer
 
 

@@ -4,7 +4,7 @@
 ``method`` is the release.
 """
 
-from discreet.release.coarse.method import CoarseRelease
-from discreet.release.coarse.plan import CoarsePlan
+from discreet.release.coarse._method import CoarseRelease
+from discreet.release.coarse._plan import CoarsePlan
 
 __all__ = ["CoarsePlan", "CoarseRelease"]

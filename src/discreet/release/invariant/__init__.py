@@ -5,11 +5,17 @@ draws rows with the same products; ``encoding`` turns a table into the numbers t
 trains, checks and draws, and ``method`` is the release.
 """
 
-from discreet.release.invariant.learners import InvariantLearner, RidgeLearner, Solution, SVMLearner
-from discreet.release.invariant.logistic import LogisticLearner, MultinomialLearner
-from discreet.release.invariant.method import InvariantRelease
-from discreet.release.invariant.network import NetworkLearner
-from discreet.release.invariant.noise import InvariantNoise
+from discreet.release.invariant._learners import (
+    InvariantLearner,
+    LogisticLearner,
+    MultinomialLearner,
+    NetworkLearner,
+    RidgeLearner,
+    Solution,
+    SVMLearner,
+)
+from discreet.release.invariant._method import InvariantRelease
+from discreet.release.invariant._noise import InvariantNoise
 from discreet.release.invariant.plan import Exposure
 
 __all__ = [

@@ -6,7 +6,7 @@ checks. ``labels`` and ``prior`` are what they are made from, ``encoding`` is th
 the ball, ``plan`` trains, hides and masks, and ``method`` is the release.
 """
 
-from discreet.release.masked.construct import Mask, Task, make_mask
+from discreet.release.masked.construction import Mask, Task, make_mask
 from discreet.release.masked.method import MaskedRelease
 
 __all__ = ["Mask", "MaskedRelease", "Task", "make_mask"]

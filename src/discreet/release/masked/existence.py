@@ -1,4 +1,7 @@
-"""When a table exists whose classifier is a given one, and how many records it takes."""
+"""When a table exists whose classifier is a given one, and how many records it takes.
+
+Points about nobody, from which masked ones are made: uniform on a ball.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ import numpy as np
 from scipy import special
 
 from discreet.learn.logistic.sensitivity import largest_gain, largest_norm
-from discreet.noise.linear import norm, product
+from discreet.noise import standard_normal
+from discreet.noise._linear import norm, product
 
 if TYPE_CHECKING:
-    from discreet._typing import Floats, Ints
+    from collections.abc import Iterator
+
+    from discreet._types import Floats, Ints
+    from discreet.noise import Stream
 
 SPREAD = 0.95
 """Margins are kept below this part of the radius, so that points have room beside the classifier's axis."""
@@ -93,3 +100,24 @@ def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -
     length = norm(weights)
     most = most_gain(weights, SPREAD * radius if spread else radius)
     return most / length**2 * (_INSIDE if spread else 1.0)
+
+
+BLOCK = 1 << 14
+"""Points that are worked on at once: what is made along the way stays in the processor's cache."""
+
+
+def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
+    """Cut ``n`` points into blocks."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
+    """Draw points uniformly from a ball."""
+    points = standard_normal((n, dimension), stream)
+    uniform = (stream.words(n) >> np.uint64(11)) * 2.0**-53
+    for block in blocks(n):
+        part = points[block]
+        size = np.sqrt(np.einsum("ij,ij->i", part, part))
+        part *= (radius * uniform[block] ** (1 / dimension) / np.where(size > 0, size, 1.0))[:, np.newaxis]
+    return points

@@ -17,23 +17,20 @@ from discreet.learn.logistic.constants import (
     make_logistic_plan,
 )
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, read_limited
-from discreet.release.masked.encoding import Encoding
-from discreet.release.masked.labels import NoisyCounts
+from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, parameters_of, read_limited
+from discreet.release.masked.encoding import Encoding, NoisyCounts, plain_label, read_bare, read_given
 from discreet.release.masked.plan import Fixed, MaskedPlan
-from discreet.release.masked.reading import plain_label, read_bare, read_given
-from discreet.release.parameters import parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from discreet._typing import AnyArray, Bools, Floats
+    from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.release.base import Encoded, Plan, Publication, Watch
     from discreet.release.keystream import BatchStreams
-    from discreet.release.masked.construct import Construction, Infeasible, Mask
+    from discreet.release.masked.construction import Construction, Infeasible, Mask
     from discreet.release.masked.plan import Labels
     from discreet.schema import Column, Schema
     from discreet.tables import Table

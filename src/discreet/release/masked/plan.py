@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from discreet.law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.learn.logistic.problem import problem_for
+from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.privacy import NoPromise, Promise
 from discreet.release.base import ColumnSummary, Plan
-from discreet.release.masked.construct import Task, make_mask
-from discreet.release.masked.labels import apportion, in_random_order, shares_of_model
+from discreet.release.masked.construction import Task, make_mask
+from discreet.release.masked.encoding import apportion, in_random_order, shares_of_model
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet._typing import AnyArray, Floats, Ints
-    from discreet.law import Law
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.noise import Stream
+    from discreet.noise_law import Law
     from discreet.release.base import Encoded
-    from discreet.release.masked.construct import Construction, Infeasible, Mask
-    from discreet.release.masked.encoding import Encoding
-    from discreet.release.masked.labels import NoisyCounts
+    from discreet.release.masked.construction import Construction, Infeasible, Mask
+    from discreet.release.masked.encoding import Encoding, NoisyCounts
     from discreet.schema import Column
 
 Labels = Literal["prior", "noisy_counts", "true"]
@@ -88,7 +87,7 @@ class MaskedPlan(Plan):
     fixed : Fixed
         Records that are published as they are.
     report : callable
-        Told the :class:`~discreet.release.masked.construct.Mask` once it is made.
+        Told the :class:`~discreet.release.masked.construction.Mask` once it is made.
     """
 
     of_people = False

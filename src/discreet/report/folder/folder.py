@@ -23,7 +23,7 @@ from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.report.folder._metadata import croissant, dictionary, model_card
 from discreet.report.pages.render import statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
-from discreet.tables.engine import connect, literal, one_file
+from discreet.tables.duckdb import connect, literal, one_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, SourceError
-from discreet.law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
-from discreet.learn.noise_aware.reading import read
+from discreet.learn.noise_aware.rows import read
+from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
 from discreet.release import method_from_dict
-from discreet.release.published import in_words
+from discreet.release.publication import in_words
 from discreet.report.folder._metadata import dictionary
 from discreet.report.folder.folder import (
     DATA,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
 

@@ -19,7 +19,7 @@ from discreet.report.statement.documents import read_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import Floats
+    from discreet._types import Floats
     from discreet.release import ReleaseMethod
     from discreet.schema import Schema
 

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from discreet.formatting import is_chance, name, number, percent, printable
-from discreet.law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
+from discreet.noise_law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
 from discreet.privacy.floors import ListPrior
 
 if TYPE_CHECKING:

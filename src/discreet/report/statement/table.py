@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, NoPromise, Receipt
 from discreet.release import Publication
-from discreet.release.published import published_fields
+from discreet.release.publication import published_fields
 from discreet.report.statement._sentences import (
     DEPLOYMENT,
     LATTICES,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from discreet.release.published import published_fields
+from discreet.release.publication import published_fields
 from discreet.report.folder.folder import CSV, DATA, add_csv, digest_of
 from discreet.report.folder.loading import published_batches
 from discreet.tables import write_table
-from discreet.tables.engine import connect, one_file
-from discreet.tables.write import ROW_GROUP
+from discreet.tables._writers import ROW_GROUP
+from discreet.tables.duckdb import connect, one_file
 
 if TYPE_CHECKING:
     from discreet.report.statement.documents import Statement

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from discreet.learn import METHODS
-from discreet.learn.layout import Layout
-from discreet.learn.passes import Passes
+from discreet.learn.budget_schedule import Passes
+from discreet.learn.feature_map import Layout
 from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.audit.channel import ResponseChannel, SampledChannel, channel_of
-from discreet.law import (
+from discreet.noise.in_range import InRange
+from discreet.noise_law import (
     Additive,
     BoundedLaw,
     GaussianLaw,
@@ -33,13 +34,12 @@ from discreet.law import (
     SampledLaw,
     SphericalLaw,
 )
-from discreet.noise.in_range import InRange
-from discreet.release.masked.labels import apportion
+from discreet.release.masked.encoding import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._typing import AnyArray, Floats, Words
+    from discreet._types import AnyArray, Floats, Words
     from discreet.release import ColumnSummary
     from discreet.schema import Column
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from discreet.audit import attack_file
 from discreet.errors import DiscreetWarning, ParameterError
-from discreet.law import InvariantLaw, MaskedLaw
 from discreet.noise import Stream
+from discreet.noise_law import InvariantLaw, MaskedLaw
 from discreet.privacy import Receipt
 from discreet.report.folder.folder import (
     DATA,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.learn import Learner
     from discreet.ledger import Ledger
     from discreet.privacy import Promise

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetWarning, ParameterError
-from discreet.law import law_from_dict
+from discreet.noise_law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.release import method_from_dict
@@ -26,7 +26,7 @@ from discreet.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from discreet.law import Law
+    from discreet.noise_law import Law
     from discreet.privacy import Promise
     from discreet.release import Plan, ReleaseMethod
     from discreet.report.verify._result import Checks

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.release.masked.construct import LARGEST_GRADIENT
-from discreet.release.masked.existence import residuals
+from discreet.release.masked.construction import LARGEST_GRADIENT
+from discreet.release.masked.existence import blocks, residuals
 from discreet.release.masked.plan import MaskedPlan
-from discreet.release.masked.prior import blocks
-from discreet.release.published import published_fields
+from discreet.release.publication import published_fields
 from discreet.report.folder.folder import CLASSIFIER, CSV, DATA, digest_of, read_bytes
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.folder.model_files import Classifier
@@ -23,7 +22,7 @@ from discreet.tables.files import ParquetSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.release import Plan
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._noise_tests import ColumnTest

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from discreet._typing import AnyArray
+    from discreet._types import AnyArray
     from discreet.schema import Column, Schema
     from discreet.server.pages.history import PastAnswer
     from discreet.server.service import Service

@@ -1,0 +1,290 @@
+"""What an attack found: the claim, what was measured against it, and how sure that is.
+
+What can be attacked: a mechanism on two neighboring inputs, two exact laws, a sampler, a clock.
+
+Every attack takes one of these. A release, a learner or a database becomes a :class:`Trial` by a short
+function that runs it on one of two inputs; nothing here knows what kind of thing it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.privacy.promises import Promise, promise_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import AnyArray
+
+Verdict: TypeAlias = Literal["holds", "broken", "not tested"]
+VERDICTS: tuple[Verdict, ...] = ("broken", "holds", "not tested")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """One attack on one claim.
+
+    Attributes
+    ----------
+    attack : str
+        Name in :data:`discreet.audit.ATTACKS`.
+    claim : Promise
+        What was promised.
+    verdict : {"holds", "broken", "not tested"}
+        "broken": the claim is false, except with probability ``failure_probability``. "holds": this
+        attack did not break it, which proves nothing about another attack.
+    reason : str
+        Why, in a sentence.
+    quantity : str
+        What ``measured`` and ``allowed`` are, with the point at which they were read.
+    measured : float or None
+        The bound that the attack proved.
+    allowed : float or None
+        What the claim allows for the same quantity.
+    failure_probability : float
+        Chance that a true claim is called broken, over everything the attack tried; 0 for an attack
+        that draws nothing.
+    n : int
+        How many outputs the attack looked at.
+    knowledge : str
+        What the attacker is assumed to know.
+    details : mapping
+        Plain JSON values for the reader who wants to repeat it.
+
+    Privacy
+    -------
+    Attacks run on inputs made up for the purpose protect nobody and reveal nothing. An attack on real
+    rows is internal: its numbers depend on them.
+
+    Reference
+    ---------
+    How counts become bounds: :mod:`discreet.audit._bounds`.
+    """
+
+    kind: ClassVar[str] = "audit-result"
+
+    attack: str
+    claim: Promise
+    verdict: Verdict
+    reason: str
+    quantity: str = ""
+    measured: float | None = None
+    allowed: float | None = None
+    failure_probability: float = 0.0
+    n: int = 0
+    knowledge: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ParameterError(
+                f"verdict of AuditResult must be one of {', '.join(VERDICTS)}, was {self.verdict!r}."
+            )
+        if self.verdict != "not tested" and (self.measured is None or self.allowed is None):
+            raise ParameterError(
+                "measured and allowed of AuditResult must be numbers, were None. "
+                'Only the verdict "not tested" comes without them.'
+            )
+        if not 0 <= self.failure_probability < 1:
+            raise ParameterError(
+                "failure_probability of AuditResult must be at least 0 and below 1, "
+                f"was {self.failure_probability!r}."
+            )
+        # A detour over JSON: what is kept is plain, a copy, and equal to what is read back.
+        details = json.loads(json.dumps(dict(self.details)))
+        object.__setattr__(self, "details", MappingProxyType(details))
+
+    @property
+    def strain(self) -> float:
+        """How close the attack came: measured over allowed, infinite where nothing was allowed."""
+        if self.measured is None or self.allowed is None:
+            return 0.0
+        if self.allowed > 0:
+            return self.measured / self.allowed
+        return math.inf if self.measured > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, from which :meth:`from_dict` makes an equal result."""
+        values: dict[str, Any] = {"kind": self.kind}
+        for item in fields(self):
+            values[item.name] = getattr(self, item.name)
+        values["claim"] = self.claim.to_dict()
+        values["details"] = dict(self.details)
+        for name in ("measured", "allowed"):
+            number = values[name]
+            # JSON has no infinity.
+            values[name] = number if number is None or math.isfinite(number) else repr(number)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AuditResult:
+        """Make the result that :meth:`to_dict` wrote; unknown kinds and keys are refused."""
+        rest = dict(values)
+        if rest.pop("kind", None) != cls.kind:
+            raise ParameterError(
+                f"kind of an audit result must be {cls.kind!r}, was {values.get('kind')!r}. "
+                "It may have been written by a newer version."
+            )
+        known = {item.name for item in fields(cls)}
+        if set(rest) != known:
+            odd = ", ".join(sorted(set(rest) ^ known))
+            raise ParameterError(
+                f"keys of an audit result must be {', '.join(sorted(known))}; missing or unknown: {odd}. "
+                "Write it with to_dict()."
+            )
+        rest["claim"] = promise_from_dict(rest["claim"])
+        for name in ("measured", "allowed"):
+            rest[name] = None if rest[name] is None else float(rest[name])
+        return cls(**rest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AuditResult.from_dict, (self.to_dict(),)
+
+    def __str__(self) -> str:
+        if self.measured is None or self.allowed is None:
+            return f"{self.attack}: {self.verdict} ({self.claim}). {self.reason}"
+        sure = (
+            f"a true claim fails this with probability at most {self.failure_probability:g}"
+            if self.failure_probability
+            else "no randomness involved"
+        )
+        return (
+            f"{self.attack}: {self.verdict} ({self.claim}). {self.reason} "
+            f"Measured {self.quantity}: {self.measured:.4g}; allowed: {self.allowed:.4g} ({sure})."
+        )
+
+
+Mechanism: TypeAlias = Callable[[Any, Stream], "AnyArray"]
+"""``mechanism(input, stream)``: one or more independent outputs of one input, along the first axis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A mechanism and two inputs that its claim calls neighbors.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(input, stream)`` returns an array whose first axis counts **independent** runs: one
+        run per call is fine, a thousand is faster. A row-wise release can be given a thousand copies of
+        one row, if it draws fresh noise for each.
+    a, b : object
+        Two inputs one step apart (one row replaced, added or removed).
+    claim : Promise
+        What the mechanism promises about them.
+    n : int
+        How many outputs to collect under each input.
+    name : str
+        For messages.
+
+    Privacy
+    -------
+    Inputs are made up for the purpose. Real rows may be given in the curator's own process; what comes
+    out is then internal.
+
+    Reference
+    ---------
+    The form of the game is that of every auditor: a generator of neighbors, a mechanism, a test.
+    """
+
+    mechanism: Mechanism
+    a: Any
+    b: Any
+    claim: Promise
+    n: int = 100_000
+    name: str = "mechanism"
+
+    def __post_init__(self) -> None:
+        if self.n < 4:
+            raise ParameterError(
+                f"n of Trial must be at least 4, was {self.n}. Half of the outputs choose the events, "
+                "the other half test them."
+            )
+
+    def collect(self, given: Any, stream: Stream | None = None) -> AnyArray:
+        """Run the mechanism until there are ``n`` outputs; each is one row of the result."""
+        stream = stream_or_fresh(stream)
+        parts: list[AnyArray] = []
+        have = 0
+        while have < self.n:
+            part = np.atleast_1d(np.asarray(self.mechanism(given, stream)))
+            if part.shape[0] == 0 or (parts and part.shape[1:] != parts[0].shape[1:]):
+                raise ParameterError(
+                    f"mechanism of Trial must return at least one output along the first axis, all of one "
+                    f"shape, and returned shape {part.shape}. Wrap a single run as output[np.newaxis]."
+                )
+            parts.append(part)
+            have += part.shape[0]
+        outputs = np.concatenate(parts)[: self.n]
+        return outputs.reshape(self.n, -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """A sampler and a promise that rests on it.
+
+    Parameters
+    ----------
+    draw : callable
+        ``draw(stream)`` returns one vector of draws that should all have one law: independent, or such
+        that every order of them is equally likely.
+    claim : Promise
+        What is promised to whoever is hidden by these draws.
+    calls : int
+        How many vectors to look at.
+    name : str
+        For messages.
+
+    Privacy
+    -------
+    Draws made for a test hide nobody.
+
+    Reference
+    ---------
+    See :func:`discreet.audit._sampler_checks`.
+    """
+
+    draw: Callable[[Stream], AnyArray]
+    claim: Promise
+    calls: int = 100
+    name: str = "sampler"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleDraws:
+    """A source of single numbers whose time somebody can measure.
+
+    Parameters
+    ----------
+    draw : callable
+        ``draw()`` returns one number.
+    claim : Promise
+        What is promised to whoever is hidden by it.
+    calls : int
+        How many draws to time.
+    name : str
+        For messages.
+
+    Privacy
+    -------
+    Draws made for a test hide nobody.
+
+    Reference
+    ---------
+    See :func:`discreet.audit._sampler_checks`.
+    """
+
+    draw: Callable[[], Any]
+    claim: Promise
+    calls: int = 20_000
+    name: str = "source"

@@ -1,0 +1,401 @@
+"""What single rows add to the integers of a question, on arrays.
+
+An engine adds rows up and never shows one. Whoever attacks answers wants to know how far a person moves
+them, and what they would be without, so here the same integers are worked out row by row, by other means
+than an engine's SQL: an attack that agrees with the engine tests both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from discreet.query.aggregates import (
+    ClusterSums,
+    GradientSums,
+    Gram,
+    HalfspaceSums,
+    Histogram,
+    Moments,
+    NodeTables,
+    Sums,
+)
+from discreet.query.aggregates.base import parsed
+from discreet.query.aggregates.histogram import starts_of
+from discreet.query.curation import BITS
+from discreet.query.passes import SIGMOID_BITS, Features, clip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.curation import Curated, Curation
+
+    Arrays = Mapping[str, AnyArray]
+
+_BUCKETS = 64  # steps of a margin in the table of the sigmoid
+_LAST_MARGIN = 16
+
+
+class Adds(Protocol):
+    """What some rows add to the entries of an answer."""
+
+    def total(self, size: int) -> Floats:
+        """Return the sums over the rows, of every entry."""
+
+    def touched(self) -> Ints:
+        """Return the entries that some row may add something to."""
+
+    def take(self, places: Ints) -> Floats:
+        """Return what each row adds to some entries, of shape (entries, rows)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _InCells:
+    """Each row adds ``values[:, row]`` to the entries of one cell, or nothing if its code is -1."""
+
+    start: int
+    codes: AnyArray
+    values: Floats
+
+    def total(self, size: int) -> Floats:
+        width = len(self.values)
+        there = self.codes >= 0
+        codes = self.codes[there]
+        cells = (size - self.start) // width
+        summed = np.zeros(size)
+        block = [np.bincount(codes, row[there], cells)[:cells] for row in self.values]
+        summed[self.start : self.start + cells * width] = np.column_stack(block).ravel()
+        return summed
+
+    def touched(self) -> Ints:
+        width = len(self.values)
+        cells = np.unique(self.codes[self.codes >= 0]).astype(np.int64)
+        return self.start + (cells[:, None] * width + np.arange(width)).ravel()
+
+    def take(self, places: Ints) -> Floats:
+        local = places - self.start
+        cells, which = np.divmod(local, len(self.values))
+        # A place before the start has a negative cell; -1 is the code of rows that are in none.
+        cells[local < 0] = -2
+        taken: Floats = (cells[:, None] == self.codes) * self.values[which]
+        return taken
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Dense:
+    """Each row adds ``values[:, row]`` to consecutive entries."""
+
+    start: int
+    values: Floats
+
+    def total(self, size: int) -> Floats:
+        summed = np.zeros(size)
+        summed[self.start : self.start + len(self.values)] = self.values.sum(axis=1)
+        return summed
+
+    def touched(self) -> Ints:
+        return np.arange(self.start, self.start + len(self.values))
+
+    def take(self, places: Ints) -> Floats:
+        local = places - self.start
+        inside = (local >= 0) & (local < len(self.values))
+        taken = np.zeros((places.size, self.values.shape[1]))
+        taken[inside] = self.values[local[inside]]
+        return taken
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Products:
+    """Each row adds the products of its coordinates, upper triangle row by row, to the first entries."""
+
+    rows: Floats
+
+    def total(self, size: int) -> Floats:
+        upper = np.triu_indices(len(self.rows))
+        summed = np.zeros(size)
+        summed[: len(upper[0])] = (self.rows @ self.rows.T)[upper]
+        return summed
+
+    def touched(self) -> Ints:
+        return np.arange(len(self.rows) * (len(self.rows) + 1) // 2)
+
+    def take(self, places: Ints) -> Floats:
+        first, second = np.triu_indices(len(self.rows))
+        inside = places < len(first)
+        taken = np.zeros((places.size, self.rows.shape[1]))
+        chosen = places[inside]
+        taken[inside] = self.rows[first[chosen]] * self.rows[second[chosen]]
+        return taken
+
+
+@dataclass(frozen=True, eq=False)
+class RowByRow:
+    """A question as a function of single rows.
+
+    Attributes
+    ----------
+    size : int
+        How many entries its answer has.
+    reads : frozenset of str
+        SQL names of the curated columns that decide what a row adds.
+    of : callable
+        From curated arrays by SQL name to what their rows add.
+    """
+
+    size: int
+    reads: frozenset[str]
+    of: Callable[[Arrays], Sequence[Adds]]
+
+    def total(self, arrays: Arrays) -> Floats:
+        """Return the sums over some rows."""
+        summed: Floats = np.sum([part.total(self.size) for part in self.of(arrays)], axis=0)
+        return summed
+
+
+def with_parsed(question: Aggregate, curation: Curation) -> Aggregate:
+    """Return the same question with its texts parsed, which is then done once."""
+    if isinstance(question, Sums):
+        return Sums(tuple(parsed(text, curation) for text in question.expressions))
+    if isinstance(question, Histogram) and question.expression is not None:
+        return Histogram(question.columns, question.edges, parsed(question.expression, curation))
+    return question
+
+
+def row_by_row(question: Aggregate, bound: BoundAggregate, curation: Curation) -> RowByRow | None:
+    """Return what rows add to the integers of a question; None for kinds that need more than a row's cells.
+
+    Parameters
+    ----------
+    question : Aggregate
+        As :func:`with_parsed` gives it.
+    bound : BoundAggregate
+        The same, laid out.
+    curation : Curation
+        Of the table.
+    """
+    for kind, made in _KINDS.items():
+        if isinstance(question, kind):
+            reads, of = made(question, bound, curation)
+            return RowByRow(bound.size, frozenset(reads), of)
+    return None
+
+
+_Made = tuple[set[str], "Callable[[Arrays], Sequence[Adds]]"]
+
+
+def _length(arrays: Arrays) -> int:
+    return len(next(iter(arrays.values())))
+
+
+def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], Callable[[Arrays], Floats]]:
+    """Return the columns that an expression reads, and the integers that are summed for it."""
+    if expression.lower == expression.upper:
+        return set(), lambda arrays: np.full(_length(arrays), float(anchor))
+    if expression.bare is not None:
+        sql = curation.column(expression.bare).sql
+        return {sql}, lambda arrays: arrays[sql].astype(np.float64) + anchor
+    bits = 0 if expression.is_condition else BITS
+    reads = {curation.sql_column(name).name for name in expression.columns}
+
+    def integers(arrays: Arrays) -> Floats:
+        found: Floats = expression.evaluate(curation.named(arrays), bits).astype(np.float64) + anchor
+        return found
+
+    return reads, integers
+
+
+def _sums(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    terms = [
+        _term(expression, anchor, curation)
+        for expression, (_, anchor, *_) in zip(question.expressions, bound.canonical["terms"], strict=True)
+    ]
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        return [_Dense(0, np.stack([integers(arrays) for _, integers in terms]))]
+
+    return set().union(*(reads for reads, _ in terms)), of
+
+
+def _own(column: Curated) -> set[str]:
+    return {column.sql} if column.flag is None else {column.sql, column.flag}
+
+
+def _axis(
+    curation: Curation, name: str, edges: Mapping[str, Sequence[float]]
+) -> tuple[int, Callable[[Arrays], Ints]]:
+    """Return how many cells a column has in a question, and the cell of each row."""
+    column = curation.column(name)
+    starts = np.array(starts_of(column, edges[name])) if name in edges else None
+    size = len(column.levels) if column.is_category else column.top + 1 if starts is None else starts.size + 1
+
+    def codes(arrays: Arrays) -> Ints:
+        cells = arrays[column.sql].astype(np.int64)
+        found = cells if starts is None else np.searchsorted(starts, cells, side="right")
+        return found if column.flag is None else np.where(arrays[column.flag] == 1, size, found)
+
+    return size + (column.flag is not None), codes
+
+
+def _one(arrays: Arrays) -> Floats:
+    return np.ones(_length(arrays))
+
+
+def _histogram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    axes = [_axis(curation, name, question.edges) for name in question.columns]
+    reads = set().union(*(_own(curation.column(name)) for name in question.columns))
+    integers: Callable[[Arrays], Floats] = _one
+    if question.expression is not None:
+        more, integers = _term(question.expression, bound.canonical["term"][1], curation)
+        reads |= more
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        cell = np.zeros(_length(arrays), np.int64)
+        for size, codes in axes:
+            cell = cell * size + codes(arrays)
+        return [_InCells(0, cell, integers(arrays)[None])]
+
+    return reads, of
+
+
+def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    nodes, target = question.nodes, question.target
+    names = {target, *(name for node in nodes for name in (*node.attributes, *(n for n, _ in node.path)))}
+    axes = {name: _axis(curation, name, question.edges) for name in names}
+    labels = axes[target][0]
+    attributes = sorted({a for node in nodes for a in node.attributes})
+    # Where the table of each node and attribute begins; -1 where a node does not ask for the attribute.
+    starts, at = {a: np.full(len(nodes) + 1, -1) for a in attributes}, 0
+    for i, node in enumerate(nodes):
+        for a in node.attributes:
+            starts[a][i] = at
+            at += axes[a][0] * labels
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        codes = {name: axis[1](arrays) for name, axis in axes.items()}
+        which = np.full(_length(arrays), -1)
+        for i in range(len(nodes) - 1, -1, -1):
+            fits = np.ones(which.size, bool)
+            for name, code in nodes[i].path:
+                fits &= codes[name] == code
+            which[fits] = i
+        ones = np.ones((1, which.size))
+        parts = []
+        for a in attributes:
+            begin = starts[a][which]
+            parts.append(
+                _InCells(0, np.where(begin < 0, -1, begin + codes[a] * labels + codes[target]), ones)
+            )
+        return parts
+
+    return set().union(*(_own(curation.column(name)) for name in names)), of
+
+
+def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    columns = [curation.column(name) for name in question.columns]
+    dropped = dict(zip(question.columns, bound.canonical["dropped"], strict=True))
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        sums: list[AnyArray] = []
+        squares: list[AnyArray] = []
+        for column in columns:
+            cells = arrays[column.sql].astype(np.float64)
+            if column.is_category:
+                sums += [(cells == code).astype(np.float64) for code in range(len(column.levels))]
+                continue
+            # Twice the distance from the middle; the sum of squares is rounded once, which is left out here.
+            sums.append(2 * cells - column.top)
+            squares.append(sums[-1] ** 2 / 2.0 ** dropped[column.name])
+        count = [np.ones(_length(arrays))] if bound.size > len(sums) + len(squares) else []
+        return [_Dense(0, np.stack([*sums, *squares, *count]))]
+
+    return {column.sql for column in columns}, of
+
+
+def _features(question: Any, curation: Curation, *, intercept: bool = False) -> Features:
+    starts = {name: starts_of(curation.column(name), cuts) for name, cuts in question.edges.items()}
+    return Features.of(
+        curation,
+        question.columns,
+        center=question.center,
+        radius=question.radius,
+        intercept=intercept,
+        starts=starts,
+    )
+
+
+def _rows(features: Features, arrays: Arrays) -> Floats:
+    return features.rows([arrays[name] for name in features.columns])
+
+
+def _gram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    features = _features(question, curation)
+    d = features.size
+    products = d * (d + 1) // 2
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        rows = _rows(features, arrays)
+        parts: list[Adds] = [_Products(rows)]
+        if question.with_sums:
+            parts.append(_Dense(products, rows))
+        if bound.size > products + d:
+            parts.append(_Dense(products + d, np.ones((1, rows.shape[1]))))
+        return parts
+
+    return set(features.columns), of
+
+
+def _clusters(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    features = Features.of(curation, question.columns, center=None, radius=None)
+    centers = np.array(bound.canonical["centers"], np.float64)
+    square = bound.canonical["square"]
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        rows = _rows(features, arrays)
+        scores = np.einsum("ij,ij->i", centers, centers)[:, None] - 2 * (centers @ rows)
+        nearest = scores.argmin(axis=0)
+        rows -= centers[nearest].T
+        clip(rows, square)
+        counts = np.arange(len(centers))[:, None] == nearest
+        return [_Dense(0, counts.astype(np.float64)), _InCells(len(centers), nearest, rows)]
+
+    return set(features.columns), of
+
+
+def _labeled(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+    features = _features(question, curation, intercept=question.intercept)
+    target = curation.column(question.target).sql
+    positive, shift = bound.canonical["positive"], bound.canonical.get("shift", 0)
+    weights = np.array(bound.canonical["weights"], np.float64)
+
+    def halfspace(rows: Floats, labels: AnyArray) -> Sequence[Adds]:
+        signs = np.where(labels, 1.0, -1.0)
+        wrong = (signs * (weights @ rows) <= 0).astype(np.float64)
+        return [_Dense(0, wrong[None]), _Dense(1, rows * (signs * wrong))]
+
+    def gradient(rows: Floats, labels: AnyArray) -> Sequence[Adds]:
+        margin = np.floor((weights @ rows) / 2.0**shift) + 0.5
+        margin = np.clip(margin / _BUCKETS, -_LAST_MARGIN, _LAST_MARGIN)
+        likely = np.floor(2**SIGMOID_BITS / (1 + np.exp(-margin)) + 0.5)
+        return [_Dense(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
+
+    def of(arrays: Arrays) -> Sequence[Adds]:
+        make = gradient if isinstance(question, GradientSums) else halfspace
+        return make(_rows(features, arrays), arrays[target] == positive)
+
+    return {*features.columns, target}, of
+
+
+_KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Made]] = {
+    Sums: _sums,
+    Histogram: _histogram,
+    NodeTables: _node_tables,
+    Moments: _moments,
+    Gram: _gram,
+    ClusterSums: _clusters,
+    HalfspaceSums: _labeled,
+    GradientSums: _labeled,
+}

@@ -1,0 +1,351 @@
+"""The distinguishing attack: run it many times on two neighbors and bet on which one it was.
+
+Events that may tell two inputs apart, proposed by looking at one half of the outputs.
+
+A family looks at training outputs under both inputs and proposes events. Whatever it does is fair,
+since what it proposes is tested on other outputs. Each event is an indicator of outputs; an event
+stands for its complement too.
+
+To add a family: a function ``family(train_a, train_b) -> list of Event``, and its name in the list that
+an attack passes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from discreet.audit._base import AuditResult, Mechanism, Trial
+from discreet.audit._bounds import (
+    USUAL_DELTA,
+    check_failure_probability,
+    foremost,
+    strongest_evidence,
+    usual_epsilon,
+)
+from discreet.errors import ParameterError
+from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.privacy.promises import ApproxDP, Promise, PureDP
+
+if TYPE_CHECKING:
+    from discreet._types import AnyArray, Bools, Floats, Ints
+
+Score: TypeAlias = Callable[["AnyArray"], "AnyArray"]
+"""One number per output."""
+Family: TypeAlias = Callable[["AnyArray", "AnyArray"], "list[Event]"]
+"""From training outputs under two inputs to events."""
+
+MOST_COORDINATES = 64
+"""Coordinates looked at one by one; a long output is covered by its learned score besides."""
+_THRESHOLDS = 60
+_CELLS = 64
+_COMMONEST = 8
+
+
+@dataclass(frozen=True)
+class Event:
+    """A set of outputs: those whose ``score`` passes ``test``.
+
+    Events of one family share their score, so that it is computed once for all of them.
+    """
+
+    name: str
+    score: Score
+    test: Callable[[AnyArray], Bools]
+
+    def contains(self, outputs: AnyArray) -> Bools:
+        """Say of each output whether it is in the set."""
+        return self.test(self.score(outputs))
+
+
+def count_hits(events: Sequence[Event], outputs: AnyArray) -> Ints:
+    """Return how many of the outputs lie in each event."""
+    scores: dict[Score, AnyArray] = {}
+    counts = np.empty(len(events), np.int64)
+    for i, event in enumerate(events):
+        if event.score not in scores:
+            scores[event.score] = event.score(outputs)
+        counts[i] = np.count_nonzero(event.test(scores[event.score]))
+    return counts
+
+
+def half_lines(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
+    """Propose "score above a threshold", for thresholds from the extremes to the middle."""
+    return [
+        Event(f"{name} >= {threshold:.17g}", score, partial(np.less_equal, threshold))
+        for name, score in _scores(train_a, train_b)
+        for threshold in _thresholds(score(train_a), score(train_b))
+    ]
+
+
+def atoms(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
+    """Propose "coordinate equal to a value", for the values seen most often."""
+    events = []
+    for j in range(min(train_a.shape[1], MOST_COORDINATES)):
+        score = _coordinate(j)
+        for train in (train_a, train_b):
+            values, counts = np.unique(score(train), return_counts=True)
+            common = np.argsort(counts)[::-1][:_COMMONEST]
+            events += [
+                Event(f"output[{j}] == {values[i]}", score, partial(np.equal, values[i]))
+                for i in common
+                if counts[i] > 1
+            ]
+    return events
+
+
+def likelihood_ratio(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
+    """Propose unions of the cells of a score that are likelier under one input than the other."""
+    events = []
+    for name, score in _scores(train_a, train_b):
+        pooled = np.concatenate([score(train_a), score(train_b)])
+        edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _CELLS + 1)[1:-1], method="inverted_cdf"))
+        events += likelier_cells(f"cells of {name}", _cell(score, edges), train_a, train_b)
+    return events
+
+
+def likelier_cells(name: str, place: Score, train_a: AnyArray, train_b: AnyArray) -> list[Event]:
+    """Propose nested unions of cells, those with the highest ratio of counts first.
+
+    ``place`` gives each output the number of its cell.
+    """
+    cells_a, cells_b = place(train_a), place(train_b)
+    size = int(max(cells_a.max(), cells_b.max())) + 1
+    counts_a, counts_b = np.bincount(cells_a, minlength=size), np.bincount(cells_b, minlength=size)
+    seen = np.flatnonzero(counts_a + counts_b)
+    ratio = (counts_a[seen] + 0.5) / (counts_b[seen] + 0.5)
+    order = seen[np.argsort(ratio)[::-1]]
+    cuts = np.unique(np.linspace(1, max(1, order.size - 1), _THRESHOLDS).astype(int))
+    events = []
+    for cut in cuts:
+        # The last place stands for every cell that training never saw.
+        chosen = np.zeros(size + 1, np.bool_)
+        chosen[order[:cut]] = True
+        events.append(Event(f"{name}: the {cut} likeliest of {order.size}", place, partial(_among, chosen)))
+    return events
+
+
+def _scores(train_a: AnyArray, train_b: AnyArray) -> list[tuple[str, Score]]:
+    """Return numbers to order outputs by: each coordinate, a learned direction, the norm."""
+    width = train_a.shape[1]
+    scores = [(f"output[{j}]", _coordinate(j)) for j in range(min(width, MOST_COORDINATES))]
+    if width > 1:
+        scores.append(("learned direction", _direction(train_a, train_b)))
+        scores.append(("norm", _norm))
+    return scores
+
+
+def _direction(train_a: AnyArray, train_b: AnyArray) -> Score:
+    """Return Fisher's linear discriminant of the two samples."""
+    a, b = _finite(train_a), _finite(train_b)
+    pooled = np.concatenate([a, b])
+    center, spread = pooled.mean(axis=0), pooled.std(axis=0)
+    spread[spread == 0] = 1.0
+    a, b = (a - center) / spread, (b - center) / spread
+    # A draw that is used twice leaves a direction without any noise: the ridge must not drown it.
+    within = (np.cov(a, rowvar=False) + np.cov(b, rowvar=False)) / 2 + 1e-10 * np.eye(a.shape[1])
+    weights = np.linalg.solve(within, a.mean(axis=0) - b.mean(axis=0))
+    return lambda x: (_finite(x) - center) / spread @ weights
+
+
+def _thresholds(a: AnyArray, b: AnyArray) -> Floats:
+    """Return pooled values, evenly spread and more at both ends, where tails are compared."""
+    pooled = np.sort(np.concatenate([a, b]))
+    tail = np.geomspace(1 / pooled.size, 0.5, _THRESHOLDS // 3)
+    ranks = np.concatenate([tail, 1 - tail, np.linspace(0, 1, _THRESHOLDS // 3)])
+    return np.unique(pooled[np.minimum((ranks * pooled.size).astype(int), pooled.size - 1)])
+
+
+@cache
+def _coordinate(j: int) -> Score:
+    # What is not a number counts as infinite: that it happened is an output like any other.
+    return lambda x: np.nan_to_num(x[:, j].astype(np.float64), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def _finite(x: AnyArray) -> Floats:
+    return np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _norm(x: AnyArray) -> AnyArray:
+    return np.asarray(np.linalg.norm(_finite(x), axis=1))
+
+
+def _cell(score: Score, edges: Floats) -> Score:
+    return lambda x: np.searchsorted(edges, score(x), side="right")
+
+
+def _among(chosen: Bools, cells: AnyArray) -> Bools:
+    return np.asarray(chosen[np.minimum(cells, chosen.size - 1)])
+
+
+DP_KINDS = frozenset({"pure-dp", "approx-dp", "zcdp", "gaussian-dp"})
+"""Kinds of promises that bound how far two neighbors' outputs can be told apart."""
+DEFAULT_EVENTS: tuple[Family, ...] = (half_lines, atoms, likelihood_ratio)
+FINALISTS = 4
+"""Events that go to the test; the failure probability is shared among them."""
+_CLEARLY = 3.0
+KNOWLEDGE = "everything but which of the two inputs was used, and the noise"
+
+
+def distinguish(
+    mechanism: Mechanism,
+    a: Any,
+    b: Any,
+    claim: Promise,
+    *,
+    events: Sequence[Family] = DEFAULT_EVENTS,
+    n: int = 100_000,
+    failure_probability: float = 1e-6,
+    stream: Stream | None = None,
+) -> AuditResult:
+    """Look for an event whose probabilities under two neighbors no mechanism with ``claim`` can have.
+
+    Half of the outputs serve to choose events, the other half to test them.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(input, stream)`` returns one or more independent outputs along the first axis.
+    a, b : object
+        Two inputs that the claim calls neighbors.
+    claim : Promise
+        A promise of differential privacy.
+    events : sequence of families
+        See :mod:`discreet.audit._distinguishing`.
+    n : int
+        Outputs under each input.
+    failure_probability : float
+        Largest probability that a true claim is called broken.
+    stream : Stream, optional
+        Where the mechanism's randomness comes from.
+
+    Returns
+    -------
+    AuditResult
+        ``measured`` is a lower bound on epsilon at the delta at which the claim was strained most.
+
+    Privacy
+    -------
+    Broken means: the claim is false. Holds means no more than that these events did not show it; with
+    ``n`` outputs nothing rarer than about ``30 / n`` can be seen.
+
+    Reference
+    ---------
+    Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020), for auditing. The argument is in
+    :mod:`discreet.audit._bounds`.
+
+    Examples
+    --------
+    >>> from discreet.audit import distinguish
+    >>> from discreet.noise import Stream, discrete_laplace
+    >>> from discreet.privacy.promises import PureDP
+    >>> def count(value, stream):
+    ...     return value + discrete_laplace(1.0, 10_000, stream)
+    >>> result = distinguish(count, 0, 1, PureDP(epsilon=0.5), n=20_000, stream=Stream.from_seed(1))
+    >>> result.verdict, result.measured > 0.5
+    ('broken', True)
+    """
+    trial = Trial(mechanism=mechanism, a=a, b=b, claim=claim, n=n)
+    return try_events(trial, "distinguish", events, failure_probability, stream)
+
+
+def try_events(
+    trial: Trial,
+    attack: str,
+    families: Sequence[Family],
+    failure_probability: float,
+    stream: Stream | None = None,
+) -> AuditResult:
+    """Choose events on one half of the outputs and test the claim with them on the other half."""
+    check_failure_probability(failure_probability, attack)
+    stream = stream_or_fresh(stream)
+    a, b = trial.collect(trial.a, stream), trial.collect(trial.b, stream)
+    half = trial.n // 2
+    proposed = [family(a[:half], b[:half]) for family in families]
+    candidates = [event for events in proposed for event in events]
+    if not candidates:
+        raise ParameterError(f"events of {attack} must propose at least one event, and proposed none.")
+    finalists = _choose(trial.claim, proposed, a[:half], b[:half])
+    tested = trial.n - half
+    counts = list(zip(count_hits(finalists, a[half:]), count_hits(finalists, b[half:]), strict=True))
+    evidence = [
+        strongest_evidence(
+            trial.claim, int(k_a), tested, int(k_b), tested, failure_probability / len(finalists)
+        )
+        for k_a, k_b in counts
+    ]
+    worst = foremost(evidence)
+    best, event = evidence[worst], finalists[worst]
+    broken = best.excess > 0
+    k_a, k_b = (int(k) for k in counts[worst])
+    told = f"the event {event.name!r} came up {k_a} and {k_b} times in {tested} runs on either input"
+    return AuditResult(
+        attack=attack,
+        claim=trial.claim,
+        verdict="broken" if broken else "holds",
+        reason=f"No {trial.name} with this promise behaves so: {told}."
+        if broken
+        else f"The strongest of {len(candidates)} events shows no more than the promise allows: {told}.",
+        quantity=f"epsilon at delta {best.delta:.3g}, at least",
+        measured=best.measured,
+        allowed=best.epsilon,
+        failure_probability=failure_probability,
+        n=2 * trial.n,
+        knowledge=KNOWLEDGE,
+        details={
+            "event": event.name,
+            "hits": [k_a, k_b],
+            "tested": tested,
+            "excess": best.excess,
+            "candidates": len(candidates),
+        },
+    )
+
+
+def _choose(
+    claim: Promise, proposed: Sequence[Sequence[Event]], train_a: AnyArray, train_b: AnyArray
+) -> list[Event]:
+    """Return the best event of each family, then the best of the rest."""
+    first: list[tuple[float, Event]] = []
+    rest: list[tuple[float, Event]] = []
+    for events in proposed:
+        hits_a, hits_b = count_hits(events, train_a), count_hits(events, train_b)
+        scores = _prospects(claim, hits_a, hits_b, len(train_a))
+        ranked = [(float(scores[i]), events[i]) for i in np.argsort(scores)[::-1][:FINALISTS]]
+        first += ranked[:1]
+        rest += ranked[1:]
+    for group in (first, rest):
+        group.sort(key=lambda pair: -pair[0])
+    return [event for _, event in (first + rest)[:FINALISTS]]
+
+
+def _prospects(claim: Promise, hits_a: Ints, hits_b: Ints, n: int) -> Floats:
+    """Score candidate events by how far they stand above the claim in training.
+
+    Above 1: standard errors above the claim, where those are many enough to matter. Up to 1: the share of
+    the claim's epsilon that the event seems to prove, so that a claim that holds is met by what strains
+    it most.
+    """
+    grid = [claim.epsilon] if isinstance(claim, PureDP | ApproxDP) else [i / 4 for i in range(1, 48)]
+    points = [(epsilon, claim.delta_at(epsilon)) for epsilon in grid]
+    if len(points) > 1:
+        points.append((usual_epsilon(claim), USUAL_DELTA))
+    # Counts are drawn toward the middle by one observation, so that no hits are not no error.
+    p, q = ((hits + 0.5) / (n + 1) for hits in (hits_a, hits_b))
+    best = np.zeros(len(hits_a))
+    for epsilon, delta in points:
+        # Beyond 700 the exponential is no double, and no event is that telling.
+        growth = math.exp(min(epsilon, 700.0))
+        for left, right in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
+            spread_left, spread_right = (np.sqrt(x * (1 - x) / n) for x in (left, right))
+            error = np.hypot(spread_left, growth * spread_right)
+            above = (left - growth * right - delta) / error
+            sure = np.maximum(left - 5 * spread_left - delta, 0) / (right + 5 * spread_right)
+            share = np.log(np.maximum(sure, 1.0)) / epsilon
+            best = np.maximum(best, np.where(above > _CLEARLY, above, np.minimum(share, 1)))
+    return best

@@ -1,0 +1,198 @@
+"""Every row that can be, and every row that can be published of it: small domains, compared exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.audit._base import AuditResult
+from discreet.audit.channel import Target, targets_of
+from discreet.errors import ParameterError
+from discreet.noise_law import JointResponseLaw, ResponseLaw, SampledLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import Floats, Ints
+    from discreet.privacy import Promise
+    from discreet.release import Plan
+
+MOST_ENTRIES = 1 << 23
+"""True rows times published rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryRow:
+    """A plan whose protected columns are short lists, and the promise that it makes about one row.
+
+    Parameters
+    ----------
+    plan : Plan
+        What a release will do to each row.
+    claim : Promise
+        What it promises about one row; of several rows of one unit, this attack looks at one.
+    name : str
+        For messages.
+
+    Privacy
+    -------
+    Made of public facts alone.
+
+    Reference
+    ---------
+    docs/explanation/theorems/coarse-response.md
+    """
+
+    plan: Plan
+    claim: Promise
+    name: str = "release"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowLaw:
+    """The law of a whole published row, given each true one.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The protected ones.
+    rows, outputs : array of shape (n, len(columns))
+        Codes of true and of published rows.
+    chances : array of shape (len(rows), len(outputs))
+        How likely each published row is for each true one.
+    """
+
+    columns: tuple[str, ...]
+    rows: Ints
+    outputs: Ints
+    chances: Floats
+
+    @property
+    def loss(self) -> float:
+        """The largest logarithm of a ratio of two chances of one published row."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.chances)
+        worst: float = (logs.max(axis=0) - logs.min(axis=0)).max()
+        return worst
+
+
+def row_law(plan: Plan) -> RowLaw | None:
+    """Return the law of a published row as the laws of its columns say; None where there is too much of it.
+
+    Reference
+    ---------
+    docs/explanation/theorems/coarse-response.md
+    """
+    targets = [t for t in targets_of(plan) if not t.is_clear]
+    answers = _answers(targets)
+    if not targets or answers is None:
+        return None
+    size = math.prod(t.codes.size * len(t.column.levels) for t in targets)
+    if size > MOST_ENTRIES:
+        return None
+    rows = np.array(list(itertools.product(*(t.codes for t in targets))), np.int64)
+    outputs = np.array(list(itertools.product(*(range(len(t.column.levels)) for t in targets))), np.int64)
+    sampled = [a for a in answers if isinstance(targets[a[0]].summary.law, SampledLaw)]
+    hidden = {i: _hidden(targets[i]) for a in sampled for i in a}
+    shown = np.array([(outputs[:, a] != [hidden[i] for i in a]).any(axis=1) for a in sampled])
+    partly = np.array([(outputs[:, a] == [hidden[i] for i in a]).any(axis=1) for a in sampled])
+    chances = np.ones((len(rows), len(outputs)))
+    if sampled:
+        law = targets[sampled[0][0]].summary.law
+        assert isinstance(law, SampledLaw)
+        # Every choice of so many answers alike, each of them shown as a whole.
+        possible = (shown.sum(axis=0) == law.picked) & ~(shown & partly).any(axis=0)
+        chances *= possible / math.comb(law.among, law.picked)
+    for answer in answers:
+        law = targets[answer[0]].summary.law
+        cell = law.law if isinstance(law, SampledLaw) else law
+        assert isinstance(cell, ResponseLaw | JointResponseLaw)
+        alike = (rows[:, None, answer] == outputs[None, :, answer]).all(axis=2)
+        told = np.where(alike, cell.keep, (1 - cell.keep) / (cell.levels - 1))
+        if isinstance(law, SampledLaw):
+            told = np.where((outputs[:, answer] == [hidden[i] for i in answer]).all(axis=1), 1.0, told)
+        chances *= told
+    there = chances.max(axis=0) > 0
+    return RowLaw(tuple(t.name for t in targets), rows, outputs[there], chances[:, there])
+
+
+def enumerated(subject: EveryRow) -> AuditResult:
+    """Compare every pair of rows with a promise of pure differential privacy, without drawing.
+
+    Returns
+    -------
+    AuditResult
+        "not tested" where the laws are no randomized answers, or the domain is large.
+
+    Privacy
+    -------
+    The truth about the published laws, and no bound; whether the program follows them is for attacks
+    that draw.
+
+    Reference
+    ---------
+    docs/explanation/theorems/coarse-response.md
+
+    Examples
+    --------
+    >>> from discreet import Column, PureDP, Schema
+    >>> from discreet.audit import EveryRow, run_audit
+    >>> from discreet.release import CoarseRelease
+    >>> schema = Schema(columns=[Column("a", values=(0, 1, 2)), Column("b", values=(0, 1))])
+    >>> plan = CoarseRelease(privacy=PureDP(epsilon=1), schema=schema).plan(schema, 100)
+    >>> result = run_audit(EveryRow(plan=plan, claim=plan.promises[0]))
+    >>> result.verdict, round(result.measured, 6)
+    ('holds', 1.0)
+    """
+    law = row_law(subject.plan)
+    if law is None:
+        return AuditResult(
+            attack="enumerate",
+            claim=subject.claim,
+            verdict="not tested",
+            reason=f"The {subject.name} has laws or lists of which not every row can be written down.",
+        )
+    allowed = getattr(subject.claim, "epsilon", None)
+    if allowed is None:
+        raise ParameterError("claim of EveryRow must have an epsilon, and has none.")
+    # Products and quotients of a few doubles.
+    error = 2.0**-48 * max(1, len(law.columns))
+    broken = law.loss - error > allowed
+    return AuditResult(
+        attack="enumerate",
+        claim=subject.claim,
+        verdict="broken" if broken else "holds",
+        reason=f"Of {len(law.rows)} rows, every pair {'does not keep' if broken else 'keeps'} the promise.",
+        quantity="largest privacy loss",
+        measured=law.loss,
+        allowed=allowed,
+        n=len(law.outputs),
+        knowledge="everything but which of two rows was published, and the noise",
+        details={"error": error},
+    )
+
+
+def _answers(targets: Sequence[Target]) -> list[list[int]] | None:
+    """Return the places of the columns of each randomized answer; None where there are other laws."""
+    places = {target.name: i for i, target in enumerate(targets)}
+    found: dict[tuple[str, ...], list[int]] = {}
+    for target in targets:
+        law = target.summary.law
+        cell = law.law if isinstance(law, SampledLaw) else law
+        if isinstance(cell, JointResponseLaw):
+            found[cell.columns] = [places[name] for name in cell.columns]
+        elif isinstance(cell, ResponseLaw):
+            found[(target.name,)] = [places[target.name]]
+        else:
+            return None
+    return list(found.values())
+
+
+def _hidden(target: Target) -> int:
+    law = target.summary.law
+    assert isinstance(law, SampledLaw)
+    return target.column.levels.index(law.unpublished)

@@ -1,0 +1,194 @@
+"""Guesses that are learned from people whose true records are known, and that trust no published law.
+
+A law that understates what is published does not deceive them: whatever the true cells and the published ones
+have in common, in one column or across several, is there to be learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.schema import Column
+
+MOST_FEATURES = 40
+"""Published columns that one learned guess looks at; of more, those that go most with the true cells."""
+MOST_TRAINING = 10_000
+"""Records that a guess is learned from."""
+_BOOSTED_LEVELS = 4
+_RIDGE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Published columns as a learner sees them.
+
+    Attributes
+    ----------
+    matrix : array of shape (n, p)
+        Numbers with the middle of their range where they are missing, codes, and flags of what is missing.
+    columns : array of shape (p,)
+        Which published column each of them comes from.
+    """
+
+    matrix: Floats
+    columns: Ints
+
+
+def features_of(columns: Sequence[Column], published: Mapping[str, AnyArray]) -> Features:
+    """Turn published columns into a matrix; several rows of a person are averaged, codes by majority.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Those that may be looked at.
+    published : mapping of str to array of shape (n, m)
+        The published cells of each person's rows.
+    """
+    parts: list[AnyArray] = []
+    origin: list[int] = []
+    for place, column in enumerate(columns):
+        cells = published[column.name]
+        if column.is_category:
+            made = [cells[:, 0] if cells.shape[1] == 1 else _majority(cells)]
+        else:
+            absent = np.isnan(cells)
+            there = np.maximum((~absent).sum(axis=1), 1)
+            mean = np.where(absent, 0.0, cells).sum(axis=1) / there
+            made = [np.where(absent.all(axis=1), column.fill, mean)]
+            if absent.any():
+                made.append(absent.mean(axis=1))
+        parts += made
+        origin += [place] * len(made)
+    return Features(np.column_stack(parts).astype(np.float64), np.array(origin, np.int64))
+
+
+def _majority(codes: AnyArray) -> AnyArray:
+    most = int(codes.max()) + 1
+    counts = np.stack([(codes == level).sum(axis=1) for level in range(most)], axis=1)
+    return np.asarray(np.argmax(counts, axis=1))
+
+
+def learned_numbers(
+    features: Features, own: int | None, whole: bool, truth: Floats, known: Ints, unknown: Ints
+) -> Floats:
+    """Learn a number from the published columns of some people and guess it for others.
+
+    The best linear guess, and what gradient boosting finds beyond it, if that helps on people who were set
+    aside.
+
+    Parameters
+    ----------
+    features : Features
+        Of all people.
+    own : int or None
+        Place of the published column that belongs to the number.
+    whole : bool
+        Whether the number is whole: then where a published one lies between two whole ones is looked at too.
+    truth : array of shape (n,)
+        Used for the people in ``known`` alone.
+    known, unknown : arrays of int
+        Who is learned from, and who is guessed.
+    """
+    # Here, so that whoever attacks nothing does not wait for scikit-learn.
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    known = known[:MOST_TRAINING]
+    matrix = _relevant(features, own, truth[known], known)
+    if whole and own is not None:
+        cells = features.matrix[:, int(np.flatnonzero(features.columns == own)[0])]
+        matrix = np.column_stack([matrix, cells - np.rint(cells)])
+    linear = _linear(matrix, truth, known)
+    rest = truth[known] - linear[known]
+    fitted, aside = np.arange(known.size) % 5 != 0, np.arange(known.size) % 5 == 0
+    if fitted.sum() < 50 or not np.any(rest):
+        return linear[unknown]
+    model = HistGradientBoostingRegressor(
+        max_iter=50, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
+    )
+    with _one_thread():
+        model.fit(matrix[known[fitted]], rest[fitted])
+        boosted = rest[aside] - model.predict(matrix[known[aside]])
+        if np.square(boosted).mean() >= np.square(rest[aside]).mean():
+            return linear[unknown]
+        return np.asarray(linear[unknown] + model.predict(matrix[unknown]))
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Keep small fits on one core: threads that wait for one another cost more than they give."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
+    return limits
+
+
+def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
+    """Return the least-squares guess for everybody."""
+    center, spread = matrix[known].mean(axis=0), matrix[known].std(axis=0)
+    scaled = (matrix - center) / np.where(spread > 0, spread, 1.0)
+    X, level = scaled[known], float(truth[known].mean())
+    gram = X.T @ X
+    gram[np.diag_indices_from(gram)] += _RIDGE * known.size
+    return np.asarray(level + scaled @ np.linalg.solve(gram, X.T @ (truth[known] - level)))
+
+
+def learned_levels(
+    features: Features, own: int | None, levels: int, truth: AnyArray, known: Ints, unknown: Ints
+) -> Ints:
+    """Learn a level of a list from the published columns of some people and guess it for others.
+
+    Boosted trees for up to four levels, extremely randomized trees beyond, whose cost does not grow with
+    the length of the list.
+
+    Parameters
+    ----------
+    features, own, truth, known, unknown
+        As in :func:`learned_numbers`; ``truth`` holds codes.
+    levels : int
+        Length of the list.
+    """
+    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+
+    known = known[:MOST_TRAINING]
+    codes = truth[known].astype(np.int64)
+    present = np.unique(codes)
+    if present.size == 1:
+        return np.full(unknown.size, present[0])
+    matrix = _relevant(features, own, _indicators(codes, levels), known)
+    model: Any
+    if present.size <= _BOOSTED_LEVELS:
+        model = HistGradientBoostingClassifier(
+            max_iter=40, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
+        )
+    else:
+        leaf = max(2, known.size // 1000)
+        model = ExtraTreesClassifier(25, min_samples_leaf=leaf, max_features=None, random_state=0)
+    with _one_thread():
+        model.fit(matrix[known], codes)
+        return np.asarray(model.predict(matrix[unknown]), np.int64)
+
+
+def _indicators(codes: Ints, levels: int) -> Floats:
+    return np.asarray(codes[:, None] == np.arange(min(levels, 64)), np.float64)
+
+
+def _relevant(features: Features, own: int | None, targets: Floats, known: Ints) -> Floats:
+    """Return the features to look at: all if they are few, otherwise the most correlated ones."""
+    matrix = features.matrix
+    if matrix.shape[1] <= MOST_FEATURES:
+        return matrix
+    X = matrix[known] - matrix[known].mean(axis=0)
+    spread = X.std(axis=0)
+    Y = np.atleast_2d(targets.T).T
+    Y = Y - Y.mean(axis=0)
+    strength = np.abs(X.T @ Y).max(axis=1) / np.where(spread > 0, spread, np.inf)
+    if own is not None:
+        strength[features.columns == own] = np.inf
+    return np.asarray(matrix[:, np.sort(np.argsort(-strength, kind="stable")[:MOST_FEATURES])])

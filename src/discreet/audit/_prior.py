@@ -1,0 +1,404 @@
+"""The verdict on floors: made-up people from the floor's own prior, sent through the real mechanism.
+
+Nobody's row is involved, so the verdict may be published and may stop a release. It tests two things at once:
+that the mathematics is right (no guess that knows prior and law gets below the floor) and that the program
+does what the law says (nor does one that learned what is published from examples).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.audit._base import AuditResult
+from discreet.audit._bounds import check_failure_probability
+from discreet.audit._closed_form_guess import (
+    likeliest_levels,
+    missing_guesses,
+    posterior_means,
+    uniform_candidates,
+)
+from discreet.audit._guess import LEFT_OUT, Guess, noted, rms_interval, share_interval, verdict_on
+from discreet.audit._learned_guess import Features, features_of, learned_levels, learned_numbers
+from discreet.audit.channel import Target, by_person, targets_of
+from discreet.errors import ParameterError
+from discreet.noise import uniform_integers
+from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.noise_law import InvariantLaw
+from discreet.release.table import prior_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._types import AnyArray, Ints
+    from discreet.privacy import Promise
+    from discreet.release import Plan
+
+    Progress = Callable[[int, int], None]
+
+MOST_CELLS = 4_000_000
+"""Made-up cells altogether: a table of many columns is attacked with fewer records."""
+MOST_ROWS_PER_UNIT = 8
+"""Rows of one person that are looked at together."""
+TOTAL_SECONDS = 60.0
+"""After so long no further guess is learned; what was left out is said."""
+_FEWEST = 2_000
+_LEARNED_FROM = 6_000
+_MOST_OF_IT = 0.9
+"""Of the failure probability; the rest is for noise that goes farther than its reach."""
+
+LAW = "the declared ranges and lists, the published law, and one person's published row{s}"
+ALSO_OTHERS = (
+    "true and published records of {n:,} other people, and one person's published row{s}; not the law"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A plan and the floor that it promises, for :func:`discreet.audit.run_audit`.
+
+    Parameters
+    ----------
+    plan : Plan
+        What a release will do to each row.
+    claim : Promise
+        The plan's :class:`~discreet.privacy.ErrorFloor`.
+    n : int
+        How many made-up records are attacked.
+    name : str
+        For messages.
+
+    Privacy
+    -------
+    Made of public facts alone.
+
+    Reference
+    ---------
+    See :func:`attack_prior`.
+    """
+
+    plan: Plan
+    claim: Promise
+    n: int = 20_000
+    name: str = "release"
+
+
+def attack_prior(
+    plan: Plan,
+    *,
+    n: int = 20_000,
+    failure_probability: float = 1e-6,
+    seconds: float = 60.0,
+    stream: Stream | None = None,
+    progress: Progress | None = None,
+) -> tuple[Guess, ...]:
+    """Guess the cells of made-up people and compare the errors with the floors.
+
+    Records are drawn from the prior that the floors name (every column uniform on what is declared, all of
+    them independent, half of the numbers that may be missing missing) and go through ``plan.noise``.
+    Numbers are guessed by the posterior mean under that prior and the published law, which no other guess
+    beats if the law is true; whole numbers also by rounding; everything also by a guess that was learned
+    from other such people and their published records.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the release; nothing else of it is used than ``schema``, ``columns`` and ``noise``.
+    n : int
+        How many people are attacked; fewer where the table has many columns, see :data:`MOST_CELLS`.
+    failure_probability : float
+        Largest probability that any true floor is called broken, over all columns and attacks.
+    seconds : float
+        Most time for the learned guess at one column; a column that would pass it gets none, and so
+        do those that come after :data:`TOTAL_SECONDS`.
+    stream : Stream, optional
+        Where records and noise come from.
+    progress : callable, optional
+        Told ``(done, total)`` after every column.
+
+    Returns
+    -------
+    tuple of Guess
+        Two or three for each protected column; ``verdict`` is "broken" where the whole interval of the
+        attack's error is below the floor, and "no floor" where none is proven. None for columns whose law
+        depends on the whole table.
+
+    Privacy
+    -------
+    Depends on no row of anybody.
+
+    Reference
+    ---------
+    docs/explanation/theorems/bayes-floor.md for what is tested, bounded-mean.md for the intervals.
+
+    Examples
+    --------
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> from discreet.audit import attack_prior
+    >>> from discreet.noise import Stream
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> plan = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema).plan(schema, 1000)
+    >>> guesses = attack_prior(plan, n=4000, stream=Stream.from_seed(1))
+    >>> {guess.attack: guess.verdict for guess in guesses}
+    {'posterior mean': 'holds', 'rounding': 'holds', 'learned': 'holds'}
+    """
+    check_failure_probability(failure_probability, "attack_prior")
+    if n < 100:
+        raise ParameterError(f"n of attack_prior must be at least 100, was {n}. 20,000 is the usual choice.")
+    if not plan.of_people:
+        return ()
+    attacked = [t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)]
+    if not attacked:
+        return ()
+    stream = stream_or_fresh(stream)
+    game = _Game.play(plan, n, stream)
+    attempts = sum(2 + _is_whole(t) for t in attacked)
+    share = failure_probability / attempts
+    deadline = time.monotonic() + TOTAL_SECONDS
+    slowest = 0.0
+    guesses: list[Guess] = []
+    for done, target in enumerate(attacked, start=1):
+        found = game.guesses(target, share)
+        spare = deadline - time.monotonic()
+        # The last learned guess says how long this one will take.
+        if slowest < min(seconds, spare):
+            learned = game.learned(target, share)
+            slowest = learned.seconds
+            found.append(learned)
+        else:
+            found = [noted(g, LEFT_OUT) for g in found]
+        guesses += found
+        if progress is not None:
+            progress(done, len(attacked))
+    return tuple(guesses)
+
+
+def reconstruct(subject: Planned, failure_probability: float, stream: Stream | None) -> AuditResult:
+    """Try to break an error floor: :func:`attack_prior` in the form of the other attacks."""
+    guesses = attack_prior(subject.plan, n=subject.n, failure_probability=failure_probability, stream=stream)
+    floored = [(g.floor / g.upper if g.upper else np.inf, g) for g in guesses if g.floor is not None]
+    if not floored:
+        return AuditResult(
+            attack="reconstruct",
+            claim=subject.claim,
+            verdict="not tested",
+            reason=f"The {subject.name} has no column with a floor and a law of its own.",
+        )
+    ratio, worst = max(floored, key=lambda pair: pair[0])
+    broken = worst.verdict == "broken"
+    return AuditResult(
+        attack="reconstruct",
+        claim=subject.claim,
+        verdict="broken" if broken else "holds",
+        reason=f"{worst.column!r} is guessed with an error below its floor by the attack {worst.attack!r}."
+        if broken
+        else f"No attack of {len(guesses)} got below a floor; {worst.attack!r} on {worst.column!r} came "
+        "closest.",
+        quantity=f"floor of {worst.column} over the error of the attack, at least",
+        measured=ratio,
+        allowed=1.0,
+        failure_probability=failure_probability,
+        n=worst.n,
+        knowledge=worst.knowledge,
+        details={"guesses": [str(g) for g in guesses]},
+    )
+
+
+def _is_whole(target: Target) -> bool:
+    return target.column.type in ("integer", "date")
+
+
+def prior_records(plan: Plan, n: int, stream: Stream) -> dict[str, AnyArray]:
+    """Draw records from the floors' prior: all that was declared, equally likely and independent."""
+    return {target.name: _prior_cells(target, n, stream) for target in targets_of(plan)}
+
+
+def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
+    column = target.column
+    if column.is_category:
+        return target.listed[uniform_integers(target.listed.size, n, stream)]
+    lower, upper = column.range
+    values: AnyArray
+    if column.type == "number":
+        values = lower + (upper - lower) * (stream.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    elif column.n_integers <= 1 << 31:
+        values = lower + uniform_integers(column.n_integers, n, stream)
+    else:
+        # Beyond that many integers a multiple of a random fraction is as uniform as a double can be.
+        fraction = (stream.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        values = lower + np.floor(fraction * column.n_integers)
+    if not column.required:
+        values = np.where(uniform_integers(2, n, stream) == 1, np.nan, values)
+    return np.asarray(values, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Game:
+    """Made-up people, what would be published of them, and who is attacked."""
+
+    records: Mapping[str, AnyArray]
+    published: Mapping[str, AnyArray]
+    features: Features
+    places: Mapping[str, int]
+    known: Ints
+    unknown: Ints
+    rows: int
+    note: str
+
+    @classmethod
+    def play(cls, plan: Plan, n: int, stream: Stream) -> _Game:
+        schema = plan.schema
+        allowed = schema.max_rows_per_unit or 1
+        rows = min(allowed, MOST_ROWS_PER_UNIT)
+        fits = MOST_CELLS // (len(schema.released) * rows)
+        attacked = max(min(n, _FEWEST), min(n, fits * 2 // 3))
+        learned_from = min(attacked, _LEARNED_FROM)
+        total = attacked + learned_from
+        records = prior_records(plan, total, stream.derive("records from the prior"))
+        copies = {name: np.repeat(values, rows) for name, values in records.items()}
+        # One call for everybody, so that noise which rows have in common is there to be learned.
+        drawn = plan.noise(copies, stream.derive("noise on records from the prior"))
+        published = by_person(drawn, rows)
+        notes = []
+        if attacked < n:
+            notes.append(f"{attacked} records, because the table has {len(schema.released)} columns")
+        if rows > 1 or allowed > 1:
+            notes.append(f"{rows} of at most {allowed} rows of each {schema.unit} together")
+        return cls(
+            records=records,
+            published=published,
+            features=features_of(schema.released, published),
+            places={column.name: place for place, column in enumerate(schema.released)},
+            known=np.arange(attacked, total),
+            unknown=np.arange(attacked),
+            rows=rows,
+            note="; ".join(notes),
+        )
+
+    def guesses(self, target: Target, failure_probability: float) -> list[Guess]:
+        """Guess by everything that can be computed from the prior and the published law."""
+        start = time.monotonic()
+        knowledge = LAW.format(s="s" * (self.rows > 1))
+        guess: AnyArray
+        if target.is_list:
+            codes = self.published[target.name][self.unknown]
+            guess = likeliest_levels(target.response, codes, target.blind)
+            return [self._judged(target, "response inversion", guess, failure_probability, start, knowledge)]
+        cells = self.published[target.name][self._with_value(target, self.unknown)]
+        found = []
+        if target.channel is not None:
+            candidates = uniform_candidates(target.column, target.channel.fineness)
+            guess, _ = posterior_means(target.channel, cells, candidates)
+            note = self._missing_note(target)
+            found.append(
+                self._judged(target, "posterior mean", guess, failure_probability, start, knowledge, note)
+            )
+        if _is_whole(target):
+            start = time.monotonic()
+            there = ~np.isnan(cells)
+            guess = np.rint(np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1))
+            found.append(
+                self._judged(
+                    target, "rounding", guess, failure_probability, start, "one person's published row"
+                )
+            )
+        return found
+
+    def learned(self, target: Target, failure_probability: float) -> Guess:
+        """Guess by what other people's records taught."""
+        start = time.monotonic()
+        own, truth = self.places[target.name], self.records[target.name]
+        guess: AnyArray
+        known = self._with_value(target, self.known)
+        unknown = self._with_value(target, self.unknown)
+        if target.is_list:
+            guess = learned_levels(self.features, own, len(target.column.levels), truth, known, unknown)
+        else:
+            guess = learned_numbers(self.features, own, _is_whole(target), truth, known, unknown)
+        knowledge = ALSO_OTHERS.format(n=known.size, s="s" * (self.rows > 1))
+        return self._judged(target, "learned", guess, failure_probability, start, knowledge)
+
+    def _with_value(self, target: Target, people: Ints) -> Ints:
+        """Return those of whom there is something to guess, and something to guess it from.
+
+        Whether a number is published as missing has nothing to do with its value, so that the floor binds
+        among those of whom it is not.
+        """
+        if target.is_list:
+            return people
+        seen = ~np.isnan(self.published[target.name][people]).all(axis=1)
+        return people[seen & ~np.isnan(self.records[target.name][people])]
+
+    def _within_reach(self, target: Target, guess: AnyArray, people: Ints) -> tuple[AnyArray, float]:
+        """Move guesses near what was published, and return the largest error that is then possible.
+
+        If the law is true, a value is no farther from the published number than the noise reaches, and no
+        farther once that number is moved into the range. So somebody who guesses within half of the reach
+        of it loses next to nothing and is never wrong by more than one and a half of it.
+        """
+        lower, upper = target.column.range
+        width = upper - lower
+        reach = target.channel.reach if target.channel is not None else np.inf
+        if 1.5 * reach >= width:
+            return np.clip(guess, lower, upper), width
+        cells = self.published[target.name][people]
+        there = ~np.isnan(cells)
+        mean = np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1)
+        near = np.clip(mean, lower, upper)
+        return np.clip(guess, near - reach / 2, near + reach / 2), 1.5 * reach
+
+    def _missing_note(self, target: Target) -> str:
+        """Say how well one can guess whether a number is missing; it has no floor of its own."""
+        if target.missing_keep is None or target.channel is None:
+            return ""
+        cells = self.published[target.name][self.unknown]
+        candidates = uniform_candidates(target.column, target.channel.fineness)
+        _, present = posterior_means(target.channel, cells, candidates)
+        fill = np.full(cells.shape, target.column.fill)
+        seen = target.channel.log_likelihood(np.where(np.isnan(cells), fill, cells), fill)
+        absent = np.where(np.isnan(cells), 0.0, seen).sum(axis=1)
+        guess = missing_guesses(present, absent, cells, target.missing_keep)
+        wrong = guess != np.isnan(self.records[target.name][self.unknown])
+        return f"whether it is missing is guessed wrong for {wrong.mean():.1%} of the records"
+
+    def _judged(
+        self,
+        target: Target,
+        attack: str,
+        guess: AnyArray,
+        failure_probability: float,
+        start: float,
+        knowledge: str,
+        note: str = "",
+    ) -> Guess:
+        people = self._with_value(target, self.unknown)
+        truth = self.records[target.name][people]
+        without: float
+        if target.is_list:
+            error, lower, upper = share_interval(guess != truth, failure_probability)
+            without = 1 - 1 / target.listed.size
+        else:
+            guess, largest = self._within_reach(target, guess, people)
+            error, lower, upper = rms_interval(guess, truth, largest, _MOST_OF_IT * failure_probability)
+            without = prior_of(target.column).largest
+        return Guess(
+            attack=attack,
+            column=target.name,
+            statistic=target.statistic,
+            measure=target.column.measure,
+            error=error,
+            lower=lower,
+            upper=upper,
+            failure_probability=failure_probability,
+            without=without,
+            floor=target.floor,
+            verdict=verdict_on(target.floor, upper),
+            on="prior",
+            knowledge=knowledge,
+            n=people.size,
+            seconds=time.monotonic() - start,
+            note="; ".join(part for part in (self.note, note) if part),
+        )

@@ -1,0 +1,208 @@
+"""Which attack tests which promise, and how to run them.
+
+Attacks on a promise are rows of :data:`ATTACKS`. Attacks on a whole release (the published file, real rows,
+linkage, membership) judge no promise, so they have functions of their own:
+:func:`~discreet.audit.attack_file`, :func:`~discreet.audit.attack_rows`,
+:func:`~discreet.audit.expose_rows`.
+
+To add an attack on a promise:
+
+1. one file ``audit/x.py`` with a function that takes a subject and returns an
+   :class:`~discreet.audit._base.AuditResult`;
+2. one row in :data:`ATTACKS`, with the kinds of promises that it can break and the type of subject that
+   it needs: one of :mod:`discreet.audit._base`, or a class of its own;
+3. in ``tests/broken/`` a wrong twin that it catches, beside the true method that it lets pass.
+
+:func:`run_audit`, the command line and the report find it through its row.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.audit._base import VERDICTS, AuditResult, Draws, SingleDraws, Trial
+from discreet.audit._bounds import check_failure_probability
+from discreet.audit._density import LawPair, density
+from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, try_events
+from discreet.audit._enumeration import EveryRow, enumerated
+from discreet.audit._prior import Planned, reconstruct
+from discreet.audit._sampler_checks import low_bits, position, timing
+from discreet.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet.noise.stream import Stream
+
+_EVERY_KIND = frozenset({*DP_KINDS, "error-floor"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """A row of :data:`ATTACKS`.
+
+    Attributes
+    ----------
+    about : str
+        What it does, for the help text and the report.
+    kinds : frozenset of str
+        The ``kind`` of every promise that it can break.
+    subject : type
+        What it runs on.
+    run : callable
+        ``run(subject, failure_probability, stream)``.
+    """
+
+    about: str
+    kinds: frozenset[str]
+    subject: type[Any]
+    run: Callable[[Any, float, Stream | None], AuditResult]
+
+
+ATTACKS: dict[str, Attack] = {
+    "distinguish": Attack(
+        about="tells two neighbors apart by the outputs",
+        kinds=DP_KINDS,
+        subject=Trial,
+        run=lambda subject, p, stream: try_events(subject, "distinguish", DEFAULT_EVENTS, p, stream),
+    ),
+    "precision": Attack(
+        about="tells two neighbors apart by the outputs' lowest bits",
+        kinds=DP_KINDS,
+        subject=Trial,
+        run=lambda subject, p, stream: try_events(subject, "precision", (low_bits,), p, stream),
+    ),
+    "density": Attack(
+        about="compares two exact laws with the claim, without drawing",
+        kinds=DP_KINDS,
+        subject=LawPair,
+        run=lambda subject, _p, _stream: density(subject),
+    ),
+    "enumerate": Attack(
+        about="compares all rows of a small domain with the claim, without drawing",
+        kinds=frozenset({"pure-dp"}),
+        subject=EveryRow,
+        run=lambda subject, _p, _stream: enumerated(subject),
+    ),
+    "position": Attack(
+        about="looks for positions of a vector whose noise has another law",
+        kinds=_EVERY_KIND,
+        subject=Draws,
+        run=lambda subject, p, stream: position(subject, failure_probability=p, stream=stream),
+    ),
+    "reconstruct": Attack(
+        about="guesses the cells of made-up people by Bayes' rule, by rounding and by learning",
+        kinds=frozenset({"error-floor"}),
+        subject=Planned,
+        run=reconstruct,
+    ),
+    "timing": Attack(
+        about="correlates the time of a draw with its size",
+        kinds=_EVERY_KIND,
+        subject=SingleDraws,
+        run=lambda subject, p, _stream: timing(subject, failure_probability=p),
+    ),
+}
+
+
+def run_audit(
+    subject: Any,
+    attack: str | None = None,
+    failure_probability: float = 1e-6,
+    *,
+    stream: Stream | None = None,
+) -> AuditResult:
+    """Try to break what ``subject`` claims.
+
+    Parameters
+    ----------
+    subject : Trial, LawPair, EveryRow, Draws, SingleDraws, Planned or what another attack takes
+        It has an attribute ``claim``, the promise under attack.
+    attack : str, optional
+        A name in :data:`ATTACKS`. Left out: every attack that fits the subject and its claim, the
+        failure probability shared equally among them.
+    failure_probability : float
+        Largest probability that a true claim is called broken.
+    stream : Stream, optional
+        Where the subject's randomness comes from; for tests.
+
+    Returns
+    -------
+    AuditResult
+        Of several attacks the one that broke the claim, or else came closest; ``details["also"]`` has
+        the sentences of the others.
+
+    Privacy
+    -------
+    "Holds" says that these attacks failed. The proof is elsewhere.
+
+    Reference
+    ---------
+    Each attack names its own; several share the failure probability by the union bound.
+
+    Examples
+    --------
+    >>> from discreet.audit import Trial, run_audit
+    >>> from discreet.noise import Stream, discrete_laplace
+    >>> from discreet.privacy.promises import PureDP
+    >>> trial = Trial(
+    ...     mechanism=lambda count, stream: count + discrete_laplace(10.0, 10_000, stream),
+    ...     a=0, b=1, claim=PureDP(epsilon=0.1), n=10_000, name="count",
+    ... )
+    >>> run_audit(trial, stream=Stream.from_seed(1)).verdict
+    'holds'
+    """
+    check_failure_probability(failure_probability, "run_audit")
+    claim = getattr(subject, "claim", None)
+    if claim is None:
+        raise ParameterError(
+            f"subject of run_audit must have a claim, and {type(subject).__name__} has none. "
+            "Wrap it in a Trial: a mechanism, two neighboring inputs and what is promised."
+        )
+    if attack is not None:
+        return _run(_named(attack), attack, subject, failure_probability, stream)
+    fitting = [name for name, row in ATTACKS.items() if isinstance(subject, row.subject)]
+    fitting = [name for name in fitting if claim.kind in ATTACKS[name].kinds]
+    if not fitting:
+        return AuditResult(
+            attack="none",
+            claim=claim,
+            verdict="not tested",
+            reason=f"No attack tests {claim.kind} on a {type(subject).__name__}.",
+        )
+    share = failure_probability / len(fitting)
+    results = [_run(ATTACKS[name], name, subject, share, stream) for name in fitting]
+    results.sort(key=lambda result: (VERDICTS.index(result.verdict), -result.strain))
+    return _with_others(results[0], results[1:], failure_probability)
+
+
+def _named(attack: str) -> Attack:
+    if attack in ATTACKS:
+        return ATTACKS[attack]
+    near = difflib.get_close_matches(attack, ATTACKS, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "Leave it out to run all that fit."
+    raise ParameterError(f"attack of run_audit must be one of {', '.join(ATTACKS)}, was {attack!r}. {hint}")
+
+
+def _run(
+    row: Attack, name: str, subject: Any, failure_probability: float, stream: Stream | None
+) -> AuditResult:
+    """Run one attack, or say why it does not apply."""
+    reason = None
+    if not isinstance(subject, row.subject):
+        reason = f"It runs on a {row.subject.__name__}, not on a {type(subject).__name__}."
+    elif subject.claim.kind not in row.kinds:
+        reason = f"It says nothing about {subject.claim.kind}."
+    if reason is not None:
+        return AuditResult(attack=name, claim=subject.claim, verdict="not tested", reason=reason)
+    return row.run(subject, failure_probability, stream)
+
+
+def _with_others(first: AuditResult, others: list[AuditResult], failure_probability: float) -> AuditResult:
+    values = first.to_dict()
+    values["details"]["also"] = [str(result) for result in others]
+    if first.failure_probability:
+        values["failure_probability"] = failure_probability
+    return AuditResult.from_dict(values)

@@ -1,0 +1,1 @@
+"""What a release is worth to its recipient: learning, columns, sample size, and what other settings would give."""

@@ -1,0 +1,320 @@
+"""How the published columns differ from the true ones. Internal: these are facts about real people.
+
+Counts, sums and squares of one column before and after, over every row of a table of any length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.report.findings import ColumnComparison, Correlations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.schema import Column, Schema
+
+MOST_BARS = 24
+MOST_CORRELATED = 40
+
+
+def compare_columns(
+    totals: Iterable[ColumnTotals], unpublished: Mapping[str, str | int] | None = None
+) -> list[ColumnComparison]:
+    """Compare every column before and after, the one that changed most first.
+
+    Parameters
+    ----------
+    totals : iterable of ColumnTotals
+        Of all rows, as ``Pairs.totals.values()``.
+    unpublished : mapping of str to level
+        Of columns that some rows do not show, what stands there: the cells that are shown are compared.
+
+    Returns
+    -------
+    list of ColumnComparison
+        The distance of a number is read at the ends of up to 256 bins over the declared range. A column
+        whose cells are all missing on one side, and present on the other, is as far off as can be.
+
+    Privacy
+    -------
+    Computed from true rows, over all of them: for the curator alone.
+    """
+    hidden = unpublished or {}
+    compared = [_number(t) if t.bins is not None else _list(t, hidden.get(t.column.name)) for t in totals]
+    return sorted(compared, key=lambda one: -one.distance)
+
+
+def _shares(counts: AnyArray) -> Floats:
+    total = counts.sum()
+    return counts / total if total else np.zeros(len(counts))
+
+
+def _number(totals: ColumnTotals) -> ColumnComparison:
+    bins, column = totals.bins, totals.column
+    assert bins is not None
+    before, after = _shares(totals.original.counts), _shares(totals.release.counts)
+    if (totals.original.present > 0) != (totals.release.present > 0):
+        distance = 1.0
+    else:
+        distance = float(np.abs(np.cumsum(before) - np.cumsum(after)).max())
+    labels, groups = _bars(column, bins)
+    rows = [t.present + t.missing for t in (totals.original, totals.release)]
+    missing = [t.missing for t in (totals.original, totals.release)]
+    return ColumnComparison(
+        column=column.name,
+        kind="number",
+        measure=column.measure,
+        distance=min(1.0, distance),
+        labels=labels,
+        original=np.add.reduceat(before, groups).tolist(),
+        release=np.add.reduceat(after, groups).tolist(),
+        original_mean=totals.original.mean,
+        original_sd=totals.original.sd,
+        release_mean=totals.release.mean,
+        release_sd=totals.release.sd,
+        outside=float(after[0] + after[-1]),
+        missing_original=missing[0] / max(1, rows[0]),
+        missing_release=missing[1] / max(1, rows[1]),
+    )
+
+
+def _bars(column: Column, bins: Bins) -> tuple[list[str], list[int]]:
+    """Return the names of the bars, and where each begins among the bins."""
+    size = -(-bins.count // MOST_BARS)
+    starts = list(range(0, bins.count, size))
+    edges = bins.edges()
+    ends = [*starts[1:], bins.count]
+    middles = [(edges[a] + edges[b]) / 2 for a, b in zip(starts, ends, strict=True)]
+    lower, upper = column.range
+    labels = [
+        f"below {_in_words(column, lower)}",
+        *(_in_words(column, float(middle)) for middle in middles),
+        f"above {_in_words(column, upper)}",
+    ]
+    return labels, [0, *(start + 1 for start in starts), bins.count + 1]
+
+
+def _in_words(column: Column, value: float) -> str:
+    if column.type == "date":
+        return str(column.dates(np.array([value]))[0])
+    return f"{value:.4g}"
+
+
+def _list(totals: ColumnTotals, unpublished: str | int | None) -> ColumnComparison:
+    column = totals.column
+    there = np.array([unpublished is None or level != unpublished for level in column.levels])
+    before, after = (_shares(side.counts[there]) for side in (totals.original, totals.release))
+    levels = [level for level, stays in zip(column.levels, there, strict=True) if stays]
+    labels = ["missing" if level is None else str(level) for level in levels]
+    missing = [float(side[-1]) if None in column.levels else 0.0 for side in (before, after)]
+    distance = float(np.abs(before - after).sum()) / 2
+    if len(labels) > MOST_BARS:
+        # The levels that most people have stay, in the order of the list.
+        most = np.argsort(-(before + after), kind="stable")[: MOST_BARS - 1]
+        shown = np.zeros(len(labels), np.bool_)
+        shown[most] = True
+        labels = [label for label, stays in zip(labels, shown, strict=True) if stays]
+        labels.append(f"{int((~shown).sum())} others")
+        before, after = (np.append(side[shown], side[~shown].sum()) for side in (before, after))
+    return ColumnComparison(
+        column=column.name,
+        kind="list",
+        measure=column.measure,
+        distance=min(1.0, distance),
+        labels=labels,
+        original=before.tolist(),
+        release=after.tolist(),
+        missing_original=missing[0],
+        missing_release=missing[1],
+    )
+
+
+def correlate(
+    schema: Schema, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
+) -> Correlations | None:
+    """Correlate the numbers with one another, before and after.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the published table.
+    rows, published : mapping of str to array
+        True and published rows; the first 40 numbers are used.
+
+    Returns
+    -------
+    Correlations or None
+        None with fewer than two numbers or three rows. A missing cell takes no part; a column that does
+        not vary goes with nothing.
+
+    Privacy
+    -------
+    Computed from true rows: for the curator alone.
+    """
+    columns = [c for c in schema.released if c.is_number][:MOST_CORRELATED]
+    if len(columns) < 2 or len(rows[columns[0].name]) < 3:
+        return None
+    return Correlations(
+        columns=[c.name for c in columns],
+        original=_correlations(columns, rows).tolist(),
+        release=_correlations(columns, published).tolist(),
+    )
+
+
+def _correlations(columns: list[Column], rows: Mapping[str, AnyArray]) -> Floats:
+    # In units of the declared range no square overflows.
+    cells = np.column_stack([(rows[c.name] - c.range[0]) / c.width for c in columns])
+    present = (~np.isnan(cells)).astype(np.float64)
+    cells = np.nan_to_num(cells, nan=0.0)
+    # Around the middle first, so that little is lost when sums are subtracted below.
+    cells = (cells - cells.sum(axis=0) / np.maximum(present.sum(axis=0), 1)) * present
+    # For each pair of columns, over the rows that have both.
+    both = np.maximum(present.T @ present, 1)
+    sums = cells.T @ present
+    products = cells.T @ cells - sums * sums.T / both
+    spread = (cells**2).T @ present - sums**2 / both
+    # What is left of a constant is rounding error.
+    spread[spread <= 1e-24 * both] = 0.0
+    size = np.sqrt(spread * spread.T)
+    found = np.divide(products, size, out=np.zeros_like(size), where=size > 0)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(np.clip(found, -1.0, 1.0))
+
+
+MOST_BINS = 256
+# A value on the upper bound belongs to the last bin; a part in 2**40 moves it there.
+_INSIDE = 1 - 2.0**-40
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Equal bins over what was declared about a number.
+
+    Each whole number is the middle of a bin of its own where there are few enough of them.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The declared range, for whole numbers half a step more on either side.
+    count : int
+        How many bins.
+    """
+
+    lower: float
+    upper: float
+    count: int
+
+    @classmethod
+    def of(cls, column: Column) -> Bins:
+        """Return the bins of a number, an integer or a date."""
+        lower, upper = column.range
+        if column.type == "number":
+            return cls(lower, upper, MOST_BINS)
+        return cls(lower - 0.5, upper + 0.5, min(column.n_integers, MOST_BINS))
+
+    @property
+    def width(self) -> float:
+        """Of the whole range."""
+        return self.upper - self.lower
+
+    def edges(self) -> Floats:
+        """Return the ends of the bins, one more than there are bins."""
+        return np.linspace(self.lower, self.upper, self.count + 1)
+
+
+class Tally:
+    """One side of a column: where its cells are, and their first two moments.
+
+    Attributes
+    ----------
+    counts : array of int64
+        Cells in each level of a list; of a number in each bin, with one more bin below and one above.
+    missing : int
+        Missing cells of a number; a list has a level for them.
+    """
+
+    __slots__ = ("_bins", "_squares", "_sum", "counts", "missing")
+
+    def __init__(self, bins: Bins | int) -> None:
+        self._bins = bins
+        self.counts: Ints = np.zeros(bins if isinstance(bins, int) else bins.count + 2, np.int64)
+        self.missing = 0
+        self._sum = self._squares = 0.0
+
+    def add(self, values: AnyArray) -> None:
+        """Count some cells."""
+        if isinstance(self._bins, int):
+            self.counts += np.bincount(values, minlength=self._bins)
+            return
+        bins = self._bins
+        share = values - bins.lower
+        share *= _INSIDE / bins.width
+        sum_ = float(share.sum())
+        if math.isnan(sum_):
+            present = share[~np.isnan(share)]
+            self.missing += share.size - present.size
+            share, sum_ = present, float(present.sum())
+        self._sum += sum_
+        self._squares += float(share @ share)
+        share *= bins.count
+        share += 1.0
+        np.clip(share, 0.0, bins.count + 1.0, out=share)
+        self.counts += np.bincount(share.astype(np.int32), minlength=bins.count + 2)
+
+    @property
+    def present(self) -> int:
+        """How many cells were counted and not missing."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float | None:
+        """Of a number, in its unit; None where no cell is present."""
+        if isinstance(self._bins, int) or not self.present:
+            return None
+        return self._bins.lower + self._sum / self.present * self._bins.width / _INSIDE
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of a number, in its unit; None where no cell is present."""
+        if isinstance(self._bins, int) or not self.present:
+            return None
+        mean = self._sum / self.present
+        variance = max(0.0, self._squares / self.present - mean**2)
+        return math.sqrt(variance) * self._bins.width / _INSIDE
+
+
+class ColumnTotals:
+    """A column before and after.
+
+    Parameters
+    ----------
+    column : Column
+        What was declared about it.
+
+    Attributes
+    ----------
+    bins : Bins or None
+        Of a number; None for a list.
+    original, release : Tally
+        The two sides.
+    """
+
+    __slots__ = ("bins", "column", "original", "release")
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.bins = None if column.is_category else Bins.of(column)
+        cells: Bins | int = len(column.levels) if self.bins is None else self.bins
+        self.original = Tally(cells)
+        self.release = Tally(cells)
+
+    def add(self, original: AnyArray, release: AnyArray) -> None:
+        """Count the same rows on both sides."""
+        self.original.add(original)
+        self.release.add(release)

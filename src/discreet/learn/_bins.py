@@ -1,0 +1,219 @@
+"""Public cells of columns: what decision trees and naive Bayes count rows in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.learn._sums_base import SumsClassifier
+from discreet.learn.base import Domain, is_number
+from discreet.learn.feature_map import Layout
+from discreet.query import Node, NodeTables
+from discreet.query.curation import Curation
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.query import Answer
+    from discreet.schema import Column, Schema
+
+AMOUNT = 1000
+"""A whole number that is counted from 0 and may reach this is an amount, and its cells grow."""
+
+EDGES = Domain(
+    "None or a mapping of column to rising numbers",
+    lambda v: (
+        v is None
+        or (
+            hasattr(v, "items")
+            and all(len(e) > 0 and all(map(is_number, e)) and sorted(set(e)) == list(e) for e in v.values())
+        )
+    ),
+    (3, "age", {"age": [2.0, 1.0]}, {"age": []}),
+)
+BINS = Domain(
+    "a whole number from 2 to 1024",
+    lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 1024,
+    (1, 0, 2.5, "4", True, 2000),
+)
+BINS_OR_NONE = Domain("None or " + BINS.words, lambda v: v is None or BINS.contains(v), BINS.outside)
+
+
+def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
+    """Cut a declared range into cells without looking at a row.
+
+    Cells have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut
+    by ratios instead: 0 has a cell of its own, and the last cell is the upper three quarters, the cell
+    before it the same of what is left, and so on, because amounts are mostly small.
+
+    Parameters
+    ----------
+    column : Column
+        A number or a date.
+    n_bins : int
+        How many cells at most.
+
+    Returns
+    -------
+    tuple of float
+        Where cells begin, the first one left out.
+    """
+    lower, upper = column.range
+    whole = column.type in ("integer", "date")
+    if whole and upper - lower < n_bins:
+        return tuple(lower + i for i in range(1, round(upper - lower) + 1))
+    if column.type == "integer" and lower == 0 and upper >= AMOUNT and n_bins > 2:
+        # With many cells they shrink towards a thousandth of the range, not below.
+        ratio = min(4.0, 1024 ** (1 / (n_bins - 2)))
+        cuts = {1.0, *(max(1.0, upper / ratio**i) for i in range(1, n_bins - 1))}
+        return tuple(sorted(cuts))
+    return tuple(lower + (upper - lower) * i / n_bins for i in range(1, n_bins))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Into which cell of each column a row falls: the same cells that an engine counts in.
+
+    Attributes
+    ----------
+    layout : Layout
+        The columns.
+    edges : dict of str to tuple of float
+        For each number, where its cells begin.
+
+    Privacy
+    -------
+    Declared or bought, never read off rows.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-id3.md.
+    """
+
+    kind: ClassVar[str] = "cells"
+    layout: Layout
+    edges: Mapping[str, tuple[float, ...]]
+
+    @classmethod
+    def of(cls, layout: Layout, edges: Mapping[str, Sequence[float]] | None, n_bins: int) -> Self:
+        """Cut numbers where it is said, otherwise by :func:`public_edges`."""
+        given = {} if edges is None else edges
+        numbers = {column.name: column for column in layout.schema.columns if column.is_number}
+        for name in given:
+            if name not in numbers:
+                raise ParameterError(
+                    f"edges of a learner must be for numbers that it reads, and {name!r} is none. It reads "
+                    f"the numbers {', '.join(numbers) or '(none)'}."
+                )
+        made = {
+            name: tuple(map(float, given[name])) if name in given else public_edges(column, n_bins)
+            for name, column in numbers.items()
+        }
+        return cls(layout, made)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many cells each column has."""
+        made = {}
+        for column in self._curation.columns:
+            count = len(column.levels) if column.is_category else len(self.edges[column.name]) + 1
+            made[column.name] = count + (column.flag is not None)
+        return made
+
+    @cached_property
+    def _curation(self) -> Curation:
+        return Curation.of(self.layout.schema)
+
+    def among(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+        """Return the edges of some columns, as questions want them."""
+        return {name: self.edges[name] for name in names if name in self.edges}
+
+    def codes(self, X: Any) -> Ints:
+        """Return for each row and column the position of its cell."""
+        names = self.layout.names
+        if self.layout.plain and isinstance(X, np.ndarray):
+            return self._coded({name: X[:, i] for i, name in enumerate(names)})
+        with open_table(self.layout.named(X)) as table:
+            parts = [self._coded(batch) for batch in table.batches(self.layout.schema)]
+        return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
+
+    def coordinates(self, X: Any) -> Floats:
+        """Return rows as coordinates of 0 and 1, one for each cell of each column."""
+        codes = self.codes(X)
+        made = np.zeros((len(codes), sum(self.sizes.values())))
+        starts = np.concatenate([[0], np.cumsum(list(self.sizes.values()))[:-1]])
+        np.put_along_axis(made, codes + starts, 1.0, axis=1)
+        return made
+
+    def _coded(self, batch: Mapping[str, AnyArray]) -> Ints:
+        integers = self._curation.encode(batch)
+        made = []
+        for column in self._curation.columns:
+            cells = integers[column.sql]
+            if not column.is_category:
+                starts = [column.nearest_index(edge) for edge in self.edges[column.name]]
+                cells = np.searchsorted(np.array(starts), cells, side="right")
+            if column.flag is not None:
+                cells = np.where(integers[column.flag] == 1, self.sizes[column.name] - 1, cells)
+            made.append(cells)
+        return np.column_stack(made).astype(np.int64)
+
+    def mean_size(self, names: Sequence[str]) -> float:
+        """Return how many cells these columns have on average."""
+        return math.fsum(self.sizes[name] for name in names) / len(names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, from which :meth:`from_dict` makes equal cells."""
+        edges = {name: list(values) for name, values in self.edges.items()}
+        return {"kind": self.kind, "layout": self.layout.to_dict(), "edges": edges}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the cells that :meth:`to_dict` wrote."""
+        edges = {name: tuple(edges) for name, edges in values["edges"].items()}
+        return cls(Layout.from_dict(values["layout"]), edges)
+
+
+class CellsClassifier(SumsClassifier):
+    """A classifier on counts of declared cells; adds the parameter ``edges``."""
+
+    edges: Mapping[str, Sequence[float]] | None
+    cells_: Cells
+
+    def _tables(self, question: NodeTables, answer: Answer, schema: Schema) -> list[dict[str, Floats]]:
+        """Return for each node the noisy table of each column, its classes in the order of ``classes_``."""
+        curation = Curation.of(schema)
+        levels = curation.column(question.target).levels
+        order = [levels.index(level) for level in self._levels]
+        split = question.split(np.asarray(answer.value), curation)
+        return [{name: table[:, order] for name, table in tables.items()} for tables in split]
+
+    def _cell_codes(self, X: Any, where: str) -> Ints:
+        """Return the cells of rows that a fitted model is shown."""
+        shown = self._shown(X, where)
+        return self.cells_.codes(shown)
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "edges":
+            return plain_edges(value)
+        return super()._pack(name, value, arrays)
+
+
+def plain_edges(edges: Mapping[str, Sequence[float]] | None) -> dict[str, list[float]] | None:
+    """Return the parameter ``edges`` as plain JSON values."""
+    if edges is None:
+        return None
+    return {column: [float(edge) for edge in given] for column, given in edges.items()}
+
+
+def root_tables(target: str, cells: Cells) -> NodeTables:
+    """Ask for the table of every column by class, over all rows."""
+    names = cells.layout.names
+    return NodeTables(target, [Node((), names)], cells.among(names))

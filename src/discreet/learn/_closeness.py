@@ -1,0 +1,306 @@
+"""How close a model trained on a released table is to the one trained on the rows themselves.
+
+The paper proves that such a bound exists and gives no number for it. Two things that do have numbers: the
+probability itself, measured by retraining, and the first-order constant at the solution.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from discreet.confidence import clopper_pearson
+from discreet.errors import DataError, ParameterError
+from discreet.learn.base import is_number
+from discreet.learn.svm import RegularizedSVM
+from discreet.noise import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn.svm._solver import SvmProblem
+
+_DENSE = 400
+"""Size up to which all eigenvalues are cheaper than an iteration for one."""
+_CLEAR = 1e-9
+"""How far from the edge of its set a row must be for a derivative to exist, relative to theta."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closeness:
+    """The share of released tables that train to nearly the same model.
+
+    Attributes
+    ----------
+    radius : float
+        What "nearly" means: the distance of the two solutions.
+    hits, draws : int
+        How many of how many independent tables came that close.
+    confidence : float
+        Probability, over the draws, that the interval holds the true value.
+    """
+
+    kind: ClassVar[str] = "closeness"
+
+    radius: float
+    hits: int
+    draws: int
+    confidence: float
+
+    @property
+    def estimate(self) -> float:
+        """The share itself."""
+        return self.hits / self.draws
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The Clopper-Pearson interval of the probability: exact for every number of draws."""
+        low, high = clopper_pearson(self.hits, self.draws, (1 - self.confidence) / 2)
+        return float(low), float(high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, from which :meth:`from_dict` makes an equal value."""
+        return {"kind": self.kind, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the value that :meth:`to_dict` wrote."""
+        rest = dict(values)
+        names = {item.name for item in fields(cls)}
+        if rest.pop("kind", None) != cls.kind or set(rest) != names:
+            raise ParameterError(
+                f"A closeness must have the kind {cls.kind!r} and the keys {', '.join(sorted(names))}, had "
+                f"{', '.join(sorted(values))}. Write it with to_dict()."
+            )
+        return cls(**rest)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{self.estimate:.3f} of {self.draws} released tables trained to within {self.radius:g} "
+            f"({low:.3f} to {high:.3f} with confidence {self.confidence:g})"
+        )
+
+
+def measure_closeness(
+    model: Any,
+    release: Callable[[Stream], tuple[Any, Any]],
+    *,
+    radius: float,
+    draws: int = 200,
+    confidence: float = 0.95,
+    slack: bool = True,
+    stream: Stream | None = None,
+) -> Closeness:
+    """Measure the probability D that a released table trains to nearly the same model.
+
+    Parameters
+    ----------
+    model : fitted learner
+        With ``coef_``, ``intercept_`` and, for ``slack``, ``slack_``: trained on the rows themselves. It is
+        left as it is; a clone is trained on each table.
+    release : callable
+        Given a :class:`~discreet.noise.Stream`, returns a released table as rows and labels, in the order
+        in which the model saw them. All its randomness must come from that stream.
+    radius : float
+        The distance called close: the paper's epsilon in (7).
+    draws : int
+        How many tables to make.
+    confidence : float
+        Of the interval, above 0 and below 1.
+    slack : bool
+        Whether the slack of every row counts in the distance, as in the paper, or the classifier alone.
+    stream : Stream, optional
+        Where the tables' streams are drawn from.
+
+    Returns
+    -------
+    Closeness
+
+    Privacy
+    -------
+    None: the result depends on the rows and on noise that is thrown away. It is for the curator, and does
+    not belong in what is published.
+
+    Reference
+    ---------
+    Farokhi, (7) and Proposition 2.3; docs/explanation/theorems/fisher-utility.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import RegularizedSVM
+    >>> from discreet.learn import measure_closeness
+    >>> from discreet.noise import Stream
+    >>> X, y = np.array([[-2.0, 0.0], [-1.0, 1.0], [1.0, 0.0], [2.0, 1.0]]), np.array([-1, -1, 1, 1])
+    >>> def release(stream):
+    ...     return X + 1e-3 * stream.generator().standard_normal(X.shape), y
+    >>> near = measure_closeness(
+    ...     RegularizedSVM().fit(X, y), release, radius=0.1, draws=20, stream=Stream.from_seed(1)
+    ... )
+    >>> near.estimate
+    1.0
+    """
+    check_is_fitted(model)
+    if not is_number(radius) or radius < 0:
+        raise ParameterError(f"radius of measure_closeness must be a number at least 0, was {radius!r}.")
+    if not is_number(draws) or draws != int(draws) or draws < 1:
+        raise ParameterError(f"draws of measure_closeness must be a whole number from 1 on, was {draws!r}.")
+    if not is_number(confidence) or not 0 < confidence < 1:
+        raise ParameterError(
+            f"confidence of measure_closeness must be above 0 and below 1, was {confidence!r}. 0.95 is usual."
+        )
+    source = Stream() if stream is None else stream
+    target = _position(model, slack)
+    hits = 0
+    for _ in range(int(draws)):
+        X, y = release(source.spawn())
+        moved = _position(clone(model).fit(X, y), slack)
+        if moved.shape != target.shape:
+            raise DataError(
+                "release of measure_closeness must return as many rows and columns as the model was trained "
+                f"on: {len(target)} numbers are compared, {len(moved)} came back. Keep rows in their order."
+            )
+        hits += bool(np.linalg.norm(moved - target) <= radius)
+    return Closeness(radius=float(radius), hits=hits, draws=int(draws), confidence=float(confidence))
+
+
+def _position(model: Any, slack: bool) -> Floats:
+    wanted = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
+    absent = [name for name in wanted if not hasattr(model, name)]
+    if absent:
+        way = "Use slack=False." if absent == ["slack_"] else "Use a linear model, as RegularizedSVM."
+        raise ParameterError(
+            f"model of measure_closeness must have {', '.join(wanted)}, and {type(model).__name__} has no "
+            f"{', '.join(absent)}. {way}"
+        )
+    parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
+    return np.concatenate([*parts, model.slack_] if slack else parts)
+
+
+def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
+    """Return how far the solution moves per unit of change in the rows, to first order only.
+
+    If the rows move by a matrix N, then (a, b, xi) moves by ``J N`` and terms of second order, as long as no
+    row enters or leaves the margin. The result is the spectral norm of J: the largest movement over all N of
+    Frobenius norm 1. How small N must be is not known, so this is no guarantee for any noise.
+
+    Parameters
+    ----------
+    model : RegularizedSVM
+        Trained on ``X`` and ``y``. With a ``feature_map``, N moves what the map returns.
+    X, y : arrays
+        The rows and labels it was trained on.
+
+    Returns
+    -------
+    float
+
+    Privacy
+    -------
+    None: a function of the rows, for the curator.
+
+    Reference
+    ---------
+    Farokhi, Proposition 2.3, whose constant is not stated; docs/explanation/theorems/fisher-utility.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import RegularizedSVM
+    >>> from discreet.learn import local_constant
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array([-1, 1])
+    >>> local_constant(RegularizedSVM(theta=10.0).fit(X, y), X, y) > 0
+    True
+    """
+    if not isinstance(model, RegularizedSVM):
+        raise ParameterError(
+            f"model of local_constant must be a RegularizedSVM, was {type(model).__name__}: the derivative "
+            "is that of its solution. Train a RegularizedSVM on the rows, or use measure_closeness."
+        )
+    problem, omega = model.training_problem(X, y)
+    return _Derivative(problem, np.append(model.coef_, model.intercept_), omega).norm()
+
+
+class _Derivative:
+    """The linear map J from a change N of the rows to the change of (a, b, xi).
+
+    The active set stays, so the derivative of its linear system is exact. With c = omega y and V the rows
+    beyond the margin, M those on it,
+
+        A da - Z_M' dw = (N'c, 0) - rho Z_V' (y N a)_V,   Z_M dz = -(y N a)_M,   A = P + rho Z_V'Z_V,
+        dxi_V = -(Z_V dz + (y N a)_V).
+    """
+
+    def __init__(self, problem: SvmProblem, z: Floats, omega: Floats) -> None:
+        theta, rho = problem.theta, problem.rho
+        t = 1 - problem.forward(z)
+        margin, beyond = (omega > 0) & (omega <= theta), omega > theta
+        edge = np.where(margin, np.minimum(omega, theta - omega) / theta, np.abs(t))
+        if edge.min() <= _CLEAR:
+            raise DataError(
+                "local_constant needs every row to be clearly on, inside or outside the margin, and one is "
+                "at the edge of two: the solution has no derivative there. Change theta a little."
+            )
+        self.at, self.far = np.flatnonzero(margin), np.flatnonzero(beyond)
+        self.a, self.c, self.rho = z[:-1], omega * problem.sign, rho
+        self.sign = problem.sign
+        self.n = n = len(z)
+        rows = problem.sign[:, None] * np.column_stack([problem.X, np.ones(len(t))])
+        self.on, self.over = rows[self.at], rows[self.far]
+        m = len(self.at)
+        matrix = np.zeros((n + m, n + m))
+        matrix[:n, :n] = np.diag(problem.weights) + rho * (self.over.T @ self.over)
+        matrix[:n, n:], matrix[n:, :n] = self.on.T, self.on
+        if m and np.linalg.matrix_rank(self.on) < m:
+            raise DataError(
+                "local_constant needs the rows on the margin to be independent, and some depend on others: "
+                "the solution has no derivative there. Remove repeated rows or change theta a little."
+            )
+        self.factor = linalg.lu_factor(matrix)
+
+    def forward(self, weighted: Floats, along: Floats) -> Floats:
+        """Return the change of (a, b, xi_V) from N'c and from y N a."""
+        right = np.concatenate([weighted, [0.0], -along[self.at]])
+        right[: self.n] -= self.rho * (self.over.T @ along[self.far])
+        dz = linalg.lu_solve(self.factor, right)[: self.n]
+        return np.concatenate([dz, -(self.over @ dz + along[self.far])])
+
+    def adjoint(self, change: Floats) -> tuple[Floats, Floats]:
+        """Return how N'c and y N a enter a combination of the changes."""
+        dz, slack = change[: self.n], change[self.n :]
+        right = np.concatenate([dz - self.over.T @ slack, np.zeros(len(self.at))])
+        back = linalg.lu_solve(self.factor, right)
+        along = np.zeros(len(self.c))
+        along[self.at] = -back[self.n :]
+        along[self.far] = -slack - self.rho * (self.over @ back[: self.n])
+        return back[: self.n - 1], along
+
+    def square(self, change: Floats) -> Floats:
+        """Return J J' applied to a change, without forming a matrix over all cells."""
+        weighted, along = self.adjoint(change)
+        signed = self.sign * along
+        # N = c weighted' + signed a', of which only N'c and y N a are needed.
+        n_c = float(self.c @ self.c) * weighted + float(signed @ self.c) * self.a
+        n_a = self.c * float(weighted @ self.a) + float(self.a @ self.a) * signed
+        return self.forward(n_c, self.sign * n_a)
+
+    def norm(self) -> float:
+        """Return the largest singular value of J."""
+        size = self.n + len(self.far)
+        if size <= _DENSE:
+            whole = np.column_stack([self.square(unit) for unit in np.eye(size)])
+            largest = float(linalg.eigvalsh((whole + whole.T) / 2)[-1])
+        else:
+            operator = LinearOperator((size, size), matvec=self.square, dtype=np.float64)
+            # A start of our own: the default one is random.
+            largest = float(eigsh(operator, k=1, v0=np.ones(size), return_eigenvectors=False)[0])
+        return math.sqrt(max(largest, 0.0))

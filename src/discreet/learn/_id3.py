@@ -1,0 +1,368 @@
+"""ID3 on noisy counts: one question for each level of the tree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.learn._bins import BINS, EDGES, Cells, CellsClassifier, root_tables
+from discreet.learn._sums_base import SumsLearner
+from discreet.learn.base import Domain
+from discreet.learn.budget_schedule import Passes
+from discreet.query import Node, NodeTables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.learn.feature_map import Layout
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import NoisySums
+    from discreet.schema import Schema
+
+SKIP = 2.0
+"""Standard deviations of noise below which a cell is not taken at its word."""
+STOP = 3.0
+"""The same for a whole node, whose count is a sum of cells."""
+MOST_LEVELS = 6
+MOST_NODES = 64
+"""Nodes that are opened on one level; those with the largest noisy counts."""
+
+
+def information(table: Floats, sd: float) -> float:
+    """Return V_A of a table of (value, label) counts: minus rows times the entropy of labels given values.
+
+    The larger, the better the split. With noise of standard deviation ``sd``, cells below two of it are
+    left out, and what they count is charged the largest entropy there is.
+
+    Examples
+    --------
+    >>> round(information(np.array([[30.0, 10.0], [5.0, 55.0]]), 0.0), 4)
+    -39.7036
+    """
+    kept = table > SKIP * sd
+    counts = np.where(kept, table, 0.0)
+    rows = counts.sum(axis=1, keepdims=True)
+    shares = np.where(kept, counts / np.where(rows > 0, rows, 1.0), 1.0)
+    skipped = np.where(kept, 0.0, np.maximum(table, 0.0)).sum()
+    return float((counts * np.log(shares)).sum() - skipped * math.log(table.shape[1]))
+
+
+def count_error(variance: float, failure: float) -> float:
+    """Return what the noise on a count exceeds with probability at most ``failure``."""
+    return math.sqrt(2 * variance * math.log(2 / failure))
+
+
+def information_error(count: float, gamma: float, values: int) -> float:
+    """Bound the error of :func:`information` for a node of ``count >= gamma * count_error(...)`` rows.
+
+    ``values`` is the largest number of cells along either side of the table. All cells are within the
+    error of a count at once; cells below it may be left out; ``gamma`` is at least ``2.72 * values``.
+    """
+    return 2 * values**2 * (1 + math.log(gamma)) * count / gamma
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A node of the tree.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Of each class, as the noisy counts have it; they add up to 1.
+    attribute : int or None
+        The position of the column that is asked; None for a leaf.
+    children : tuple of int
+        For each cell of the column the position of the next node.
+    """
+
+    shares: tuple[float, ...]
+    attribute: int | None = None
+    children: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A decision tree: its nodes, the root first."""
+
+    nodes: tuple[Branch, ...]
+
+    def leaves(self, codes: Ints) -> Ints:
+        """Return the position of the leaf that each row of cells ends in."""
+        at = np.zeros(len(codes), np.int64)
+        # A child stands after its parent, so that one sweep takes every row to its leaf.
+        for i, node in enumerate(self.nodes):
+            if node.attribute is not None:
+                here = np.flatnonzero(at == i)
+                at[here] = np.array(node.children)[codes[here, node.attribute]]
+        return at
+
+    @property
+    def depth(self) -> int:
+        """How many questions the longest path asks."""
+        depths = [0] * len(self.nodes)
+        for i, node in enumerate(self.nodes):
+            for child in node.children:
+                depths[child] = depths[i] + 1
+        return max(depths)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, from which :meth:`from_dict` makes an equal tree."""
+        return {
+            "kind": "tree",
+            "nodes": [[list(n.shares), n.attribute, list(n.children)] for n in self.nodes],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the tree that :meth:`to_dict` wrote."""
+        return cls(tuple(Branch(tuple(s), a, tuple(c)) for s, a, c in values["nodes"]))
+
+
+@dataclass
+class _Open:
+    """A node that may still be split, and what its parent's cells say of it."""
+
+    place: int
+    path: tuple[tuple[str, int], ...]
+    attributes: tuple[str, ...]
+    parent: tuple[float, ...]
+    counts: Floats
+    sd: float
+
+
+class PrivateID3Classifier(CellsClassifier):
+    """Decision tree of the ID3 kind, grown on noisy counts of declared cells.
+
+    On every level one question counts, for all open nodes at once and for every column that is left, the rows
+    in each cell by class. The column with the largest noisy information splits its node into all its
+    cells.
+
+    Parameters
+    ----------
+    privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
+        What the whole tree promises; its levels get equal parts. Only :class:`NoPromise` has no noise.
+    bounds, schema
+        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+    classes : sequence of labels, optional
+        Declared list; the schema's target has it otherwise.
+    edges : mapping of str to sequence of float, optional
+        Where the cells of a number begin. What :func:`~discreet.learn.private_quantiles` sold can be
+        given here.
+    n_bins : int
+        Cells of all other numbers: of equal widths, or by ratios for amounts; see
+        :func:`~discreet.learn._bins.public_edges`.
+    max_depth : int, optional
+        Levels. By default as many as leave an average node above the count at which nodes are closed: a rule
+        on the public number of rows, the cells and the noise.
+    ledger : Ledger, optional
+        Charged before anything is drawn.
+    random_state : int, optional
+        A seed, for tests alone.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        Nodes with the column that each asks and the noisy shares of the classes.
+    cells_ : Cells
+        The public cells.
+    depth_ : int
+        Levels that were paid for.
+    classes_ : array
+        The declared classes, sorted.
+    layout_ : Layout
+        The columns.
+    answers_ : dict of str to Answer
+        What each level was answered, with the standard deviation of its noise.
+    promises_ : tuple of Promise
+        What holds for all levels together.
+    receipts_ : tuple of Receipt
+        What was charged.
+    split_ : dict of str to float
+        Which part of the promise each level got.
+
+    Privacy
+    -------
+    A row is in one node of a level and there in one cell of each column, so that a level with ``a`` columns
+    costs ``2 a`` in squared sensitivity under replace-one and ``a`` under add-remove, however many nodes it
+    has. Which column splits, where growing stops and what a leaf says is computed from noisy counts alone;
+    absent cells are counted like all others. Labels of leaves are read off the cells of their parents, free.
+    All levels are paid for in the promise, asked or not.
+
+    Reference
+    ---------
+    Blum, Dwork, McSherry and Nissim (2005), section 4.4, whose score has the wrong sign and whose error
+    bounds are too small: docs/explanation/theorems/sulq-id3.md, sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP, Column, Schema
+    >>> x = np.arange(6000) % 90
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=89),
+    ...                          Column("owner", values=(0, 1), role="target")])
+    >>> model = PrivateID3Classifier(privacy=ApproxDP(epsilon=1.0, delta=1e-6), schema=schema, n_bins=9,
+    ...                              random_state=1)
+    >>> model.fit(x.reshape(-1, 1), (x >= 40).astype(int)).score(x.reshape(-1, 1), x >= 40)
+    1.0
+    """
+
+    name: ClassVar[str] = "id3"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-id3", "sulq-sensitivity")
+    domains: ClassVar[Mapping[str, Domain]] = {
+        **SumsLearner.common_domains,
+        "edges": EDGES,
+        "n_bins": BINS,
+        "max_depth": Domain(
+            "None or a whole number from 1 to 64",
+            lambda v: (
+                v is None
+                or (isinstance(v, int | np.integer) and not isinstance(v, bool) and 1 <= int(v) <= 64)
+            ),
+            (0, -1, 1.5, "2", True, 65),
+        ),
+    }
+    saved: ClassVar[tuple[str, ...]] = (*SumsLearner.common_saved, "classes_", "tree_", "cells_", "depth_")
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsLearner.revived,
+        "tree_": Tree.from_dict,
+        "cells_": Cells.from_dict,
+    }
+
+    def __init__(
+        self,
+        *,
+        privacy: Privacy,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        classes: Any = None,
+        edges: Mapping[str, Sequence[float]] | None = None,
+        n_bins: int = 8,
+        max_depth: int | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.schema = schema
+        self.classes = classes
+        self.edges = edges
+        self.n_bins = n_bins
+        self.max_depth = max_depth
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+        assert target is not None
+        cells = Cells.of(layout, self.edges, int(self.n_bins))
+        passes = self._passes(sums, cells, target, owner)
+        even = (1 / len(self._levels),) * len(self._levels)
+        nodes = [Branch(even)]
+        # Nothing is known of the root before it is asked.
+        frontier = [_Open(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
+        for name in passes.split:
+            frontier = sorted(frontier, key=lambda node: -node.counts.sum())[:MOST_NODES]
+            if not frontier:
+                break
+            asked = [Node(node.path, node.attributes) for node in frontier]
+            columns = {c for node in asked for c in (*node.attributes, *(step for step, _ in node.path))}
+            question = NodeTables(target, asked, cells.among(sorted(columns)))
+            answer = passes.ask(name, question)
+            sd = float(np.max(answer.sd))
+            opened: list[_Open] = []
+            for node, tables in zip(frontier, self._tables(question, answer, sums.schema), strict=True):
+                opened.extend(_grow(nodes, node, tables, sd, layout.names))
+            frontier = opened
+        self.tree_ = Tree(tuple(nodes))
+        self.cells_ = cells
+        self.depth_ = len(passes.split)
+        return passes
+
+    def _passes(self, sums: NoisySums, cells: Cells, target: str, owner: str | None) -> Passes:
+        """Say how many levels are paid for, by public facts alone."""
+        names = cells.layout.names
+
+        def levels(depth: int) -> Passes:
+            shares = {f"level {i + 1}": 1.0 for i in range(depth)}
+            return Passes(sums, self.privacy, shares, owner=owner)
+
+        if self.max_depth is not None:
+            return levels(min(int(self.max_depth), len(names)))
+        if sums.n_rows is None:
+            raise ParameterError(
+                "max_depth of PrivateID3Classifier must be given where the number of rows is not public, was "
+                "None. Give the number of levels, for instance 3."
+            )
+        root = root_tables(target, cells)
+        size = cells.mean_size(names)
+        best = levels(1)
+        for depth in range(2, min(MOST_LEVELS, len(names)) + 1):
+            tried = levels(depth)
+            sd = float(np.max(tried.expected_sd("level 1", root)))
+            if sums.n_rows / size ** (depth - 1) < max(least_count(sd, size), 1.0):
+                break
+            best = tried
+        return best
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return for each row the noisy shares of the classes in its leaf."""
+        codes = self._cell_codes(X, "predict_proba")
+        shares = np.array([node.shares for node in self.tree_.nodes])
+        return np.asarray(shares[self.tree_.leaves(codes)])
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the class with the largest noisy share in each row's leaf."""
+        shares = self.predict_proba(X)
+        return np.asarray(self.classes_[shares.argmax(axis=1)])
+
+
+def least_count(sd: float, mean_size: float) -> float:
+    """Return the noisy count below which a node is closed."""
+    return STOP * sd * math.sqrt(2 * mean_size)
+
+
+def _grow(
+    nodes: list[Branch], node: _Open, tables: Mapping[str, Floats], sd: float, names: Sequence[str]
+) -> list[_Open]:
+    """Split a node by its best column, or leave it a leaf; return the children that may be split further."""
+    totals, total_sd = _combined(node, list(tables.values()), sd)
+    shares = _shares(totals, node.parent, SKIP * total_sd)
+    nodes[node.place] = Branch(shares)
+    mean_size = float(np.mean([len(table) for table in tables.values()]))
+    one_class = np.sum(totals > SKIP * total_sd) <= 1
+    if totals.sum() <= least_count(sd, mean_size) or one_class:
+        return []
+    best = max(tables, key=lambda column: information(tables[column], sd))
+    rest = tuple(column for column in node.attributes if column != best)
+    first = len(nodes)
+    opened = []
+    for code, counts in enumerate(tables[best]):
+        # The parent's cells say what the child's rows are: nothing is asked for a leaf.
+        nodes.append(Branch(_shares(counts, shares, SKIP * sd)))
+        if rest and counts.sum() > 0:
+            opened.append(_Open(first + code, (*node.path, (best, code)), rest, shares, counts, sd))
+    children = tuple(range(first, len(nodes)))
+    nodes[node.place] = Branch(shares, names.index(best), children)
+    return opened
+
+
+def _combined(node: _Open, tables: Sequence[Floats], sd: float) -> tuple[Floats, float]:
+    """Return the rows of a node by class, by all its tables and its parent's cells, and their noise."""
+    if sd == 0:
+        return np.asarray(tables[0].sum(axis=0)), 0.0
+    # Every table counts the same rows. Its margin sums up its cells: the fewer, the less noisy.
+    # In units of one cell's precision: noise may be so small or large that its square is no number.
+    precision = [1 / len(table) for table in tables] + [(sd / node.sd) ** 2]
+    counts = [table.sum(axis=0) for table in tables] + [node.counts]
+    return np.average(counts, axis=0, weights=precision), sd / math.sqrt(math.fsum(precision))
+
+
+def _shares(counts: Floats, parent: tuple[float, ...], sd: float) -> tuple[float, ...]:
+    """Return the share of each class; as many rows as the noise may be are taken to be like the parent's."""
+    known = np.maximum(counts, 0.0)
+    total = known.sum() + sd
+    return tuple(((known + sd * np.array(parent)) / total).tolist()) if total > 0 else parent

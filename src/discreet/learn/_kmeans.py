@@ -1,0 +1,358 @@
+"""Clusters from noisy counts and noisy sums of displacements."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.cluster import KMeans
+
+from discreet.errors import ParameterError
+from discreet.learn._centering import LEAST, RADIUS, ask_place, shrunk
+from discreet.learn._sums_base import SumsLearner
+from discreet.learn.base import Domain
+from discreet.learn.budget_schedule import Passes
+from discreet.noise import Stream, standard_normal
+from discreet.privacy import NoPromise
+from discreet.query import ClusterSums
+from discreet.query.passes import ONE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import Bools, Floats, Ints
+    from discreet.learn.feature_map import Layout
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import Answer, NoisySums
+    from discreet.schema import Schema
+
+_MOST_CLUSTERS = 1024  # more would be thinner than their noise, and a batch of distances past memory
+_REGION = 0.1  # of the promise, for where the rows are and how far they spread
+_SCHEDULE = (1.0, 0.7, 0.6, 0.5)  # radius of each pass over the root mean square distance from the mean
+_SPARE = 6  # centers for each cluster in the first half of the passes, where noise permits
+_TOLERATED = 0.15  # noise on a center over the spread of the rows, for as many centers
+_START = 400  # public points among which far ones are starting centers
+_FLAT = 5.0  # coordinates up to which starting centers are as far out as rows
+
+
+class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, SumsLearner):
+    """K-means on noisy sums.
+
+    Each pass asks, for every center, for the number of rows nearest to it and for the sum of their
+    displacements, clipped to a length that shrinks by a public schedule. Where noise permits, the first
+    half of the passes has more centers than clusters; they are then merged, which needs no row, and the
+    second half goes on from there.
+
+    Parameters
+    ----------
+    n_clusters : int
+        How many.
+    privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
+        What the model promises; split over the passes as :attr:`split_` says.
+    bounds : (lower, upper), optional
+        Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Distances are
+        in units of these ranges.
+    schema : Schema, optional
+        Instead of bounds; with categories, each level is a column of 0 and 1.
+    max_iter : int
+        Number of passes.
+    init : array of shape (n_clusters, n_coordinates), optional
+        Public starting centers, in the columns' units; none are spared and merged then. By default they
+        follow from public random points, the noisy mean and the noisy spread.
+    radius : "auto", float or None
+        Length from which clipping of displacements starts, as a fraction of the declared ranges. "auto" buys
+        it, with the noisy mean, for a tenth of the promise. None clips nothing.
+    ledger : Ledger, optional
+        Charged before anything is drawn.
+    random_state : int, optional
+        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_coordinates)
+        In the columns' units.
+    counts_ : array
+        Noisy number of rows nearest to each center of the last pass, which had moved a little since.
+    errors_ : array
+        Root mean square of the noise on each center, in units of the declared ranges; infinite where a
+        center had too few rows to be moved.
+    radii_ : array
+        To which length displacements were clipped, by pass.
+    n_iter_ : int
+        Passes over clusters.
+    layout_ : Layout
+        Which coordinates were read.
+    answers_, receipts_ : dict of Answer, tuple of Receipt
+        What was answered, with its standard deviation, and charged, by pass.
+    promises_ : tuple of Promise
+        What holds for whoever's row was read.
+    split_ : dict
+        The share of each pass.
+
+    Privacy
+    -------
+    One unit under the schema's neighbors. A row counts for one center: with ``C`` the radius the squared
+    sensitivity of a pass is ``4 C**2`` when a row is replaced, whatever the number of clusters and
+    columns. A center without rows is answered like all others, and is left or put elsewhere by its noisy
+    count. Centers that start anew start from public random points. There is no stopping before the last
+    pass.
+
+    Reference
+    ---------
+    Blum, Dwork, McSherry and Nissim (2005), section 4.2. The error of a center is that of their lemma 1 with
+    the new displacement in place of the old mean:
+    docs/explanation/theorems/sulq-lemma-1.md, sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import ApproxDP
+    >>> from discreet.learn import PrivateKMeans
+    >>> t = np.arange(20000)
+    >>> X = np.column_stack([np.where(t % 2, 0.2, 0.8), 0.5 + 0.1 * np.sin(t)])
+    >>> model = PrivateKMeans(
+    ...     n_clusters=2, privacy=ApproxDP(epsilon=1.0, delta=1e-6), bounds=(0, 1), random_state=1
+    ... ).fit(X)
+    >>> np.sort(model.cluster_centers_[:, 0]).round(1).tolist()
+    [0.2, 0.8]
+    """
+
+    name: ClassVar[str] = "kmeans"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-lemma-1", "sulq-sensitivity")
+    domains: ClassVar[Mapping[str, Domain]] = {
+        **SumsLearner.common_domains,
+        "n_clusters": Domain(
+            f"a whole number from 1 to {_MOST_CLUSTERS}",
+            lambda v: (
+                isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= _MOST_CLUSTERS)
+            ),
+            (0, -1, 2.5, "2", True, None, 10**9),
+        ),
+        "max_iter": Domain(
+            "a whole number from 1 to 100",
+            lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 100),
+            (0, 101, 2.5, "2", True, None),
+        ),
+        "radius": RADIUS,
+    }
+    saved: ClassVar[tuple[str, ...]] = (
+        *SumsLearner.common_saved, "cluster_centers_", "counts_", "errors_", "radii_", "n_iter_",
+    )  # fmt: skip
+
+    cluster_centers_: Floats
+
+    def __init__(
+        self,
+        *,
+        n_clusters: int = 8,
+        privacy: Privacy,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        max_iter: int = 4,
+        init: Any = None,
+        radius: float | str | None = "auto",
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.privacy = privacy
+        self.bounds = bounds
+        self.schema = schema
+        self.max_iter = max_iter
+        self.init = init
+        self.radius = radius
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+        k, d, rounds = int(self.n_clusters), layout.size, int(self.max_iter)
+        given = self._given(layout)
+        learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
+        located = learns or given is None
+        shares = {
+            **({"region": _REGION} if located else {}),
+            **{f"pass {i + 1}": (1 - _REGION) / rounds for i in range(rounds)},
+        }
+        passes = Passes(sums, self.privacy, shares, owner=owner)
+        spread = np.full(d, 1 / 12)
+        if located:
+            place = ask_place(passes, "region", layout)
+            spread = place.spread(place.mean)
+        whole = None if isinstance(self.radius, str) or self.radius is None else float(self.radius)
+        if learns:
+            whole = math.sqrt(float(spread.sum()))
+        radii = [None if whole is None else max(whole * _factor(i), 2.0**-16) for i in range(rounds)]
+        points = _Points(np.full(d, 0.5) if given is not None else place.mean, spread)
+        if given is None:
+            many = _affordable(passes, layout, k, whole, place.n_rows) if rounds > 1 else k
+            centers = points.far_apart(many)
+        else:
+            centers = given
+        for i, radius in enumerate(radii):
+            # Displacements are counted from the grid of the questions.
+            centers = np.floor(centers * ONE + 0.5) / ONE
+            question = ClusterSums(layout.names, centers.tolist(), radius)
+            answer = passes.ask(f"pass {i + 1}", question)
+            counts, kept, errors, centers = _moved(centers, answer)
+            if len(centers) > k and 2 * (i + 1) >= rounds:
+                centers = merged(centers, np.where(kept, counts, 0.0), k)
+            elif i + 1 < rounds:
+                centers = points.reseeded(centers, counts, kept)
+        self.cluster_centers_ = layout.decode(centers)
+        self.counts_, self.errors_ = counts, errors
+        self.radii_ = np.array([math.inf if radius is None else radius for radius in radii])
+        self.n_iter_ = rounds
+        return passes
+
+    def check_parameters(self) -> None:
+        """Refuse parameters outside their domain, and starting centers that could fit no layout."""
+        super().check_parameters()
+        self._starts(None)
+
+    def _given(self, layout: Layout) -> Floats | None:
+        """Return the starting centers in units of the declared ranges, if there are any."""
+        centers = self._starts(layout.size)
+        if centers is None:
+            return None
+        return np.clip((centers - layout.lower) / layout.width, 0.0, 1.0)
+
+    def _starts(self, size: int | None) -> Floats | None:
+        """Return what was given to start with; how many coordinates it must have may not be known yet."""
+        if self.init is None:
+            return None
+        try:
+            centers = np.asarray(self.init, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            centers = np.empty(0)
+        fits = centers.ndim == 2 and len(centers) == self.n_clusters and size in (None, centers.shape[1])
+        if not (fits and np.isfinite(centers).all()):
+            raise ParameterError(
+                f"init of PrivateKMeans must be None or finite numbers of shape ({self.n_clusters}, "
+                f"{size or 'n_coordinates'}), one center for each cluster, and was not. Centers are public: "
+                "do not take them from the rows."
+            )
+        return centers
+
+    def predict(self, X: Any) -> Ints:
+        """Return which center is nearest to each row, in units of the declared ranges."""
+        return np.asarray(self._distances(X, "predict").argmin(axis=1))
+
+    def transform(self, X: Any) -> Floats:
+        """Return the distance of each row from each center, in units of the declared ranges."""
+        return self._distances(X, "transform")
+
+    def fit_predict(self, X: Any, y: Any = None) -> Ints:
+        """Learn from rows, and return which center is nearest to each: a column about private rows."""
+        return self.fit(X, y).predict(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the sum of squared distances of rows from their nearest centers."""
+        return -float((self._distances(X, "score").min(axis=1) ** 2).sum())
+
+    def _distances(self, X: Any, where: str) -> Floats:
+        rows = self._coordinates(X, where)
+        centers = (self.cluster_centers_ - self.layout_.lower) / self.layout_.width
+        squares = [((rows - center) ** 2).sum(axis=1) for center in centers]
+        return np.asarray(np.sqrt(np.column_stack(squares)))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "init" and value is not None:
+            value = np.asarray(value, np.float64)
+        return super()._pack(name, value, arrays)
+
+
+class _Points:
+    """Public random points where the rows are, by what is known of that: starting centers."""
+
+    def __init__(self, middle: Floats, spread: Floats) -> None:
+        d = len(middle)
+        self._middle = middle
+        # In many dimensions points as far out as rows are far from all rows.
+        self._scale = np.sqrt(spread) * min(1.0, math.sqrt(_FLAT / d))
+        # Not noise: everybody may know these points, and the same ones are used every time.
+        self._stream = Stream.from_seed(0)
+
+    def _draw(self, n: int) -> Floats:
+        return standard_normal((n, len(self._middle)), self._stream) * self._scale
+
+    def far_apart(self, k: int) -> Floats:
+        """Choose ``k`` points, each as far as possible from those chosen before."""
+        points = np.clip(self._middle + self._draw(max(_START, 20 * k)), 0.0, 1.0)
+        chosen = [0]
+        distance = ((points - points[0]) ** 2).sum(axis=1)
+        while len(chosen) < k:
+            chosen.append(int(distance.argmax()))
+            distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        return points[chosen]
+
+    def reseeded(self, centers: Floats, counts: Floats, kept: Bools) -> Floats:
+        """Put centers that have too few rows near those that have most."""
+        lost, living = np.flatnonzero(~kept), np.flatnonzero(kept)
+        if not len(lost) or not len(living):
+            return centers
+        largest = living[np.argsort(-counts[living], kind="stable")]
+        moved = centers.copy()
+        near = centers[largest[np.arange(len(lost)) % len(largest)]]
+        moved[lost] = np.clip(near + 0.5 * self._draw(len(lost)), 0.0, 1.0)
+        return moved
+
+
+def _factor(i: int) -> float:
+    return _SCHEDULE[min(i, len(_SCHEDULE) - 1)]
+
+
+def _affordable(passes: Passes, layout: Layout, k: int, radius: float | None, n_rows: float) -> int:
+    """Return how many centers to start with: at most so many that noise on each stays small."""
+    question = ClusterSums(layout.names, [[0.5] * layout.size], 0.5)
+    sd = float(passes.expected_sd("pass 1", question)[0, 1]) / 0.5
+    if sd == 0:
+        return _SPARE * k
+    # Noise of sd * radius per coordinate on a sum over n / m rows, against the spread of the rows.
+    length = math.sqrt(layout.size / 12) if radius is None else radius
+    most = _TOLERATED * length * n_rows / (0.7 * length * sd * math.sqrt(layout.size))
+    return int(min(max(most, k), _SPARE * k))
+
+
+def _moved(centers: Floats, answer: Answer) -> tuple[Floats, Bools, Floats, Floats]:
+    """Move centers by the noisy mean displacement of their rows, where there are enough of them.
+
+    Returns counts, which centers have enough rows, the error of each center, and the centers.
+    """
+    value, sd = np.asarray(answer.value), np.asarray(answer.sd)
+    counts, count_sd = value[:, 0], sd[:, 0]
+    kept = (counts > LEAST * count_sd) & (counts > 0)
+    divisor = np.where(kept, counts, 1.0)
+    shift = shrunk(value[:, 1:], sd[:, 1:]) / divisor[:, None]
+    errors = mean_error(shift, divisor, sd[:, 1:], count_sd)
+    moved = np.clip(centers + np.where(kept[:, None], shift, 0.0), 0.0, 1.0)
+    return counts, kept, np.where(kept, errors, math.inf), moved
+
+
+def mean_error(shift: Floats, counts: Floats, sum_sd: Floats, count_sd: Floats) -> Floats:
+    """Return the root mean square error of noisy sums over noisy counts, to first order.
+
+    Reference
+    ---------
+    Lemma 1 of the paper has the old mean where the new one belongs: with the sum ``S + e`` and the count
+    ``s + f``, ``(S + e) / (s + f) - S / s`` is ``(e - f S / s) / s``:
+    docs/explanation/theorems/sulq-lemma-1.md.
+    """
+    square = (shift**2).sum(axis=1) * count_sd**2 + (sum_sd**2).sum(axis=1)
+    return np.asarray(np.sqrt(square) / counts)
+
+
+def merged(centers: Floats, weights: Floats, k: int) -> Floats:
+    """Return ``k`` centers of weighted centers: k-means on what was already answered, which costs nothing."""
+    heavy = np.flatnonzero(weights > 0)
+    if len(np.unique(centers[heavy], axis=0)) <= k:
+        order = np.argsort(-weights, kind="stable")[:k]
+        return centers[order]
+    found = KMeans(k, n_init=20, random_state=0).fit(centers[heavy], sample_weight=weights[heavy])
+    return np.asarray(np.clip(found.cluster_centers_, 0.0, 1.0))

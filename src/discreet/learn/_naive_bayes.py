@@ -1,0 +1,187 @@
+"""Naive Bayes from one question: a noisy table of every column by class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from discreet.learn._bins import BINS_OR_NONE, EDGES, Cells, CellsClassifier, root_tables
+from discreet.learn._sums_base import SumsLearner
+from discreet.learn.budget_schedule import Passes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn.base import Domain
+    from discreet.learn.feature_map import Layout
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import NodeTables, NoisySums
+    from discreet.schema import Schema
+
+MOST_BINS = 32
+WITHOUT_COUNT = 16
+"""Cells of a number where the number of rows is not public."""
+CLEAR = 4.0
+"""Standard deviations of noise that an average cell shall hold."""
+
+
+class PrivateNaiveBayes(CellsClassifier):
+    """Naive Bayes on declared cells: the class whose cells make a row most likely, columns taken apart.
+
+    Parameters
+    ----------
+    privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
+        What the model promises. Only :class:`NoPromise` has no noise.
+    bounds, schema
+        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+    classes : sequence of labels, optional
+        Declared list; the schema's target has it otherwise.
+    edges : mapping of str to sequence of float, optional
+        Where the cells of a number begin.
+    n_bins : int, optional
+        Cells of all other numbers, see :func:`~discreet.learn._bins.public_edges`. By default the largest
+        power of two up to 32 for which an average cell holds four standard deviations of noise: a rule on
+        the public number of rows and the noise.
+    ledger : Ledger, optional
+        Charged before anything is drawn.
+    random_state : int, optional
+        A seed, for tests alone.
+
+    Attributes
+    ----------
+    class_log_prior_ : array of shape (n_classes,)
+        Logarithm of the noisy share of each class.
+    cell_log_prob_ : array of shape (n_cells, n_classes)
+        For the cells of all columns, one after the other, the logarithm of their noisy share in each class.
+    cells_ : Cells
+        The public cells.
+    classes_ : array
+        The declared classes, sorted.
+    layout_ : Layout
+        The columns.
+    answers_ : dict of str to Answer
+        The noisy counts, with the standard deviation of their noise.
+    promises_ : tuple of Promise
+        What holds.
+    receipts_ : tuple of Receipt
+        What was charged.
+    split_ : dict of str to float
+        All for the one question.
+
+    Privacy
+    -------
+    A row is in one cell of each of ``a`` columns: the squared sensitivity of all tables together is ``2 a``
+    under replace-one and ``a`` under add-remove, however many cells there are. Cells without rows are
+    counted like all others. Everything after the one question is computed from its noisy answer.
+
+    Reference
+    ---------
+    Section 4.5 of Blum, Dwork, McSherry and Nissim (2005), as one vector of statistical queries:
+    docs/explanation/theorems/sulq-3.md, sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP
+    >>> X = np.column_stack([np.arange(4000) % 50, np.arange(4000) % 7])
+    >>> y = np.where(X[:, 0] > 20, "old", "young")
+    >>> model = PrivateNaiveBayes(privacy=ApproxDP(epsilon=1.0, delta=1e-6), bounds=([0, 0], [50, 7]),
+    ...                           classes=["old", "young"], random_state=1)
+    >>> model.fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    name: ClassVar[str] = "naive-bayes"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
+    domains: ClassVar[Mapping[str, Domain]] = {
+        **SumsLearner.common_domains,
+        "edges": EDGES,
+        "n_bins": BINS_OR_NONE,
+    }
+    saved: ClassVar[tuple[str, ...]] = (
+        *SumsLearner.common_saved, "classes_", "class_log_prior_", "cell_log_prob_", "cells_",
+    )  # fmt: skip
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsLearner.revived,
+        "cells_": Cells.from_dict,
+    }
+
+    def __init__(
+        self,
+        *,
+        privacy: Privacy,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        classes: Any = None,
+        edges: Mapping[str, Sequence[float]] | None = None,
+        n_bins: int | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.schema = schema
+        self.classes = classes
+        self.edges = edges
+        self.n_bins = n_bins
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+        assert target is not None
+        passes = Passes(sums, self.privacy, {"tables": 1.0}, owner=owner)
+        cells, question = self._question(sums, layout, target, passes)
+        answer = passes.ask("tables", question)
+        sd = float(np.max(answer.sd))
+        (tables,) = self._tables(question, answer, sums.schema)
+        counts = list(tables.values())
+        # Every table counts the same rows by class; the fewer its cells, the less noisy its margin.
+        weights = [1 / len(table) for table in counts]
+        totals = np.average([table.sum(axis=0) for table in counts], axis=0, weights=weights)
+        self.class_log_prior_ = np.log(_smoothed(totals, sd))
+        self.cell_log_prob_ = np.log(np.concatenate([_smoothed(table, sd) for table in counts]))
+        self.cells_ = cells
+        return passes
+
+    def _question(
+        self, sums: NoisySums, layout: Layout, target: str, passes: Passes
+    ) -> tuple[Cells, NodeTables]:
+        def asked(n_bins: int) -> tuple[Cells, NodeTables]:
+            cells = Cells.of(layout, self.edges, n_bins)
+            return cells, root_tables(target, cells)
+
+        if self.n_bins is not None:
+            return asked(int(self.n_bins))
+        if sums.n_rows is None:
+            return asked(WITHOUT_COUNT)
+        n_bins = MOST_BINS
+        # The noise does not depend on how many cells there are.
+        sd = float(np.max(passes.expected_sd("tables", asked(2)[1])))
+        while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CLEAR * sd:
+            n_bins //= 2
+        return asked(n_bins)
+
+    def predict_joint_log_proba(self, X: Any) -> Floats:
+        """Return for each row and class the logarithm of their joint probability, as the model sees it."""
+        codes = self._cell_codes(X, "predict")
+        starts = np.concatenate([[0], np.cumsum(list(self.cells_.sizes.values()))[:-1]])
+        return np.asarray(self.class_log_prior_ + self.cell_log_prob_[codes + starts].sum(axis=1))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class for each row, as the model sees it."""
+        return np.asarray(special.softmax(self.predict_joint_log_proba(X), axis=1))
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the most probable class for each row."""
+        logs = self.predict_joint_log_proba(X)
+        return np.asarray(self.classes_[logs.argmax(axis=1)])
+
+
+def _smoothed(counts: Floats, sd: float) -> Floats:
+    """Return the shares of each class, after one row more, or as many as the noise, spread over its cells."""
+    known = np.maximum(counts, 0.0)
+    more = max(1.0, sd)
+    return np.asarray((known + more / len(known)) / (known.sum(axis=0) + more))

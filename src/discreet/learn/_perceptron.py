@@ -1,0 +1,240 @@
+"""The perceptron on noisy sums over the rows that it gets wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.learn._centering import LEAST, Centered
+from discreet.learn._sums_base import SumsClassifier
+from discreet.learn.base import Domain, is_number
+from discreet.learn.budget_schedule import Passes
+from discreet.query import HalfspaceSums
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn.feature_map import Layout
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import Answer, NoisySums
+    from discreet.schema import Schema
+
+
+class PrivatePerceptron(SumsClassifier):
+    """A linear classifier for two classes, moved by the noisy mean of the rows that it gets wrong.
+
+    Round ``j`` moves the plane by that mean over ``j``, and the average of all planes on the way is returned:
+    where no plane separates the classes, steps of one length and the last plane are far worse. On such rows
+    logistic regression is better still.
+
+    Parameters
+    ----------
+    privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
+        What the model promises; each round gets an equal share.
+    bounds : (lower, upper), optional
+        Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``.
+    schema : Schema, optional
+        Instead of bounds; with categories, each level is a column of 0 and 1.
+    classes : sequence of two labels, optional
+        Declared list. Needed with bounds; only :class:`NoPromise` takes it from ``y``.
+    rounds : int
+        Most rounds that are asked.
+    step : {"shrinking", "constant"}
+        Whether steps shrink with the number of the round or are the noisy mean itself, as in the paper, for
+        which :func:`most_rounds` holds.
+    radius : float, optional
+        Length to which rows are clipped, from the middle of the declared ranges and as a fraction of them.
+        Nothing is clipped if it is left out.
+    ledger : Ledger, optional
+        Charged before anything is drawn.
+    random_state : int, optional
+        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_coordinates)
+        Coefficients of the averaged plane in the columns' own units, for rows that are not clipped.
+    intercept_ : array of shape (1,)
+        Its intercept.
+    weights_, last_weights_ : array
+        The averaged plane and the last one, for rows as they are asked about.
+    counts_ : array
+        Noisy number of rows that each round's plane got wrong.
+    n_iter_ : int
+        Rounds that moved the plane.
+    classes_ : array
+        The declared classes, sorted.
+    layout_ : Layout
+        Which coordinates were read.
+    answers_, receipts_ : dict of Answer, tuple of Receipt
+        What was answered, with its standard deviation, and charged, by round.
+    promises_ : tuple of Promise
+        What holds for whoever's row was read, whether rounds were left out or not.
+    split_ : dict
+        The share of each round.
+
+    Privacy
+    -------
+    One unit under the schema's neighbors. With ``B`` the length of rows the squared sensitivity of a round
+    is ``4 B**2``: entries of label times row span [-B, B]. Count and sum are one answer; whether to stop is
+    read off its noisy count alone. A round that is not asked is not charged, and the promise is the same.
+
+    Reference
+    ---------
+    Blum, Dwork, McSherry and Nissim (2005), section 4.3 and theorem 2, corrected in
+    docs/explanation/theorems/sulq-2.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import ApproxDP
+    >>> from discreet.learn import PrivatePerceptron
+    >>> X = np.linspace(0, 1, 4000).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0.4, "yes", "no")
+    >>> model = PrivatePerceptron(
+    ...     privacy=ApproxDP(epsilon=1.0, delta=1e-6), bounds=(0, 1), classes=["no", "yes"], random_state=1
+    ... ).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9), model.receipts_[0].seeded
+    (True, True)
+    """
+
+    name: ClassVar[str] = "perceptron"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-2",)
+    domains: ClassVar[Mapping[str, Domain]] = {
+        **SumsClassifier.common_domains,
+        "rounds": Domain(
+            "a whole number from 1 to 1000",
+            lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 1000),
+            (0, 1001, 2.5, "2", True, None),
+        ),
+        "step": Domain(
+            "'shrinking' or 'constant'",
+            lambda v: isinstance(v, str) and v in ("shrinking", "constant"),
+            ("other", None, 1),
+        ),
+        "radius": Domain(
+            "None or a number of at least 2**-16",
+            lambda v: v is None or (is_number(v) and bool(v >= 2.0**-16)),
+            (0, -1.0, math.inf, "auto", True),
+        ),
+    }
+    saved: ClassVar[tuple[str, ...]] = (
+        *SumsClassifier.common_saved, "classes_", "coef_", "intercept_", "weights_", "last_weights_",
+        "counts_", "n_iter_",
+    )  # fmt: skip
+
+    weights_: Floats
+
+    def __init__(
+        self,
+        *,
+        privacy: Privacy,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        classes: Any = None,
+        rounds: int = 20,
+        step: Literal["shrinking", "constant"] = "shrinking",
+        radius: float | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.schema = schema
+        self.classes = classes
+        self.rounds = rounds
+        self.step = step
+        self.radius = radius
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+        assert target is not None
+        if len(self.classes_) != 2:
+            raise ParameterError(
+                "classes of PrivatePerceptron must be two. Only binary classification is supported, and "
+                f"there are {len(self.classes_)} classes. Use another learner, or one for each class."
+            )
+        frame = Centered(layout, None if self.radius is None else float(self.radius))
+        names = [f"round {i + 1}" for i in range(int(self.rounds))]
+        passes = Passes(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
+        weights, path, counts = np.zeros(frame.size), [], []
+        for name in names:
+            question = HalfspaceSums(
+                target=target,
+                positive=self._levels[1],
+                weights=tuple(weights.tolist()),
+                intercept=frame.intercept,
+                **frame.asked,
+            )
+            answer = passes.ask(name, question)
+            counts.append(float(np.asarray(answer.value)[0]))
+            mean = _mean(answer)
+            if mean is None:
+                break
+            weights = weights + (mean / len(counts) if self.step == "shrinking" else mean)
+            path.append(weights)
+        self.last_weights_ = weights
+        self.weights_ = np.mean(path, axis=0) if path else weights
+        self.counts_ = np.array(counts)
+        self.n_iter_ = len(path)
+        coef, intercept = frame.coefficients(self.weights_)
+        self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
+        return passes
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of the second class for each row; rows are clipped as those of the training."""
+        rows = self._coordinates(X, "decision_function")
+        frame = Centered(self.layout_, None if self.radius is None else float(self.radius))
+        return np.asarray(frame.rows(rows) @ self.weights_)
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the class of each row."""
+        positive = self.decision_function(X) > 0
+        return np.asarray(self.classes_[positive.astype(np.intp)])
+
+
+def _mean(answer: Answer) -> Floats | None:
+    """Return the noisy mean of label times row over the rows that are wrong; None if they are too few.
+
+    sulq-2: the count that is tested is the one of this round, and it is tested before the sum is used.
+    """
+    value, sd = np.asarray(answer.value), np.asarray(answer.sd)
+    count = float(value[0])
+    if count <= LEAST * float(sd[0]) or count <= 0:
+        return None
+    return np.asarray(value[1:] / count)
+
+
+def most_rounds(length: float, margin: float) -> float:
+    """Return after how many constant steps rows are separated that some plane separates by a margin.
+
+    Parameters
+    ----------
+    length : float
+        Of the longest row.
+    margin : float
+        Distance of all rows from some plane through the origin that has each on its side.
+
+    Reference
+    ---------
+    Theorem 2 of the paper, with both squares: docs/explanation/theorems/sulq-2.md.
+
+    Examples
+    --------
+    >>> most_rounds(1.0, 0.1) == most_rounds(1000.0, 100.0)
+    True
+    """
+    if not (length > 0 and margin > 0):
+        raise ParameterError(f"length and margin of most_rounds must be above 0, were {length}, {margin}.")
+    return 32 * (length / margin) ** 2

@@ -1,0 +1,301 @@
+"""Quantiles of one column, by one histogram or by bisection, whichever is known to be less noisy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from scipy import optimize, special
+from sklearn.isotonic import isotonic_regression
+
+from discreet.errors import ParameterError
+from discreet.learn.base import is_number
+from discreet.learn.budget_schedule import Passes
+from discreet.query import Histogram
+from discreet.query.curation import Curation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.privacy import Promise
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import Answer, NoisySums
+    from discreet.query.calibration import Law
+    from discreet.query.curation import Curated
+
+Method: TypeAlias = Literal["histogram", "bisection"]
+
+MOST_BITS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantiles:
+    """What :func:`private_quantiles` found.
+
+    Attributes
+    ----------
+    qs : tuple of float
+        What was asked for, as it was given.
+    value : tuple of float
+        The quantiles, in the column's unit; a date in days since its lower bound. They never fall.
+    lower, upper : tuple of float
+        Ends between which the exact quantiles of the table lie, each with probability ``level``.
+    level : float
+        Of the intervals.
+    sd : float
+        The largest standard deviation of the noise on a count of rows that was compared.
+    method : {"histogram", "bisection"}
+        Which way was taken.
+    promises : tuple of Promise
+        What holds for all questions together.
+    answers : dict of str to Answer
+        What was answered.
+
+    Privacy
+    -------
+    Computed from noisy counts alone; may be published for the promises that it names.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-3.md.
+    """
+
+    qs: tuple[float, ...]
+    value: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    level: float
+    sd: float
+    method: Method
+    promises: tuple[Promise, ...]
+    answers: dict[str, Answer]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Noisy numbers of rows below some cuts, less the wanted part of all rows, for one quantile."""
+
+    cuts: AnyArray
+    excess: Floats
+    sd: Floats
+
+
+def private_quantiles(
+    sums: NoisySums,
+    column: str,
+    qs: Sequence[float] | float,
+    *,
+    privacy: Privacy,
+    bits: int = 12,
+    level: float = 0.95,
+    owner: str | None = None,
+) -> Quantiles:
+    """Find values below which given parts of the rows lie.
+
+    Parameters
+    ----------
+    sums : NoisySums
+        A database or rows in memory.
+    column : str
+        A number or a date. Rows where it is missing do not count.
+    qs : float or sequence of float
+        Parts, between 0 and 1: 0.5 is the median.
+    privacy : ApproxDP, ZCDP, GaussianDP or PureDP
+        What all questions together promise.
+    bits : int
+        The range is cut into ``2**bits`` cells, or into its whole numbers where these are fewer; the answer
+        is the middle of a cell.
+    level : float
+        Of the intervals.
+    owner : str, optional
+        Who is charged beside the total.
+
+    Privacy
+    -------
+    The promise is split evenly over the questions. One histogram of ``M`` cells costs 2 in squared
+    sensitivity, and the count below a cut has variance of at most ``M R / 4``; each of ``s`` steps of
+    bisection is a histogram of ``len(qs) + 1`` cells with ``s`` times the variance, hence
+    ``s (len(qs) + 1) R / 4`` at most. The smaller one is taken: a rule on declared facts alone.
+
+    Reference
+    ---------
+    Section 4.5 of Blum, Dwork, McSherry and Nissim (2005): docs/explanation/theorems/sulq-3.md,
+    sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP, Column, Schema
+    >>> from discreet.query import Database
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120)])
+    >>> with Database({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as sums:
+    ...     found = private_quantiles(sums, "age", [0.255, 0.505], privacy=ApproxDP(epsilon=1.0, delta=1e-6))
+    >>> found.method, found.value
+    ('bisection', (25.0, 50.0))
+    """
+    wanted = _wanted(qs)
+    if not (isinstance(bits, int) and not isinstance(bits, bool) and 1 <= bits <= MOST_BITS):
+        raise ParameterError(
+            f"bits of private_quantiles must be a whole number from 1 to {MOST_BITS}, was {bits!r}."
+        )
+    if not (is_number(level) and 0 < level < 1):
+        raise ParameterError(f"level of private_quantiles must be between 0 and 1, was {level!r}.")
+    curated = Curation.of(sums.schema).column(column)
+    if curated.is_category:
+        raise ParameterError(
+            f"column of private_quantiles must be a number or a date, and {column!r} is a category. Ask for "
+            "its histogram."
+        )
+    cells = min(curated.top + 1, 2**bits)
+    # Where cells begin, on the integers of the curated table, and one past the last.
+    cuts = np.array([j * (curated.top + 1) // cells for j in range(cells + 1)])
+    steps = max(1, math.ceil(math.log2(cells)))
+    method = chosen_method(cells, len(wanted))
+    if method == "histogram":
+        passes = Passes(sums, privacy, {"histogram": 1.0}, owner=owner)
+        counted = _by_histogram(passes, curated, cuts, wanted)
+        found = [_crossing(part, cells) for part in counted]
+    else:
+        names = [f"step {i + 1}" for i in range(steps)]
+        passes = Passes(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
+        counted, found = _by_bisection(passes, curated, cuts, wanted)
+    laws = [answer.law for answer in passes.answers.values()] or ["gaussian"]
+    ends = [_ends(part, cells, level, laws[0]) for part in counted]
+    order = np.argsort(wanted, kind="stable")
+    rising = np.empty(len(wanted))
+    middles = np.array([_middle(curated, cuts, j) for j in found])
+    rising[order] = np.sort(middles[order])
+    return Quantiles(
+        qs=wanted,
+        value=tuple(rising.tolist()),
+        lower=tuple(_value(curated, cuts[low]) for low, _ in ends),
+        upper=tuple(_value(curated, cuts[high] - 1) for _, high in ends),
+        level=float(level),
+        sd=max(float(part.sd.max(initial=0.0)) for part in counted),
+        method=method,
+        promises=passes.promises,
+        answers=passes.answers,
+    )
+
+
+def chosen_method(cells: int, n_quantiles: int) -> Method:
+    """Return which way has the smaller variance, for a number of cells and of quantiles."""
+    steps = max(1, math.ceil(math.log2(cells)))
+    return "histogram" if cells <= steps * (n_quantiles + 1) else "bisection"
+
+
+def _wanted(qs: Sequence[float] | float) -> tuple[float, ...]:
+    listed: tuple[Any, ...] = tuple(np.atleast_1d(np.asarray(qs, dtype=object)).tolist())
+    if not listed or not all(is_number(q) and 0 <= q <= 1 for q in listed):
+        raise ParameterError(f"qs of private_quantiles must be numbers from 0 to 1, was {qs!r}.")
+    return tuple(map(float, listed))
+
+
+def _by_histogram(
+    passes: Passes, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
+) -> list[_Counted]:
+    below, sd = _ask(passes, "histogram", curated, cuts[1:-1])
+    inner = np.arange(1, len(cuts) - 1)
+    return [_counted(inner, below, sd, q, passes, curated) for q in wanted]
+
+
+def _by_bisection(
+    passes: Passes, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
+) -> tuple[list[_Counted], list[int]]:
+    lows, highs = [0] * len(wanted), [len(cuts) - 1] * len(wanted)
+    heard: list[list[_Counted]] = [[] for _ in wanted]
+    for name in passes.split:
+        middles = [(low + high) // 2 for low, high in zip(lows, highs, strict=True)]
+        asked = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))
+        if not asked.size:
+            break
+        below, sd = _ask(passes, name, curated, cuts[asked])
+        for i, q in enumerate(wanted):
+            counted = _counted(asked, below, sd, q, passes, curated)
+            heard[i].append(counted)
+            if middles[i] > lows[i]:
+                if counted.excess[np.searchsorted(asked, middles[i])] >= 0:
+                    highs[i] = middles[i]
+                else:
+                    lows[i] = middles[i]
+    return [_joined(each) for each in heard], highs
+
+
+def _joined(parts: Sequence[_Counted]) -> _Counted:
+    """Put what several questions said about one quantile together."""
+    none = [np.empty(0)]
+    return _Counted(
+        np.concatenate([part.cuts for part in parts] or none),
+        np.concatenate([part.excess for part in parts] or none),
+        np.concatenate([part.sd for part in parts] or none),
+    )
+
+
+def _ask(passes: Passes, name: str, curated: Curated, cuts: AnyArray) -> tuple[Floats, float]:
+    """Count rows between cuts; rows where the column is missing are the last cell, and left out."""
+    edges = [_value(curated, cut) for cut in cuts]
+    if not edges:
+        return np.zeros(0), 0.0
+    answer = passes.ask(name, Histogram((curated.name,), {curated.name: edges}))
+    counts = np.asarray(answer.value)[: len(edges) + 1]
+    return np.asarray(counts), float(np.max(answer.sd))
+
+
+def _counted(at: AnyArray, counts: Floats, sd: float, q: float, passes: Passes, curated: Curated) -> _Counted:
+    """Return how many rows more than wanted lie below each cut, and how noisy that is."""
+    m = len(counts)
+    if not m:
+        return _Counted(np.empty(0), np.empty(0), np.empty(0))
+    k = np.arange(1, m)
+    below, total = np.cumsum(counts)[:-1], counts.sum()
+    if passes.sums.n_rows is not None and curated.flag is None:
+        # All cells add up to the public number of rows: what they miss of it is shared out.
+        below = below + k / m * (passes.sums.n_rows - total)
+        return _Counted(at, below - q * passes.sums.n_rows, sd * np.sqrt(k * (m - k) / m))
+    return _Counted(at, below - q * total, sd * np.sqrt(k * (1 - q) ** 2 + (m - k) * q**2))
+
+
+def _crossing(counted: _Counted, cells: int) -> int:
+    """Return the first cut below which there are enough rows, once the counts are made to rise."""
+    if not counted.cuts.size:
+        return cells
+    enough = np.flatnonzero(isotonic_regression(counted.excess) >= 0)
+    return int(counted.cuts[enough[0]]) if enough.size else cells
+
+
+def _ends(counted: _Counted, cells: int, level: float, law: Law) -> tuple[int, int]:
+    """Return cuts that the exact quantile lies between with probability ``level``."""
+    if not counted.cuts.size:
+        return 0, cells
+    # All comparisons hold at once.
+    z = _tail_in_sds((1 - level) / counted.cuts.size, law)
+    surely_short = counted.cuts[counted.excess + z * counted.sd < 0]
+    surely_enough = counted.cuts[counted.excess - z * counted.sd >= 0]
+    return int(surely_short.max(initial=0)), int(surely_enough.min(initial=cells))
+
+
+def _tail_in_sds(failure: float, law: Law) -> float:
+    """Return how many deviations a weighted sum of noise exceeds with probability of at most ``failure``."""
+    if law == "gaussian":
+        return -float(special.ndtri(failure / 2))
+
+    # The moment generating function of a weighted sum of Laplace variables is at most that of one with the
+    # same variance, 1 / (1 - u**2) at u in units of 1 / scale; Chernoff's bound at its best u.
+    def excess(t: float) -> float:
+        u = (math.sqrt(1 + t * t) - 1) / t
+        return math.log(2) - u * t - math.log1p(-u * u) - math.log(failure)
+
+    return float(optimize.brentq(excess, 1e-9, 10 - 4 * math.log(failure))) / math.sqrt(2)
+
+
+def _middle(curated: Curated, cuts: AnyArray, j: int) -> float:
+    """Return the middle of the cell that ends at a cut."""
+    first, last = int(cuts[j - 1]), int(cuts[j]) - 1
+    middle = (first + last) / 2
+    return _value(curated, math.floor(middle) if curated.whole else middle)
+
+
+def _value(curated: Curated, index: float) -> float:
+    return float(curated.lower + curated.step * index)

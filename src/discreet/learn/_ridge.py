@@ -1,0 +1,220 @@
+"""Ridge regression from one noisy matrix of products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import column_or_1d
+
+from discreet.errors import ParameterError
+from discreet.learn._centering import Centered, spectral_edge
+from discreet.learn._sums_base import SumsLearner
+from discreet.learn.base import Domain, is_number
+from discreet.learn.budget_schedule import Passes
+from discreet.learn.feature_map import Layout
+from discreet.privacy import NoPromise
+from discreet.query import Gram
+from discreet.schema import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._types import AnyArray, Floats
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import NoisySums
+    from discreet.schema import Schema
+
+
+class PrivateRidge(RegressorMixin, SumsLearner):
+    """Least squares with a penalty on the coefficients, from one noisy matrix of sums of products.
+
+    Columns count as fractions of their declared ranges, the target as a fraction of its own, and the penalty
+    is on coefficients in those units. The intercept is not penalized.
+
+    Parameters
+    ----------
+    privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
+        What the model promises. Only :class:`NoPromise` has no noise.
+    bounds, schema
+        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+    target_bounds : (float, float), optional
+        Declared range of the target; the schema's target has it otherwise.
+    regularization : float
+        Penalty, in rows. To it is added twice the deviation of the noise times the root of the number of
+        coordinates, below which no eigenvalue can be told from noise.
+    ledger : Ledger, optional
+        Charged before anything is drawn.
+    random_state : int, optional
+        A seed, for tests alone.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_coordinates,)
+        In the columns' own units: one for each number and one for each level of a category.
+    intercept_ : float
+        In the target's unit.
+    regularization_ : float
+        What was added to every eigenvalue, noise included.
+    layout_ : Layout
+        The columns.
+    answers_ : dict of str to Answer
+        The noisy matrix, with the standard deviation of its noise.
+    promises_ : tuple of Promise
+        What holds.
+    receipts_ : tuple of Receipt
+        What was charged.
+    split_ : dict of str to float
+        All for the one question.
+
+    Privacy
+    -------
+    Rows are counted from public points and have a squared length ``B**2`` of at most a quarter for each
+    number, the target among them, and one for each category; products move by at most ``sqrt(2) B**2``
+    under replace-one. Where there is a category, sums of columns are sums of products with its levels and
+    cost nothing; otherwise they are asked along, for twice the noise.
+
+    Reference
+    ---------
+    Sections 4.1 and 4.5 of Blum, Dwork, McSherry and Nissim (2005):
+    docs/explanation/theorems/sulq-3.md, sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP
+    >>> x = np.linspace(0, 10, 5000)
+    >>> model = PrivateRidge(privacy=ApproxDP(epsilon=1.0, delta=1e-6), bounds=(0, 10), target_bounds=(0, 30),
+    ...                      random_state=1)
+    >>> model.fit(x.reshape(-1, 1), 3 * x).score(x.reshape(-1, 1), 3 * x) > 0.99
+    True
+    """
+
+    name: ClassVar[str] = "ridge"
+    theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
+    domains: ClassVar[Mapping[str, Domain]] = {
+        **SumsLearner.common_domains,
+        "regularization": Domain(
+            "a number of at least 0", lambda v: is_number(v) and v >= 0, (-1.0, np.nan, np.inf, "1", True)
+        ),
+        "target_bounds": Domain(
+            "None or two rising numbers",
+            lambda v: (
+                v is None
+                or (isinstance(v, list | tuple) and len(v) == 2 and all(map(is_number, v)) and v[0] < v[1])
+            ),
+            (1.0, (1.0, 0.0), (0.0,), ("a", "b")),
+        ),
+    }
+    saved: ClassVar[tuple[str, ...]] = (
+        *SumsLearner.common_saved, "coef_", "intercept_", "regularization_",
+    )  # fmt: skip
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsLearner.revived,
+        "target_bounds": lambda sides: None if sides is None else tuple(sides),
+    }
+
+    def __init__(
+        self,
+        *,
+        privacy: Privacy,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        target_bounds: Any = None,
+        regularization: float = 1.0,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.schema = schema
+        self.target_bounds = target_bounds
+        self.regularization = regularization
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+        assert target is not None
+        both = Layout.of(sums.schema, (*layout.names, target))
+        centered = Centered(both)
+        passes = Passes(sums, self.privacy, {"products": 1.0}, owner=owner)
+        answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
+        count, totals, products = moments(np.asarray(answer.value), centered, sums.n_rows)
+        # Around the means there is no intercept left to penalize.
+        spread = products - np.outer(totals, totals) / max(count, 1.0)
+        values, vectors = np.linalg.eigh(spread[:-1, :-1])
+        # Sums over levels have more noise than products, but are divided by the number of rows.
+        penalty = float(self.regularization) + spectral_edge(np.asarray(answer.sd))
+        inverse = (vectors / np.maximum(np.maximum(values, 0.0) + penalty, np.finfo(float).tiny)) @ vectors.T
+        slopes = inverse @ spread[:-1, -1]
+        level = (totals[-1] - slopes @ totals[:-1]) / max(count, 1.0)
+        column = sums.schema.column(target)
+        (low, _), width = column.range, column.width
+        alone = Centered(layout)
+        self.coef_, shift = alone.coefficients(
+            np.append(slopes, level) * width if alone.intercept else slopes * width
+        )
+        self.intercept_ = float(shift) + low + width / 2 + (0.0 if alone.intercept else level * width)
+        self.regularization_ = penalty
+        return passes
+
+    def predict(self, X: Any) -> Floats:
+        """Return what the linear model says of each row, which may lie outside the declared range."""
+        coordinates = self._coordinates(X, "predict")
+        return np.asarray(self.layout_.decode(coordinates) @ self.coef_ + self.intercept_)
+
+    def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
+        cells = column_or_1d(y, warn=True)
+        if schema.target is not None:
+            self._check_target(schema)
+            return schema.column(schema.target), cells
+        if cells.dtype.kind not in "biuf":
+            cells = cells.astype(np.float64)
+        bounds = self.target_bounds
+        if bounds is None:
+            if not isinstance(self.privacy, NoPromise):
+                raise ParameterError(
+                    "target_bounds of PrivateRidge must be given, were None: what the target spans is not "
+                    "for free. Declare its range, target_bounds=(lower, upper)."
+                )
+            low, high = float(cells.min()), float(cells.max())
+            bounds = low, high if high > low else low + max(1.0, abs(low))
+        name = "y"
+        while name in schema:
+            name += "_"
+        return Column(name, lower=bounds[0], upper=bounds[1], role="target"), cells.astype(np.float64)
+
+    def _database_target(self, schema: Schema) -> str | None:
+        self._check_target(schema)
+        return schema.target
+
+    def _check_target(self, schema: Schema) -> None:
+        column = None if schema.target is None else schema.column(schema.target)
+        if column is None or not column.is_number or not column.required:
+            raise ParameterError(
+                "schema of PrivateRidge must have a target that is a number and never missing, and has not. "
+                "Use schema.with_target(name)."
+            )
+        if self.target_bounds is not None and tuple(self.target_bounds) != column.range:
+            raise ParameterError(
+                "target_bounds of PrivateRidge must be those of the schema's target or left out, were others."
+            )
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "target_bounds" and value is not None:
+            return [float(side) for side in value]
+        return super()._pack(name, value, arrays)
+
+
+def moments(answer: Floats, centered: Centered, n_rows: int | None) -> tuple[float, Floats, Floats]:
+    """Take the answer of a Gram question apart: number of rows, sums of coordinates, sums of products."""
+    if centered.intercept:
+        return float(answer[0, 0]), answer[0, 1:], answer[1:, 1:]
+    products = centered.known_zeros(answer)
+    # Every row has one level of each category: products with all of them add up to the sums.
+    totals = np.mean([products[:, block].sum(axis=1) for block in centered.blocks], axis=0)
+    for block in centered.blocks:
+        totals[block] = np.diag(products)[block]
+    count = np.mean([totals[block].sum() for block in centered.blocks]) if n_rows is None else n_rows
+    return float(count), totals, products

@@ -1,0 +1,264 @@
+"""Statistical queries answered with noisy sums: tolerance, failure, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from discreet.errors import ParameterError
+from discreet.learn.base import is_number
+from discreet.privacy import GaussianDP
+from discreet.privacy.rounding import sqrt_up
+from discreet.query import Sums
+from discreet.query.language import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.query import Answer, NoisySums
+
+_ROUNDING = 2.0**-16
+"""A lattice step in standard deviations of noise, at most; rounding moves an answer by half of it."""
+
+
+def repetitions(variance: float, tolerance: float, n_rows: int, failure: float) -> int:
+    """Return how often a sum with noise of this variance must be averaged for a mean within ``tolerance``.
+
+    Corrects section 4.5 of the paper, which has ``variance / (tolerance * n_rows**2)``. One answer of
+    ``1 / t`` times the variance costs the same as ``t`` answers, and is what is really asked for.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-3.md.
+
+    Examples
+    --------
+    >>> repetitions(1e6, 0.01, 10_000, 1e-3)
+    1521
+    """
+    return math.ceil(2 * variance * math.log(2 / failure) / (tolerance * n_rows) ** 2)
+
+
+def sufficient_budget(variance: float, tolerances: Sequence[float], n_rows: int, failure: float) -> int:
+    """Return a number of answers that suffices for queries of these tolerances: theorem 3, corrected.
+
+    All of them hold at once with probability ``1 - failure``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-3.md.
+    """
+    q = len(tolerances)
+    spread = math.fsum(1 / tolerance**2 for tolerance in tolerances)
+    return math.ceil(q + 2 * variance * math.log(2 * q / failure) / n_rows**2 * spread)
+
+
+def rows_for_population(tolerance: float, failure: float) -> int:
+    """Return how many independent rows bring a mean of [0, 1] values within ``tolerance`` of the truth.
+
+    Reference
+    ---------
+    Hoeffding's inequality; the paper leaves it out: docs/explanation/theorems/sulq-3.md.
+
+    Examples
+    --------
+    >>> rows_for_population(0.01, 1e-3)
+    38005
+    """
+    return math.ceil(math.log(2 / failure) / (2 * tolerance**2))
+
+
+def deviation_for(tolerance: float, failure: float) -> float:
+    """Return the standard deviation of noise that exceeds ``tolerance`` with probability ``failure``.
+
+    The Gaussian quantile itself; ``tolerance / sqrt(2 ln(2 / failure))`` is a little less.
+    """
+    return tolerance / (-float(special.ndtri(failure / 2)) + _ROUNDING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """The answer to one statistical query.
+
+    Attributes
+    ----------
+    value : float
+        The noisy mean.
+    tolerance, failure : float
+        The mean over the table is within ``tolerance`` but for probability ``failure``, over the noise.
+    table : (float, float)
+        The realized interval for the table's mean.
+    population : (float, float)
+        For the mean of what the rows were drawn from, if they were drawn independently: wider by
+        ``sampling_tolerance``, and wrong with probability of at most ``failure + sampling_failure``.
+    sampling_tolerance, sampling_failure : float
+        What Hoeffding's inequality gives for this many rows.
+    cost : tuple of GaussianDP
+        What was charged.
+    answer : Answer
+        The noisy sum behind it.
+
+    Privacy
+    -------
+    All of it follows from the noisy sum and public facts.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-3.md.
+    """
+
+    value: float
+    tolerance: float
+    failure: float
+    table: tuple[float, float]
+    population: tuple[float, float]
+    sampling_tolerance: float
+    sampling_failure: float
+    cost: tuple[Any, ...]
+    answer: Answer
+
+
+class StatisticalQueries:
+    """The statistical-query oracle STAT(p, tau) of a private table.
+
+    Parameters
+    ----------
+    sums : NoisySums
+        A database or rows in memory, with a public number of rows.
+    queries : int
+        How many queries will be asked at most.
+    failure : float
+        With which probability any answer may miss its tolerance.
+    sampling_failure : float
+        With which probability any table mean may be further from the population's than is said.
+    owner : str, optional
+        Who is charged beside the total.
+
+    Attributes
+    ----------
+    statistics : list of Statistic
+        What was answered so far.
+
+    Privacy
+    -------
+    A query with values in [lo, hi] and tolerance ``tau`` is one noisy sum of standard deviation
+    ``tau n / z``, ``z`` the Gaussian quantile for ``failure / queries``: it is ``(hi - lo) z / (tau n)``-GDP,
+    and queries add up by squares. Tolerance is a wish about the noise, so it must not be chosen by
+    looking at rows.
+
+    Reference
+    ---------
+    Blum, Dwork, McSherry and Nissim (2005), theorem 3, which has tau for tau squared, no failure
+    probability, and does not tell the table's mean from the population's:
+    docs/explanation/theorems/sulq-3.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema
+    >>> from discreet.query import Database
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
+    >>> with Database({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as sums:
+    ...     oracle = StatisticalQueries(sums, queries=4, failure=1e-3)
+    ...     found = oracle.stat("age >= 50", tolerance=0.01)
+    >>> abs(found.value - 0.5) <= 0.01, round(found.cost[0].mu, 4)
+    (True, 0.0183)
+    """
+
+    def __init__(
+        self,
+        sums: NoisySums,
+        *,
+        queries: int,
+        failure: float = 1e-3,
+        sampling_failure: float = 1e-3,
+        owner: str | None = None,
+    ) -> None:
+        if not (isinstance(queries, int) and not isinstance(queries, bool) and queries >= 1):
+            raise ParameterError(
+                f"queries of StatisticalQueries must be a whole number above 0, was {queries!r}."
+            )
+        for name, value in (("failure", failure), ("sampling_failure", sampling_failure)):
+            if not (is_number(value) and 0 < value < 1):
+                raise ParameterError(
+                    f"{name} of StatisticalQueries must be between 0 and 1, was {value!r}. It is the "
+                    "probability that an answer is further off than is said."
+                )
+        n_rows = sums.n_rows
+        if not n_rows:
+            raise ParameterError(
+                "sums of StatisticalQueries must have a public number of rows above 0, and has not. Ask for "
+                "Sums((expression, 'TRUE')) and divide."
+            )
+        self.sums = sums
+        self.queries = queries
+        self.failure = float(failure)
+        self.sampling_failure = float(sampling_failure)
+        self.statistics: list[Statistic] = []
+        self._n_rows = n_rows
+        self._owner = owner
+
+    def stat(self, expression: Any, *, tolerance: float) -> Statistic:
+        """Answer one query: the mean of an expression within ``tolerance``.
+
+        Parameters
+        ----------
+        expression : str or Expression
+            A condition, or any scalar expression over the declared columns.
+        tolerance : float
+            In the expression's own unit.
+        """
+        if len(self.statistics) >= self.queries:
+            raise ParameterError(
+                f"queries of StatisticalQueries must cover all that is asked, was {self.queries}, and all "
+                "are used up. The failure probability was shared among them: begin with more."
+            )
+        parsed = parse(expression, self.sums.schema) if isinstance(expression, str) else expression
+        sd = self._sd(tolerance)
+        answer = self.sums.ask(Sums((parsed,)), variance=sd * sd, owner=self._owner)
+        width = float(parsed.upper) - float(parsed.lower)
+        sampled = width * math.sqrt(math.log(2 * self.queries / self.sampling_failure) / (2 * self._n_rows))
+        value = float(np.asarray(answer.value)[0]) / self._n_rows
+        tolerance = float(tolerance)
+        wide = tolerance + sampled
+        statistic = Statistic(
+            value=value,
+            tolerance=tolerance,
+            failure=self.failure / self.queries,
+            table=(value - tolerance, value + tolerance),
+            population=(value - wide, value + wide),
+            sampling_tolerance=sampled,
+            sampling_failure=self.sampling_failure / self.queries,
+            cost=answer.cost,
+            answer=answer,
+        )
+        self.statistics.append(statistic)
+        return statistic
+
+    def cost(self, tolerances: Sequence[float], *, width: float = 1.0) -> GaussianDP:
+        """Say what queries of these tolerances, with values in a range of this width, cost together."""
+        # Spending must not be told too small: squares are added exactly and rounded up once.
+        squared = sum(
+            (Fraction(float(width)) / Fraction(self._sd(tolerance))) ** 2 for tolerance in tolerances
+        )
+        schema = self.sums.schema
+        rows = schema.max_rows_per_unit or 1
+        mu = sqrt_up(Fraction(rows) ** 2 * squared)
+        return GaussianDP(mu=mu, unit=schema.unit, neighbors=self.sums.neighbors)
+
+    def tolerance(self, privacy: GaussianDP, *, width: float = 1.0) -> float:
+        """Return the tolerance that all queries can have, if they share a promise evenly."""
+        rows = self.sums.schema.max_rows_per_unit or 1
+        sd = rows * width * math.sqrt(self.queries) / privacy.mu
+        return sd * (-float(special.ndtri(self.failure / (2 * self.queries))) + _ROUNDING) / self._n_rows
+
+    def _sd(self, tolerance: float) -> float:
+        if not (is_number(tolerance) and tolerance > 0):
+            raise ParameterError(
+                f"tolerance of StatisticalQueries must be a number above 0, was {tolerance!r}."
+            )
+        return self._n_rows * deviation_for(float(tolerance), self.failure / self.queries)

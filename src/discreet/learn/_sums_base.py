@@ -1,0 +1,341 @@
+"""Learners that ask for noisy sums alone, so that rows in memory, a database and a server are all the same.
+
+A learner declares what it may ask and how its one promise is split (:mod:`discreet.learn.budget_schedule`), asks, and
+computes the rest from the answers. :class:`SumsLearner` has what they share: rows become a
+:class:`~discreet.query.Database`, labels a declared category, and what was paid is kept with the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from discreet.errors import ParameterError
+from discreet.learn.base import Domain, Learner, check_finite, declared_classes, label_codes
+from discreet.learn.budget_schedule import ExactSums, Passes
+from discreet.learn.feature_map import Layout, schema_of_bounds
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
+from discreet.query import Database
+from discreet.query.unit_rows import check_matrix_allowed
+from discreet.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import Answer, NoisySums
+    from discreet.schema.column import Level
+
+WHOLE = Domain(
+    "None or a whole number",
+    lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
+    (1.5, "1", True),
+)
+FLAG = Domain("True or False", lambda v: isinstance(v, bool), (None, 1, "yes"))
+PRIVACY = Domain(
+    "a PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise",
+    lambda v: isinstance(v, PureDP | ApproxDP | ZCDP | GaussianDP | NoPromise),
+    (None, 1.0, "pure"),
+)
+SCHEMA = Domain("None or a Schema", lambda v: v is None or isinstance(v, Schema), ("table.yaml", 1))
+
+
+class SumsLearner(Learner):
+    """A learner on noisy sums; subclasses say what they ask.
+
+    Subclasses have at least the parameters ``privacy``, ``bounds``, ``schema``, ``ledger`` and
+    ``random_state``, put :attr:`common_domains` into their ``domains`` and :attr:`common_saved` into
+    ``saved``, and define :meth:`_learn`.
+    """
+
+    privacy: Privacy
+    bounds: Any
+    schema: Schema | None
+    ledger: Ledger | None
+    random_state: int | None
+    layout_: Layout
+    answers_: dict[str, Answer]
+    promises_: tuple[Any, ...]
+    receipts_: tuple[Receipt, ...]
+    split_: dict[str, float]
+
+    common_domains: ClassVar[Mapping[str, Domain]] = {
+        "privacy": PRIVACY,
+        "schema": SCHEMA,
+        "random_state": WHOLE,
+    }
+    common_saved: ClassVar[tuple[str, ...]] = ("layout_", "promises_", "receipts_", "split_")
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "privacy": promise_from_dict,
+        "bounds": lambda sides: None if sides is None else tuple(sides),
+        "schema": lambda content: None if content is None else Schema.from_dict(content),
+        "layout_": Layout.from_dict,
+        "promises_": lambda promises: tuple(map(promise_from_dict, promises)),
+        "receipts_": lambda receipts: tuple(map(Receipt.from_dict, receipts)),
+        "split_": dict,
+    }
+
+    @abstractmethod
+    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+        """Ask, set the fitted attributes, and return the passes that were asked."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from rows in memory.
+
+        Parameters
+        ----------
+        X : matrix or frame
+            A matrix of numbers in the order of ``bounds`` or of the schema's features; a frame, where the
+            schema has categories, dates or numbers that may be missing.
+        y : array, optional
+            Labels, where the learner needs them.
+        """
+        self.check_parameters()
+        rows, schema, labels = self._declared(X, y)
+        make = ExactSums if isinstance(self.privacy, NoPromise) else Database
+        seed = None if self.random_state is None else int(self.random_state)
+        layout = Layout.of(schema)
+        named = layout.named(rows)
+        target = None
+        if labels is not None:
+            target, cells = labels
+            named = _beside(named, target, cells, schema)
+        with make(named, schema=schema, ledger=self.ledger, random_state=seed) as sums:
+            return self._fitted(sums, layout, target, None)
+
+    def fit_database(
+        self, db: NoisySums, *, columns: Sequence[str] | None = None, owner: str | None = None
+    ) -> Self:
+        """Learn from a table that answers with noisy sums, without seeing a row.
+
+        Parameters
+        ----------
+        db : Database or other NoisySums
+            Its schema has the bounds, its ledger is charged.
+        columns : sequence of str, optional
+            Which columns to read; by default all that leave and are not the target.
+        owner : str, optional
+            Who is charged beside the total.
+        """
+        self.check_parameters()
+        layout = Layout.of(db.schema, columns)
+        self._check_agrees(db, layout)
+        target = self._database_target(db.schema)
+        if target in layout.names:
+            raise ParameterError(
+                f"columns of {type(self).__name__}.fit_database must not hold the target {target!r}, and do. "
+                "Leave it out."
+            )
+        self.n_features_in_ = len(layout.names)
+        self.feature_names_in_ = np.array(layout.names, dtype=object)
+        return self._fitted(db, layout, target, owner)
+
+    def _fitted(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Self:
+        passes = self._learn(sums, layout, target, owner)
+        self.layout_ = layout
+        self.answers_ = passes.answers
+        self.promises_ = passes.promises
+        self.receipts_ = tuple(answer.receipt for answer in passes.answers.values())
+        self.split_ = passes.split
+        return self
+
+    def _shown(self, X: Any, where: str) -> Any:
+        """Check rows that a fitted model is shown."""
+        check_is_fitted(self)
+        if self.layout_.plain:
+            X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+            check_finite(X, f"X of {type(self).__name__}.{where}", getattr(self, "feature_names_in_", None))
+        return X
+
+    def _coordinates(self, X: Any, where: str) -> Floats:
+        """Return rows that a fitted model is shown as coordinates from 0 to 1."""
+        shown = self._shown(X, where)
+        return self.layout_.rows(shown)
+
+    # What is declared about rows in memory.
+
+    def _declared(self, X: Any, y: Any) -> tuple[Any, Schema, tuple[str, AnyArray] | None]:
+        """Check rows and labels; return them with the schema of both."""
+        schema = self.schema
+        if schema is not None and self.bounds is not None:
+            raise ParameterError(
+                f"bounds and schema of {type(self).__name__} must be given one at a time, were both. The "
+                "schema has the bounds."
+            )
+        if schema is not None and schema.id_column is not None and not _has_names(X):
+            check_matrix_allowed(schema, f"X of {type(self).__name__}.fit")
+        if schema is not None and (schema.id_column is not None or not Layout.of(schema).plain):
+            names = [column.name for column in schema.features]
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        else:
+            X, y = self._validated(X, y)
+        if schema is None:
+            schema = self._schema_of(X)
+        kept = [*schema.features, *(c for c in schema.columns if c.name == schema.id_column)]
+        found = self._local_target(schema, y)
+        if found is not None:
+            kept.append(found[0])
+        declared = dataclasses.replace(
+            schema, columns=kept, target=None if found is None else found[0].name, primary_key=()
+        )
+        return X, declared, None if found is None else (found[0].name, found[1])
+
+    def _validated(self, X: Any, y: Any) -> tuple[Floats, Any]:
+        owner = type(self).__name__
+        if self.__sklearn_tags__().target_tags.required:
+            labels = np.asarray(y)
+            if labels.dtype.kind == "f" and labels.ndim == 1:
+                check_finite(labels, f"y of {owner}.fit")
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        else:
+            X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        check_finite(X, f"X of {owner}.fit", getattr(self, "feature_names_in_", None))
+        return X, y
+
+    def _schema_of(self, X: Floats) -> Schema:
+        bounds = self.bounds
+        if bounds is None:
+            if not isinstance(self.privacy, NoPromise):
+                raise ParameterError(
+                    f"bounds or schema of {type(self).__name__} must be given, were None: what the rows span "
+                    "is not for free. Declare the range of each column, bounds=(lower, upper)."
+                )
+            # Without a promise there is nothing to give away. A constant column needs a range all the same.
+            low, high = X.min(axis=0), X.max(axis=0)
+            bounds = low, np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
+        named = getattr(self, "feature_names_in_", None)
+        names = [f"x{i}" for i in range(X.shape[1])] if named is None else [str(name) for name in named]
+        return schema_of_bounds(
+            bounds,
+            names,
+            owner=type(self).__name__,
+            unit=self.privacy.unit,
+            neighbors=self.privacy.neighbors,
+        )
+
+    def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
+        """Return the declared column of the labels and their cells; None for learners without labels."""
+        return None
+
+    def _database_target(self, schema: Schema) -> str | None:
+        """Return which column of a database holds the labels; None for learners without labels."""
+        return None
+
+    def _check_agrees(self, db: NoisySums, layout: Layout) -> None:
+        """Refuse parameters that a database would not heed."""
+        owner = type(self).__name__
+        if self.schema is not None and self.schema.digest != db.schema.digest:
+            raise ParameterError(
+                f"schema of {owner} must be that of the database or left out, was another. The database goes "
+                "by its own."
+            )
+        if self.bounds is not None:
+            numbers = [column for column in layout.schema.columns if column.is_number]
+            names = [column.name for column in numbers]
+            given = schema_of_bounds(self.bounds, names, owner=owner, unit="row", neighbors="replace-one")
+            if [c.range for c in given.columns] != [c.range for c in numbers]:
+                raise ParameterError(
+                    f"bounds of {owner} must be those of the database or left out, were others. The database "
+                    "goes by its own."
+                )
+        if self.ledger is not None and self.ledger is not getattr(db, "ledger", None):
+            raise ParameterError(
+                f"ledger of {owner} must be that of the database or left out, was another. The database "
+                "charges its own."
+            )
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "ledger":
+            return None  # A model that is loaded elsewhere has been paid for.
+        if name in ("promises_", "receipts_"):
+            return [item.to_dict() for item in value]
+        if name == "split_":
+            return dict(value)
+        if name in ("bounds", "classes") and isinstance(value, list | tuple):
+            return [np.asarray(part).tolist() for part in value]
+        return super()._pack(name, value, arrays)
+
+
+class SumsClassifier(ClassifierMixin, SumsLearner):
+    """A learner on noisy sums that predicts a declared class; adds the parameter ``classes``.
+
+    After :meth:`fit` or :meth:`fit_database`, and already inside :meth:`_learn`, ``classes_`` has the classes
+    sorted and :attr:`_levels` what the sums call them, in the same order.
+    """
+
+    classes: Any
+    classes_: AnyArray
+    _levels: tuple[Level, ...]
+
+    def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if schema.target is not None:
+            self._take_levels(schema)
+            return schema.column(schema.target), y
+        owner, promises = type(self).__name__, not isinstance(self.privacy, NoPromise)
+        self.classes_ = declared_classes(self.classes, y, owner=owner, promises=promises)
+        # Classes may be of types that a column has not; the sums know them by their position.
+        self._levels = tuple(range(len(self.classes_)))
+        name = "y"
+        while name in schema:
+            name += "_"
+        return Column(name, values=self._levels, role="target"), label_codes(y, self.classes_, owner=owner)
+
+    def _database_target(self, schema: Schema) -> str | None:
+        self._take_levels(schema)
+        return schema.target
+
+    def _take_levels(self, schema: Schema) -> None:
+        """Take the classes from a schema's target."""
+        owner = type(self).__name__
+        column = None if schema.target is None else schema.column(schema.target)
+        if column is None or not column.is_category or None in column.levels:
+            raise ParameterError(
+                f"schema of {owner} must have a target that is a category and never missing, and has not. "
+                "Use schema.with_target(name)."
+            )
+        kinds = {type(level) for level in column.levels}
+        if len(kinds) != 1 or len(column.levels) < 2:
+            raise ParameterError(
+                f"target of the schema of {owner} must have at least two levels of one kind, and has not. "
+                "List every label once."
+            )
+        # Within one kind levels can be compared, which the type of a level does not say.
+        self._levels = tuple(sorted(column.levels, key=lambda level: level))  # type: ignore[arg-type,return-value]
+        self.classes_ = np.array(self._levels)
+        if self.classes is not None and not np.array_equal(np.unique(self.classes), self.classes_):
+            raise ParameterError(
+                f"classes of {owner} must be the levels of the target or left out, were others. The "
+                "schema has them."
+            )
+
+
+def _has_names(X: Any) -> bool:
+    return isinstance(X, Mapping) or hasattr(X, "columns")
+
+
+def _beside(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
+    """Put labels beside rows that have names."""
+    if isinstance(rows, Mapping):
+        return {**rows, target: cells}
+    import narwhals as nw
+
+    frame = nw.from_native(rows, eager_only=True)
+    wanted = [column.name for column in schema.columns if column.name != target]
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing:
+        raise ParameterError(
+            f"X of a learner must have the declared column {missing[0]!r}, and has not. It must hold all "
+            "features of the schema by name."
+        )
+    return {**{name: frame[name].to_numpy() for name in wanted}, target: np.asarray(cells)}

@@ -1,0 +1,287 @@
+"""Classes of true rows, learned from noised ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from discreet.errors import DataError, ParameterError
+from discreet.learn.noise_aware import estimators
+from discreet.learn.noise_aware._coordinates import Answers
+from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
+from discreet.learn.noise_aware.estimators import Linear
+from discreet.learn.noise_aware.rows import ClassLabel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn.base import Domain
+    from discreet.learn.noise_aware._coordinates import Coordinates
+    from discreet.learn.noise_aware._moments import Moments, Sums
+    from discreet.learn.noise_aware.base import Parts
+    from discreet.learn.noise_aware.rows import Label
+    from discreet.noise_law import NoiseLaw
+
+
+def _has_probabilities(model: Any) -> bool:
+    if model.status_ == "ok" or model.model_ == "prior":
+        return True
+    raise AttributeError(
+        f"predict_proba of NoiseAwareClassifier is not there where the status is {model.status_!r}: the "
+        "release orders rows, and says too little for probabilities. Use decision_function."
+    )
+
+
+class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
+    """Classify the true rows of a table of which only a noised release is seen.
+
+    A classifier trained on noised columns as if they were true votes for the majority: it is right about
+    noised rows and wrong about true ones. Here the public law of the noise is taken out of means and
+    covariances first. Two fits follow: linear discriminants with the corrected covariance, under a ridge as
+    wide as what remains uncertain in it; and naive Bayes from debiased shares, which needs no covariance
+    between columns. What counts is a weighted mean of their scores, each as large as folds of the release
+    confirm.
+
+    Parameters
+    ----------
+    law : NoiseLaw, "clear" or None
+        How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
+        that nothing was noised.
+    model : {"auto", "lda", "nb", "mean"}
+        Which of the two fits: the discriminants somewhat more than naive Bayes, one of them, or both alike.
+    rows : {"clean", "noised"}
+        Which rows are to be classified: true ones, or further ones of the same release.
+    folds : int
+        Among how many parts rows are dealt out for cross-fitting.
+    on_weak : {"raise", "rank", "majority"}
+        What to do with a release that says too little: raise
+        :class:`~discreet.errors.InsufficientInformation`, fit all the same for whoever wants an order of rows
+        alone, or answer with the most frequent class.
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes, sorted.
+    coef_ : array of shape (n_classes, n_coordinates)
+        Per width of a number's range, and for each level of a list.
+    intercept_ : array of shape (n_classes,)
+        Scores of the row in the middle.
+    center_ : array of shape (n_coordinates,)
+        That row: the mean of the true ones, as the release shows it.
+    shares_ : array of shape (n_classes,)
+        How frequent each class is.
+    model_ : str
+        "lda", "nb", "mean" or "prior": what was fitted.
+    kappa_ : float
+        Uncertainty of the corrected covariance over its size.
+    scale_ : float
+        Factor that cross-fitting gave the scores.
+    T2_ : float
+        Rows times the share of a published class's variance that published features explain; the largest.
+    p_ : int
+        What it is on average where nothing is related.
+    reliability_ : float
+        ``1 - p_ / T2_``: the share of the direction that is signal.
+    status_ : {"ok", "ranking-only", "refused"}
+        Whether scores are probabilities, order rows only, or say nothing.
+    law_ : NoiseLaw
+        The law that was used.
+
+    Privacy
+    -------
+    Nothing is charged and nothing new is told: the model is computed from the release and its public law
+    alone, which is post-processing, so every promise of the release holds for it. What the release leaves
+    open stays open. Labels that are published in the clear have no protection, neither there nor here. A
+    model that describes the population better also says more about each person in it.
+
+    Reference
+    ---------
+    docs/explanation/theorems/noise-aware.md
+
+    Examples
+    --------
+    >>> from discreet import Column, GaussianRelease, Schema
+    >>> x = np.linspace(0, 10, 20000)
+    >>> schema = Schema(columns=[Column("x", lower=0, upper=10), Column("y", values=(0, 1))], target="y")
+    >>> release = GaussianRelease(scale=10.0, label="clear", schema=schema, random_state=1).release(
+    ...     {"x": x, "y": (x > 7).astype(int)})
+    >>> model = NoiseAwareClassifier().fit(release)
+    >>> model.status_, model.predict(np.array([[2.0], [9.5]])).tolist()
+    ('ok', [0, 1])
+    """
+
+    name: ClassVar[str] = "noise-aware"
+    theorems: ClassVar[tuple[str, ...]] = ("noise-aware",)
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "law": LAW,
+        "model": one_of("auto", "lda", "nb", "mean"),
+        "rows": one_of("clean", "noised"),
+        "folds": FOLDS,
+        "on_weak": one_of("raise", "rank", "majority"),
+    }
+    saved: ClassVar[tuple[str, ...]] = (
+        "classes_", "coef_", "intercept_", "center_", "shares_", "model_", "kappa_", "scale_", "T2_", "p_",
+        "reliability_", "status_", "law_",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        law: NoiseLaw | str | None = None,
+        *,
+        model: str = "auto",
+        rows: str = "clean",
+        folds: int = 10,
+        on_weak: str = "raise",
+    ) -> None:
+        self.law = law
+        self.model = model
+        self.rows = rows
+        self.folds = folds
+        self.on_weak = on_weak
+
+    def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
+        column = law.label
+        if y is not None:
+            check_classification_targets(y)
+        if column is None:
+            if y is None:
+                raise ParameterError(
+                    "y of NoiseAwareClassifier.fit must be given where the law has no target, was None."
+                )
+            self.classes_ = np.unique(y)
+            if len(self.classes_) < 2:
+                raise _one_class()
+            self._order = np.arange(len(self.classes_))
+            return ClassLabel(Answers(len(self.classes_), 1.0))
+        if not column.is_category or column.missing or None in (column.levels or ()):
+            raise ParameterError(
+                f"The target {column.name!r} of the law of NoiseAwareClassifier must be a list of classes "
+                "that is never missing, and is not. Use NoiseAwareRidge for numbers."
+            )
+        levels = np.array(column.levels)
+        answers = Answers.of(column, len(levels))
+        if answers.gap <= 0:
+            raise ParameterError(
+                f"The target {column.name!r} of the law of NoiseAwareClassifier must depend on the true "
+                "class, and does not. Ask for a release with a larger epsilon."
+            )
+        self._order = np.argsort(levels)
+        self.classes_ = levels[self._order]
+        return ClassLabel(answers)
+
+    def _cells(self, labels: AnyArray, start: int) -> AnyArray:
+        classes = self.classes_
+        kinds = {"text" if kind in "OUS" else "number" for kind in (labels.dtype.kind, classes.dtype.kind)}
+        known = np.isin(labels, classes) if len(kinds) == 1 else np.zeros(len(labels), bool)
+        if not known.all():
+            line = start + int(np.argmin(known)) + 1
+            raise DataError(
+                f"y of NoiseAwareClassifier.fit must hold the classes of its law alone, and row {line} holds "
+                "something else. Rows are counted from 1; give labels as they are published.",
+                line=line,
+            )
+        return np.asarray(self._order[np.searchsorted(classes, labels)])
+
+    def _check_rows(self, sums: Sums, label: Label, owner: str) -> None:
+        super()._check_rows(sums, label, owner)
+        if sums.n_rows < len(self.classes_):
+            raise DataError(
+                f"X of {owner} must have at least one row for each of {len(self.classes_)} classes, had "
+                f"{sums.n_rows}. Take a longer release."
+            )
+        published = np.diagonal(sums.total)[-label.n_raw :]
+        if (published > 0).sum() < 2:
+            raise _one_class()
+
+    def _learn(self, total: Moments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+        rank = max(self.p_, 1)
+        self.shares_ = estimators.class_shares(total)[self._order]
+        self.center_ = total.mean
+        noised = self.rows == "noised"
+
+        def discriminants(moments: Moments) -> Floats:
+            shifts = estimators.class_shifts(moments)
+            if noised:
+                # Further noised rows spread as the published ones do: there is nothing to correct.
+                between = (shifts.T * estimators.class_shares(moments)) @ shifts
+                none = np.zeros(coordinates.size)
+                return estimators.solve(moments.observed - between, none, moments.spread, shifts)
+            ridge = estimators.ridge_of(moments, rank)
+            within = estimators.within_covariance(moments)
+            return estimators.solve(within, ridge, moments.spread, shifts)
+
+        def bayes(moments: Moments) -> Floats:
+            return estimators.naive_bayes(moments, coordinates, rank).weights
+
+        if noised:
+            self.model_, self.scale_ = "lda", 1.0
+            found = _midway(discriminants(total), total)
+        elif coordinates.paired is not None or self.model == "nb":
+            # Of levels that were randomized together with the label naive Bayes knows everything.
+            self.model_, self.scale_ = "nb", 1.0
+            found = estimators.naive_bayes(total, coordinates, rank)
+        else:
+            measured = estimators.cross_fitted(total, parts, [discriminants, bayes], within=True)
+            scales = estimators.scales_of(measured, together=coordinates.has_products)
+            self.model_ = "lda" if self.model == "lda" else "mean"
+            first = {"auto": estimators.TOGETHER, "lda": 1.0, "mean": 0.5}[self.model]
+            factors = np.array([first, 1 - first]) * scales
+            self.scale_ = float(factors.sum())
+            weights = factors[0] * discriminants(total) + factors[1] * bayes(total)
+            # Means of classes as folds see them that had no part in the weights: those that had seem farther
+            # apart than they are.
+            found = _midway(weights, total, factors @ measured.sides)
+        self._settle(self.scale_)
+        if self.status_ == "refused" and self.on_weak == "majority":
+            self.model_ = "prior"
+            found = Linear(np.zeros_like(found.weights), np.log(estimators.class_shares(total)))
+        self.coef_, self.intercept_ = found.weights[self._order], found.intercepts[self._order]
+        del self._order
+
+    def _scores(self, X: Any, where: str) -> Floats:
+        rows = self._coordinates(X, where, published=self.rows == "noised")
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return scores of rows: one for each class, or of the second over the first where there are two."""
+        scores = self._scores(X, "decision_function")
+        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the class with the largest score."""
+        best = self._scores(X, "predict").argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """Return how likely each class is; only where the release says enough for that."""
+        return np.asarray(softmax(self._scores(X, "predict_proba"), axis=1))
+
+
+def _midway(weights: Floats, moments: Moments, sides: Floats | None = None) -> Linear:
+    """Let scores of two classes be equal midway between their means, but for how frequent they are.
+
+    Parameters
+    ----------
+    weights : array of shape (n_classes, n_coordinates)
+        Of the scores.
+    moments : Moments
+        Of all rows.
+    sides : array of shape (n_classes,), optional
+        Mean score of the rows of each class times its share; by default of the rows themselves.
+    """
+    shares = estimators.class_shares(moments)
+    sides = (weights * moments.cross).sum(axis=1) if sides is None else sides
+    return Linear(weights, np.log(shares) - sides / shares / 2)
+
+
+def _one_class() -> DataError:
+    return DataError(
+        "y of NoiseAwareClassifier.fit must hold two classes, held one class. There is nothing to tell apart."
+    )

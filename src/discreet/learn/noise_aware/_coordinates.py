@@ -1,0 +1,420 @@
+"""From published cells to sums that are right on average for true ones: one linear map for each column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.noise_law import (
+    Additive,
+    Clear,
+    CorrelatedGaussianLaw,
+    JointResponseLaw,
+    ResponseLaw,
+    SampledLaw,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.noise_law import ColumnLaw, NoiseLaw
+
+_TELLS_NOTHING = 1e-9
+"""Randomized response whose answer depends on the cell by less than this is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The law of randomized response on a list: kept with ``keep``, any one other level with ``other``."""
+
+    levels: int
+    keep: float
+
+    @property
+    def other(self) -> float:
+        """How often a level is published in place of each other one."""
+        return (1 - self.keep) / (self.levels - 1)
+
+    @property
+    def gap(self) -> float:
+        """How much more often a level is published when it is the true one."""
+        return self.keep - self.other
+
+    @classmethod
+    def of(cls, column: ColumnLaw, levels: int) -> Answers:
+        """Read the law of a list; one that is published as it is keeps everything."""
+        law = column.cell_law
+        if isinstance(law, ResponseLaw):
+            return cls(levels, law.keep)
+        if isinstance(law, JointResponseLaw):
+            # Of a combination, part of the columns stays the same in all changes of the others alone.
+            whole = cls(law.levels, law.keep)
+            return cls(levels, law.keep + (law.levels // levels - 1) * whole.other)
+        if isinstance(law, Clear):
+            return cls(levels, 1.0)
+        raise uncorrected(column)
+
+
+def mark(out: AnyArray, codes: AnyArray, start: int) -> None:
+    """Write a 1 into each row of a contiguous matrix, at the column of its code."""
+    n_rows, width = out.shape
+    out.reshape(-1)[np.arange(start, n_rows * width, width) + codes] = 1
+
+
+def uncorrected(column: ColumnLaw) -> ParameterError:
+    """Make the error for a law that no learner here can undo."""
+    return ParameterError(
+        f"The law of column {column.name!r} must be one that can be corrected for, was: "
+        f"{column.cell_law.words()}. Additive noise (Gaussian, Laplace, bounded, spherical), randomized "
+        "response and clear columns can; train an ordinary learner on this release."
+    )
+
+
+def additive_law(column: ColumnLaw) -> tuple[float, float]:
+    """Return mean and variance of the noise on a number, in the column's unit."""
+    law = column.cell_law
+    if isinstance(law, Clear):
+        return 0.0, 0.0
+    if not isinstance(law, Additive):
+        raise uncorrected(column)
+    if law.clamped or law.grid is not None:
+        how = "moved into its range" if law.clamped else f"rounded to steps of {law.grid:g}"
+        raise ParameterError(
+            f"Column {column.name!r} must be published as the noise left it, was {how} after the noise: its "
+            "law no longer says how to correct for it. Ask the curator for a release without clamp and grid, "
+            "or bin the column."
+        )
+    return law.mean, law.variance
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The coordinates of one column, or of several that are randomized together.
+
+    Attributes
+    ----------
+    columns : tuple of ColumnLaw
+        One, or a group.
+    levels : int
+        How many levels or combinations; 0 for a number.
+    raw : slice
+        Where its raw entries stand in a row of sums.
+    place : slice
+        Where its coordinates stand.
+    answers : Answers or None
+        The law of a list.
+    mean, variance : float
+        Of the noise on a number, in widths of its range.
+    share : float
+        In which share of rows it is published.
+    pair : Answers or None
+        The law of level and label together, where one answer was given for both.
+    """
+
+    columns: tuple[ColumnLaw, ...]
+    levels: int
+    raw: slice
+    place: slice
+    answers: Answers | None = None
+    pair: Answers | None = None
+    mean: float = 0.0
+    variance: float = 0.0
+    share: float = 1.0
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its coordinates are the levels of a list."""
+        return self.levels > 0
+
+    @property
+    def sampled(self) -> bool:
+        """Whether some rows do not show it."""
+        return isinstance(self.columns[0].law, SampledLaw)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it is a number that may be missing, so that being there is a coordinate as well."""
+        return not self.is_list and self.columns[0].missing
+
+    @property
+    def there(self) -> int:
+        """The raw entry of a number that says whether it is published; the constant if it always is."""
+        return self.raw.start + 1 if self.raw.stop - self.raw.start == 2 else 0
+
+    @property
+    def scale(self) -> float:
+        """What noise on a published number is multiplied by to become noise on its coordinate."""
+        return 1 / (self.columns[0].width * (self.flag.keep if self.flagged else 1.0) * self.share)
+
+    @property
+    def flag(self) -> Answers:
+        """The law of the flag beside a number that may be missing."""
+        keep = self.columns[0].cell_law.missing_keep
+        return Answers(2, 1.0 if keep is None else keep)
+
+    def encode(self, batch: Mapping[str, AnyArray], out: AnyArray) -> None:
+        """Write the raw entries of some rows: codes as indicators, numbers from the middle of their range."""
+        if self.is_list:
+            codes = batch[self.columns[0].name]
+            if len(self.columns) > 1:
+                shown = codes < len(self.columns[0].levels or ())
+                for column in self.columns[1:]:
+                    codes = codes * len(column.levels or ()) + batch[column.name]
+                codes = np.where(shown, codes, self.levels)
+            mark(out, codes, self.raw.start)
+            return
+        column = self.columns[0]
+        cells = batch[column.name]
+        scaled = (cells - column.fill) / column.width - self.mean
+        if self.raw.stop - self.raw.start == 1:
+            out[:, self.raw.start] = scaled
+            return
+        present = ~np.isnan(cells)
+        out[:, self.raw.start] = np.where(present, scaled, 0.0)
+        out[:, self.raw.start + 1] = present
+
+    def fill_map(self, debias: Floats, shown: Floats) -> None:
+        """Write how coordinates follow from raw entries, and which raw entry says that they are published."""
+        raw, place = self.raw, self.place
+        if self.is_list:
+            assert self.answers is not None
+            q, gap = self.answers.other, self.answers.gap
+            levels = slice(raw.start, raw.start + self.levels)
+            debias[place, levels] = (np.eye(self.levels) - q) / (gap * self.share)
+            shown[place, levels] = 1 / self.share
+            return
+        keep = self.flag.keep if self.flagged else 1.0
+        debias[place.start, raw.start] = 1 / (keep * self.share)
+        if self.sampled:
+            shown[place.start, raw.start + 1] = 1 / self.share
+        else:
+            shown[place, 0] = 1.0
+        if self.flagged:
+            debias[place.start + 1, raw.start + 1] = 1 / self.flag.gap
+            debias[place.start + 1, 0] = -self.flag.other / self.flag.gap
+
+    def second_moments(self, sums: Floats, means: Floats) -> Floats:
+        """Return the mean of the products of the block's true coordinates, from mean raw products."""
+        inside = means[self.place]
+        if self.is_list:
+            # One level is 1 and the others 0: products of different levels vanish, squares are the level
+            # itself.
+            return np.diag(inside)
+        t = self.raw.start
+        present = sums[t + 1, 0] if self.raw.stop - t == 2 else sums[0, 0]
+        keep = self.flag.keep if self.flagged else 1.0
+        square = (sums[t, t] - self.variance * present) / (keep * self.share)
+        if not self.flagged:
+            return np.array([[square]])
+        return np.array([[square, inside[0]], [inside[0], inside[1]]])
+
+    def clean(self, batch: Mapping[str, AnyArray], out: AnyArray) -> None:
+        """Write the coordinates of true rows."""
+        if self.is_list:
+            codes = batch[self.columns[0].name]
+            for column in self.columns[1:]:
+                codes = codes * len(column.levels or ()) + batch[column.name]
+            mark(out, codes, self.place.start)
+            return
+        column = self.columns[0]
+        cells = batch[column.name]
+        scaled = (cells - column.fill) / column.width
+        if not self.flagged:
+            out[:, self.place.start] = scaled
+            return
+        present = ~np.isnan(cells)
+        out[:, self.place.start] = np.where(present, scaled, 0.0)
+        out[:, self.place.start + 1] = present
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """All features of a noise law as coordinates, and the linear map that debiases published rows.
+
+    A row of raw entries is ``r = (1, blocks)``; ``debias @ r`` has the true coordinates as its mean, and
+    ``shown @ r`` is 1 on average and 0 where a coordinate is not published.
+
+    Reference
+    ---------
+    docs/explanation/theorems/noise-aware.md
+    """
+
+    law: NoiseLaw
+    blocks: tuple[Block, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(_blocks(self.law)))
+
+    @cached_property
+    def n_raw(self) -> int:
+        """How many raw entries a row has, the constant among them."""
+        return max((block.raw.stop for block in self.blocks), default=1)
+
+    @cached_property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        return max((block.place.stop for block in self.blocks), default=0)
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether raw entries are all 0 or 1, so that single precision adds them up exactly."""
+        return all(block.is_list for block in self.blocks)
+
+    @cached_property
+    def debias(self) -> Floats:
+        """The map from raw entries to coordinates."""
+        return self._maps[0]
+
+    @cached_property
+    def shown(self) -> Floats:
+        """The map from raw entries to whether coordinates are published."""
+        return self._maps[1]
+
+    @cached_property
+    def _maps(self) -> tuple[Floats, Floats]:
+        debias, shown = np.zeros((self.size, self.n_raw)), np.zeros((self.size, self.n_raw))
+        for block in self.blocks:
+            block.fill_map(debias, shown)
+        return debias, shown
+
+    @cached_property
+    def weight(self) -> Floats:
+        """How much one published row adds to a level: one over its share of rows; 0 for numbers."""
+        weight = np.zeros(self.size)
+        for block in self.blocks:
+            weight[block.place] = block.is_list / block.share
+        return weight
+
+    @cached_property
+    def pair_factor(self) -> Floats:
+        """What products of coordinates of two blocks are multiplied by; 0 where no row shows both."""
+        factor = np.ones((self.size, self.size))
+        if self.law.sampling is None:
+            return factor
+        m, d = self.law.sampling
+        sampled = np.zeros(self.size, bool)
+        for block in self.blocks:
+            sampled[block.place] = block.sampled
+        # noise-aware: both are shown in m (m - 1) of d (d - 1) choices, not in (m / d)^2 of them.
+        both = 0.0 if m == 1 else (m / d) ** 2 * d * (d - 1) / (m * (m - 1))
+        factor[np.outer(sampled, sampled)] = both
+        return factor
+
+    @cached_property
+    def correlations(self) -> tuple[tuple[int, int, int, int, float], ...]:
+        """Pairs of numbers whose noise goes together.
+
+        Both coordinates, the raw entries that say whether they are there, and the covariance of their noise.
+        """
+        numbers = {b.columns[0].name: b for b in self.blocks if not b.is_list}
+        found = []
+        for name, block in numbers.items():
+            for other, covariance in _together(block.columns[0]):
+                if other != name and other in numbers:
+                    two = numbers[other]
+                    scale = block.scale * two.scale
+                    found.append(
+                        (block.place.start, two.place.start, block.there, two.there, covariance * scale)
+                    )
+        return tuple(found)
+
+    def noise_with(self, label: ColumnLaw) -> Floats:
+        """Return the covariance of the noise on a number that is the label with that on each raw entry."""
+        shared = np.zeros((self.size, self.n_raw))
+        for block in self.blocks:
+            covariances = dict(_together(block.columns[0]))
+            if not block.is_list and label.name in covariances:
+                noise = covariances[label.name] * block.scale / label.width
+                shared[block.place.start, block.there] = noise
+        return shared
+
+    @property
+    def paired(self) -> Block | None:
+        """The block that was randomized together with the label, if there is one."""
+        return next((block for block in self.blocks if block.pair is not None), None)
+
+    @property
+    def has_products(self) -> bool:
+        """Whether some row shows two blocks at once."""
+        return self.law.sampling is None or self.law.sampling[0] > 1
+
+    def encode(self, batch: Mapping[str, AnyArray], n_rows: int, beside: int, kind: Any) -> AnyArray:
+        """Return raw rows, with room for `beside` entries of the label at their end."""
+        out = np.zeros((n_rows, self.n_raw + beside), kind)
+        out[:, 0] = 1
+        for block in self.blocks:
+            block.encode(batch, out)
+        return out
+
+    def clean(self, batch: Mapping[str, AnyArray], n_rows: int) -> Floats:
+        """Return the coordinates of true rows."""
+        out = np.zeros((n_rows, self.size))
+        for block in self.blocks:
+            block.clean(batch, out)
+        return out
+
+
+def _together(column: ColumnLaw) -> list[tuple[str, float]]:
+    law = column.cell_law
+    if not isinstance(law, CorrelatedGaussianLaw):
+        return []
+    return list(zip(law.columns, law.covariances, strict=True))
+
+
+def _blocks(law: NoiseLaw) -> Sequence[Block]:
+    made: list[Block] = []
+    done: set[str] = set()
+    raw, place = 1, 0
+    for column in law.features:
+        if column.name in done:
+            continue
+        cell = column.cell_law
+        members: tuple[ColumnLaw, ...] = (column,)
+        pair: Answers | None = None
+        if isinstance(cell, JointResponseLaw):
+            members = tuple(c for name in cell.columns for c in law.features if c.name == name)
+            pair = Answers(cell.levels, cell.keep) if len(members) < len(cell.columns) else None
+        done.update(c.name for c in members)
+        share = column.law.share if isinstance(column.law, SampledLaw) else 1.0
+        if column.is_category:
+            levels = 1
+            for member in members:
+                levels *= len(member.levels or ())
+            answers = Answers.of(column, levels)
+            if answers.gap <= _TELLS_NOTHING:
+                continue
+            extra = int(isinstance(column.law, SampledLaw))  # one more entry: not published
+            made.append(
+                Block(
+                    columns=members,
+                    levels=levels,
+                    raw=slice(raw, raw + levels + extra),
+                    place=slice(place, place + levels),
+                    answers=answers,
+                    pair=pair,
+                    share=share,
+                )
+            )
+            raw, place = raw + levels + extra, place + levels
+            continue
+        mean, variance = additive_law(column)
+        two = int(column.missing or isinstance(column.law, SampledLaw))
+        block = Block(
+            columns=members,
+            levels=0,
+            raw=slice(raw, raw + 1 + two),
+            place=slice(place, place + 1 + int(column.missing)),
+            mean=mean / column.width,
+            variance=variance / column.width**2,
+            share=share,
+        )
+        if block.flagged and block.flag.gap <= _TELLS_NOTHING:
+            continue
+        made.append(block)
+        raw, place = block.raw.stop, block.place.stop
+    return made

@@ -1,0 +1,310 @@
+"""Learners that read a published table and its noise law, and fit what the true rows would have shown."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from discreet.errors import DataError, InsufficientInformation, ParameterError
+from discreet.learn.base import Domain, Learner, check_finite
+from discreet.learn.noise_aware import estimators, rows
+from discreet.learn.noise_aware._coordinates import Coordinates
+from discreet.learn.noise_aware._moments import Adder, Moments, add_up, edge
+from discreet.learn.noise_aware.estimators import weigh
+from discreet.noise_law import Clear, ColumnLaw, NoiseLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn.noise_aware._moments import Sums
+    from discreet.learn.noise_aware.estimators import Status
+    from discreet.learn.noise_aware.rows import Label
+
+    Parts = list[tuple[Moments, Moments]]
+
+LAW = Domain(
+    "a NoiseLaw, 'clear' or None",
+    lambda v: v is None or isinstance(v, NoiseLaw) or (isinstance(v, str) and v == "clear"),
+    ("noisy", 1.0, {}),
+)
+FOLDS = Domain(
+    "a whole number from 2 to 100",
+    lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 100,
+    (1, 101, 2.5, "10", True),
+)
+
+
+def one_of(*words: str) -> Domain:
+    """Return the domain of a few words."""
+    listed = " or ".join((", ".join(map(repr, words[:-1])), repr(words[-1])))
+    return Domain(listed, lambda v: isinstance(v, str) and v in words, ("other", 1, None))
+
+
+class NoiseAwareLearner(Learner):
+    """What both learners share: reading, moments, evidence. Subclasses turn moments into scores."""
+
+    law: Any
+    folds: int
+    on_weak: str
+    law_: NoiseLaw
+    status_: Status
+
+    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "law": lambda value: NoiseLaw.from_dict(value) if isinstance(value, dict) else value,
+        "law_": NoiseLaw.from_dict,
+    }
+
+    @abstractmethod
+    def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
+        """Return how the label is read; with `y`, where its cells are given apart."""
+
+    def _cells(self, labels: AnyArray, start: int) -> AnyArray:
+        """Return some labels that were given apart as codes or numbers; `start` rows came before."""
+        return labels
+
+    @abstractmethod
+    def _learn(self, total: Moments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+        """Set the fitted attributes."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from published rows, in one pass.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, mapping or release
+            Published rows in the units of the release. A matrix has the features of the law in order;
+            everything else has them by name. Never true rows.
+        y : array, optional
+            Published labels; by default the column that the law calls the target.
+        """
+        self.check_parameters()
+        owner = f"{type(self).__name__}.fit"
+        X, y, law = self._lawful(X, y, owner)
+        coordinates, label = self._understood(law, y)
+        sums = add_up(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
+        return self._fitted(sums, law, coordinates, label)
+
+    def gathering(self) -> Gathering:
+        """Return what takes in published rows as they come by, where nobody can read them from a file.
+
+        ``law`` must be given, with a target in it.
+        """
+        self.check_parameters()
+        law = self.law
+        if not isinstance(law, NoiseLaw) or law.label is None:
+            raise ParameterError(
+                f"law of {type(self).__name__}.gathering must be a NoiseLaw that has a target, and is not. "
+                "Use fit for labels that are given apart."
+            )
+        self.n_features_in_ = len(law.features)
+        self.feature_names_in_ = np.array([column.name for column in law.features], dtype=object)
+        return Gathering(self, law, *self._understood(law, None))
+
+    def _understood(self, law: NoiseLaw, y: AnyArray | None) -> tuple[Coordinates, Label]:
+        """Return how features and label are read."""
+        coordinates = Coordinates(law)
+        label = self._label(law, y)
+        if not coordinates.size:
+            raise ParameterError(
+                f"law of {type(self).__name__} must have a feature whose cells say something, and has none. "
+                "Ask for a release with a larger epsilon or error."
+            )
+        return coordinates, label
+
+    def _fitted(self, sums: Sums, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
+        self._check_rows(sums, label, f"{type(self).__name__}.fit")
+        total = Moments.of(sums.total, coordinates, label)
+        self.law_ = law
+        self._weigh(total)
+        center = total.mean, total.level
+        whole = sums.total
+        parts = [
+            (
+                Moments.of(whole - fold, coordinates, label, center),
+                Moments.of(fold, coordinates, label, center),
+            )
+            for fold in sums.folds
+            if 0 < fold[0, 0] < sums.n_rows
+        ]
+        self._learn(total, parts, coordinates, label)
+        return self
+
+    def _weigh(self, total: Moments) -> None:
+        """Say whether published rows show enough, before anything is fitted."""
+        evidence = weigh(total)
+        self.T2_, self.p_ = evidence.statistic, evidence.rank
+        self.reliability_, self.status_ = evidence.reliability, evidence.status
+        true = float(np.maximum(np.diagonal(total.covariance), 0.0).sum())
+        noise = float(estimators.noise_spread(total).sum())
+        self.kappa_ = edge(max(self.p_, 1), total.n) * noise / max(true, 1e-12 * noise, 1e-300)
+        if self.status_ == "refused" and self.on_weak == "raise":
+            raise InsufficientInformation(
+                f"The release says too little about its label to learn from: the statistic T2 is "
+                f"{evidence.statistic:.4g} and must pass {evidence.critical:.4g}, which chance passes once "
+                "in a thousand tables. Ask for more rows, fewer columns or a larger epsilon.",
+                statistic=evidence.statistic,
+                critical=evidence.critical,
+            )
+
+    def _settle(self, scale: float) -> None:
+        """Refuse as well where folds do not confirm each other: what one shows, the others do not."""
+        if scale > 0 or self.status_ == "refused":
+            return
+        self.status_ = "refused"
+        if self.on_weak == "raise":
+            raise InsufficientInformation(
+                "The release says too little about its label to learn from: what most of its rows show, "
+                "the rest do not confirm. Ask for more rows, fewer columns or a larger epsilon.",
+                statistic=self.T2_,
+                critical=self.T2_,
+            )
+
+    # Rows in.
+
+    def _lawful(self, X: Any, y: Any, owner: str) -> tuple[Any, Any, NoiseLaw]:
+        """Return rows, labels and the law they were published under."""
+        if isinstance(self.law, str):
+            if y is not None:
+                labels = np.asarray(y)
+                if labels.dtype.kind == "f" and labels.ndim == 1:
+                    check_finite(labels, f"y of {owner}")
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+            check_finite(X, f"X of {owner}", getattr(self, "feature_names_in_", None))
+            return X, y, clear_law(X, getattr(self, "feature_names_in_", None))
+        carried = rows.law_of(X)
+        law = carried if self.law is None else self.law
+        if law is None:
+            raise ParameterError(
+                f"law of {type(self).__name__} must be the noise law of the release, was None. Take it from "
+                "discreet.load_release(folder).noise_law, or give the loaded release in place of its rows."
+            )
+        if carried is not None and carried != law:
+            raise ParameterError(
+                f"law of {type(self).__name__} must be that of the release in X or left out, was another."
+            )
+        self.n_features_in_ = len(law.features)
+        if rows.is_matrix(X):
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            self.feature_names_in_ = np.array([column.name for column in law.features], dtype=object)
+        return X, None if y is None else column_or_1d(y, warn=True), law
+
+    def _batches(
+        self, X: Any, given: AnyArray | None, law: NoiseLaw, owner: str
+    ) -> Iterator[tuple[dict[str, AnyArray], AnyArray]]:
+        """Yield features and labels of some rows at a time."""
+        label = law.label
+        columns = law.features if given is not None or label is None else (*law.features, label)
+        beside = None if label is None else label.name
+        start = 0
+        for batch in rows.read(X, columns, owner, beside=beside):
+            n_rows = len(next(iter(batch.values())))
+            if start == 0:
+                rows.check_unrounded(batch, columns, owner)
+            if given is None:
+                assert label is not None
+                yield batch, batch[label.name]
+            else:
+                labels = given[start : start + n_rows]
+                if len(labels) < n_rows:
+                    raise _lengths(owner)
+                yield batch, self._cells(labels, start)
+            start += n_rows
+        if given is not None and start != len(given):
+            raise _lengths(owner)
+
+    def _check_rows(self, sums: Sums, label: Label, owner: str) -> None:
+        if sums.n_rows < 2:
+            raise DataError(
+                f"X of {owner} must have at least two rows, had {sums.n_rows} sample(s). There is nothing "
+                "to compare."
+            )
+
+    def _coordinates(self, X: Any, where: str, *, published: bool = False) -> Floats:
+        """Return rows that a fitted model is shown as coordinates counted from the mean of the true rows."""
+        check_is_fitted(self)
+        owner = f"{type(self).__name__}.{where}"
+        law = self.law_
+        if isinstance(self.law, str):
+            X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+            check_finite(X, f"X of {owner}", getattr(self, "feature_names_in_", None))
+        elif not rows.is_matrix(X):
+            names = rows.names_of(X) or []
+            lost = [column.name for column in law.features if column.name not in names]
+            if lost:
+                raise ParameterError(
+                    f"The feature names of X of {owner} must be those of its law, and {lost[0]!r} is not "
+                    "among them. Rename the columns as in the release."
+                )
+        coordinates = Coordinates(law)
+        beside = None if law.label is None else law.label.name
+        made = []
+        for batch in rows.read(X, law.features, owner, published=published, beside=beside):
+            n_rows = len(next(iter(batch.values())))
+            if published:
+                raw = coordinates.encode(batch, n_rows, 0, np.float64)
+                made.append(raw @ (coordinates.debias - self.center_[:, None] * coordinates.shown).T)
+            else:
+                made.append(coordinates.clean(batch, n_rows) - self.center_)
+        return np.concatenate(made) if made else np.empty((0, coordinates.size))
+
+    center_: Floats
+
+
+class Gathering:
+    """Published rows, added up as they come by, for a learner that is fitted when all have come.
+
+    Made by :meth:`NoiseAwareLearner.gathering`; memory does not grow with the number of rows. They may come
+    in any order: neighbors fall into different folds, by a hash that follows no period.
+    """
+
+    def __init__(
+        self, learner: NoiseAwareLearner, law: NoiseLaw, coordinates: Coordinates, label: Label
+    ) -> None:
+        self._learner, self._law = learner, law
+        self._coordinates, self._label = coordinates, label
+        self._adder = Adder(coordinates, label, int(learner.folds))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows came by."""
+        return self._adder.n_rows
+
+    @property
+    def work(self) -> int:
+        """How many products each row is added up in."""
+        return (self._coordinates.n_raw + self._label.n_raw) ** 2
+
+    def see(self, batch: Mapping[str, AnyArray]) -> None:
+        """Take in some rows: every column of the law by name, of a list the places of its levels.
+
+        "Not published" has the place after the last.
+        """
+        assert self._law.label is not None
+        self._adder.add(batch, batch[self._law.label.name])
+
+    def fit(self) -> NoiseAwareLearner:
+        """Fit the learner to what came by."""
+        return self._learner._fitted(self._adder.sums, self._law, self._coordinates, self._label)
+
+
+def _lengths(owner: str) -> DataError:
+    return DataError(
+        f"y of {owner} must have one label for each row of X, and has not. Give both from one file."
+    )
+
+
+def clear_law(X: Floats, names: AnyArray | None) -> NoiseLaw:
+    """Return the law of a matrix that is published as it is; its own extremes serve as units."""
+    named = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
+    low, high = X.min(axis=0), X.max(axis=0)
+    high = np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
+    columns = [
+        ColumnLaw(name=name, lower=float(a), upper=float(b), law=Clear())
+        for name, a, b in zip(named, low, high, strict=True)
+    ]
+    return NoiseLaw(columns=tuple(columns))

@@ -1,0 +1,309 @@
+"""What is predicted, as raw entries: a class as indicators, a number as a fraction of its range.
+
+Published rows in, batches out: frames, matrices, files and loaded releases, checked against their law.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from discreet.errors import DataError, ParameterError
+from discreet.learn.base import check_finite
+from discreet.learn.noise_aware._coordinates import mark
+from discreet.noise_law import Additive, NoiseLaw, SampledLaw
+from discreet.schema import Column, Schema, nearest, unclipped_column
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn.noise_aware._coordinates import Answers
+    from discreet.noise_law import ColumnLaw
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLabel:
+    """One of several classes, published as it is or by randomized response."""
+
+    answers: Answers
+
+    counts = True
+
+    @property
+    def n_raw(self) -> int:
+        """How many raw entries it takes."""
+        return self.answers.levels
+
+    @property
+    def debias(self) -> Floats:
+        """The map from raw entries to scores that have the indicators of the true class as their mean."""
+        levels = self.answers.levels
+        return np.asarray((np.eye(levels) - self.answers.other) / self.answers.gap)
+
+    @property
+    def variance(self) -> float:
+        """Noise on a score that does not depend on the true class: it has none of that kind."""
+        return 0.0
+
+    def encode(self, labels: AnyArray, out: AnyArray) -> None:
+        """Write codes of classes."""
+        mark(out, labels, out.shape[1] - self.n_raw)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberLabel:
+    """A number, published as it is or with noise of a known variance.
+
+    Attributes
+    ----------
+    origin, width : float
+        It counts from the one in units of the other.
+    mean, variance : float
+        Of the noise, in those units.
+    column : ColumnLaw or None
+        Its law, where it has one.
+    """
+
+    origin: float
+    width: float
+    mean: float = 0.0
+    variance: float = 0.0
+    column: ColumnLaw | None = None
+
+    counts = False
+
+    @property
+    def n_raw(self) -> int:
+        """How many raw entries it takes."""
+        return 1
+
+    @property
+    def debias(self) -> Floats:
+        """The map from the raw entry to a score that has the true value as its mean."""
+        return np.ones((1, 1))
+
+    def encode(self, labels: AnyArray, out: AnyArray) -> None:
+        """Write fractions of the range."""
+        out[:, -1] = (labels - self.origin) / self.width - self.mean
+
+
+Label = ClassLabel | NumberLabel
+
+
+_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
+ROWS = 1 << 16
+"""So many rows of a matrix are read at a time."""
+_SAMPLE = 4096
+_FEWEST = 64
+"""Fewer cells say nothing about whether they were rounded."""
+
+
+def law_of(source: Any) -> NoiseLaw | None:
+    """Return the law that a release carries with it; None for bare rows."""
+    carried = getattr(source, "noise_law", None)
+    law = carried() if callable(carried) else carried
+    return law if isinstance(law, NoiseLaw) else None
+
+
+def rows_of(source: Any) -> Any:
+    """Return what :func:`~discreet.tables.open_table` reads of a release: its file, or its columns."""
+    if law_of(source) is None:
+        return source
+    path = getattr(source, "path", None)
+    if path is not None:
+        return path
+    return {name: source.decoded(name) for name in source.columns}
+
+
+def is_matrix(source: Any) -> bool:
+    """Whether rows come without names."""
+    return isinstance(source, np.ndarray | list)
+
+
+def reading_schema(columns: Sequence[ColumnLaw], *, published: bool) -> Schema:
+    """Return the schema under which rows of these columns are read, cell for cell.
+
+    Codes are positions in the list of a column; "not published" comes after it.
+    """
+    return Schema(columns=[_reading_column(column, published=published) for column in columns])
+
+
+def _reading_column(column: ColumnLaw, *, published: bool) -> Column:
+    sampled = published and isinstance(column.law, SampledLaw)
+    if column.origin is not None:
+        return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=not column.missing)
+    if not column.is_category:
+        return unclipped_column(column.name, required=not (column.missing or sampled))
+    levels = tuple(level for level in column.levels or () if level is not None)
+    if sampled:
+        assert isinstance(column.law, SampledLaw)
+        levels = (*levels, column.law.unpublished)
+    return Column(column.name, values=levels, closed=True, required=None not in (column.levels or ()))
+
+
+def read(
+    source: Any,
+    columns: Sequence[ColumnLaw],
+    owner: str,
+    *,
+    published: bool = True,
+    beside: str | None = None,
+) -> Iterator[dict[str, AnyArray]]:
+    """Yield batches of columns: numbers as floats, categories as positions in their lists.
+
+    Parameters
+    ----------
+    source : matrix, frame, path, mapping or release
+        A matrix has one column for each of `columns`, in order; anything else has them by name.
+    columns : sequence of ColumnLaw
+        What to read.
+    owner : str
+        Whose method asks, for messages.
+    published : bool
+        Whether rows are published ones, in which columns may be left out of a row.
+    beside : str, optional
+        A column that may be there and is not read.
+    """
+    if is_matrix(source):
+        matrix = np.asarray(source)
+        if matrix.ndim != 2 or matrix.shape[1] != len(columns):
+            raise ParameterError(
+                f"X of {owner} must have one column for each of the {len(columns)} features of its law, had "
+                f"shape {matrix.shape}. Give the features in the order of the law, or a frame with names."
+            )
+        if matrix.dtype.kind in "biuf" and all(_plain(column) for column in columns):
+            yield from _read_matrix(matrix, columns, owner, published=published)
+            return
+        source = {column.name: matrix[:, j] for j, column in enumerate(columns)}
+    with open_table(rows_of(source)) as table:
+        known = [*(column.name for column in columns), *(() if beside is None else (beside,))]
+        _check_names(table.names, [c.name for c in columns], known, owner)
+        finish = [_finish(column, published=published) for column in columns]
+        for batch in table.batches(reading_schema(columns, published=published)):
+            yield {column.name: end(batch[column.name]) for column, end in zip(columns, finish, strict=True)}
+
+
+def _finish(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyArray]:
+    """Return how cells as a schema reads them become cells as the law counts them."""
+    if column.origin is not None:
+        start = float((datetime.date.fromisoformat(column.origin) - _FIRST_DAY).days)
+        return lambda days: days - start
+    if not column.is_category or column.levels is None:
+        return lambda cells: cells
+    there = _reading_column(column, published=published).levels
+    places = {repr(level): i for i, level in enumerate(column.levels)}
+    order = np.array([places.get(repr(level), len(column.levels)) for level in there])
+    return lambda codes: order[codes]
+
+
+def _check_names(there: Sequence[str], wanted: Sequence[str], known: Sequence[str], owner: str) -> None:
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        close = nearest(missing[0], there)
+        hint = f"Did you mean {close!r}?" if close else "Give the table that the law was published with."
+        raise ParameterError(
+            f"X of {owner} must have the column {missing[0]!r} of its noise law, and has not. {hint}"
+        )
+    unknown = [name for name in there if name not in known]
+    if unknown:
+        raise ParameterError(
+            f"X of {owner} must have columns of its noise law alone, and has {unknown[0]!r}, which the law "
+            "does not know. Drop it, or take the law of the release that it comes from."
+        )
+
+
+def _plain(column: ColumnLaw) -> bool:
+    """Whether a column can be read from a matrix of numbers at once."""
+    if not column.is_category:
+        return True
+    other = column.law.unpublished if isinstance(column.law, SampledLaw) else 0
+    whole = all(type(level) is int for level in column.levels or ()) and type(other) is int
+    return whole and max(map(abs, (*(column.levels or ()), other))) < 1 << 20  # type: ignore[arg-type]
+
+
+def _read_matrix(
+    matrix: AnyArray, columns: Sequence[ColumnLaw], owner: str, *, published: bool
+) -> Iterator[dict[str, AnyArray]]:
+    for j, column in enumerate(columns):
+        sampled = published and isinstance(column.law, SampledLaw)
+        if not (column.is_category or column.missing or sampled):
+            check_finite(matrix[:, j : j + 1], f"X of {owner}", np.array([column.name]))
+    for start in range(0, len(matrix), ROWS):
+        rows = matrix[start : start + ROWS]
+        yield {
+            column.name: _codes(rows[:, j], column, owner, start, published=published)
+            if column.is_category
+            else rows[:, j].astype(np.float64, copy=False)
+            for j, column in enumerate(columns)
+        }
+
+
+def _codes(cells: AnyArray, column: ColumnLaw, owner: str, start: int, *, published: bool) -> AnyArray:
+    levels = list(column.levels or ())
+    if published and isinstance(column.law, SampledLaw):
+        levels.append(column.law.unpublished)
+    if cells.dtype.kind in "iu" and levels == list(range(len(levels))):
+        good = (cells >= 0) & (cells < len(levels))
+        codes = cells
+    else:
+        known = np.array(levels)
+        order = np.argsort(known)
+        places = np.clip(np.searchsorted(known[order], cells), 0, len(levels) - 1)
+        codes = order[places]
+        good = known[codes] == cells
+    if not good.all():
+        line = start + int(np.argmin(good)) + 1
+        raise DataError(
+            f"X of {owner} must hold the declared levels of column {column.name!r} alone, and row {line} "
+            "holds something else. Rows are counted from 1; read the table under the schema of its release.",
+            column=column.name,
+            line=line,
+        )
+    return np.asarray(codes)
+
+
+def check_unrounded(batch: Mapping[str, AnyArray], columns: Sequence[ColumnLaw], owner: str) -> None:
+    """Refuse noised numbers that were rounded or clamped after the noise, which their law does not say.
+
+    Noise is drawn on a lattice so fine that equal cells are rare; of rounded ones most have an equal.
+    """
+    for column in columns:
+        if column.is_category or not isinstance(column.cell_law, Additive) or column.cell_law.variance == 0:
+            continue
+        cells = batch[column.name][:_SAMPLE]
+        cells = cells[~np.isnan(cells)]
+        if len(cells) < _FEWEST:
+            continue
+        _, counts = np.unique(cells, return_counts=True)
+        if counts.max() > max(3, 0.01 * len(cells)) or len(counts) < len(cells) / 2:
+            raise DataError(
+                f"Column {column.name!r} of X of {owner} must be as the noise left it, and many of its cells "
+                "are equal: it was rounded or clamped after the noise. Take the file as it was released.",
+                column=column.name,
+            )
+
+
+def names_of(source: Any) -> list[str] | None:
+    """Return the names that rows come with; None for a matrix."""
+    if is_matrix(source):
+        return None
+    if isinstance(source, str | Path):
+        with open_table(source) as table:
+            return list(table.names)
+    rows = rows_of(source)
+    if isinstance(rows, str | Path):
+        return names_of(rows)
+    if isinstance(rows, Mapping):
+        return list(rows)
+    try:
+        return list(nw.from_native(rows).columns)
+    except TypeError:
+        return None

@@ -1,0 +1,171 @@
+"""The inner loops of :mod:`discreet.noise.lattice`, once in numpy and once compiled by numba.
+
+Both give the same bits; a test compares them over millions of draws. numba is the optional extra
+``discreet[fast]`` and is used from :data:`WORTH_COMPILING` draws on, where its start-up pays.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet._types import AnyArray, Floats, Ints, Words
+
+WORTH_COMPILING = 20_000_000
+# Rounding of the offset counts against a whole bucket (the sum with a bucket of -1 may cancel), that of sum,
+# product and added half against the value: at most 3 units of 2**-53 of value + scale + 1, and 2 in reserve.
+RELATIVE_ERROR = 5 * 2.0**-53
+
+
+class Kernels(Protocol):
+    """What the sampler asks of its inner loops, on arrays of at most ``capacity`` positions."""
+
+    def propose(self, slots: AnyArray, slot: AnyArray, lot: AnyArray, bucket: AnyArray) -> Ints:
+        """Write each position's bucket; return the positions that are not accepted at sight."""
+        ...
+
+    def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
+        """Write ``floor((bucket + offset / 2**64) * 2**bits + half / 2)``: integers only, exact."""
+        ...
+
+    def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
+        """Write ``floor((bucket + offset / 2**64) * scale + half / 2)``; return the undecided."""
+        ...
+
+
+class NumpyKernels:
+    """Whole-array operations in memory that is taken once: page faults cost more than the work."""
+
+    def __init__(self, capacity: int) -> None:
+        self._index = np.empty(capacity, np.intp)
+        self._entry = np.empty(capacity, np.int32)
+        self._least = np.empty(capacity, np.int32)
+        self._mask = np.empty(capacity, np.bool_)
+        self._digits = np.empty(capacity, np.uint64)
+        self._error = np.empty(capacity, np.float64)
+        self._low = np.empty(capacity, np.float64)
+
+    def propose(self, slots: AnyArray, slot: AnyArray, lot: AnyArray, bucket: AnyArray) -> Ints:
+        """See :class:`Kernels`."""
+        n = slot.size
+        index, entry, least = self._index[:n], self._entry[:n], self._least[:n]
+        np.copyto(index, slot)
+        slots.take(index, out=entry, mode="clip")
+        np.bitwise_and(entry, 0xFFFF, out=least)
+        refused = np.greater_equal(lot, least, out=self._mask[:n])
+        np.right_shift(entry, 16, out=entry)
+        np.copyto(bucket, entry, casting="unsafe")
+        return np.flatnonzero(refused)
+
+    def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
+        """See :class:`Kernels`."""
+        digits = self._digits[: bucket.size]
+        np.copyto(out, bucket)
+        np.left_shift(out, bits, out=out)
+        if half:
+            # floor(U + 1/2) looks at one binary digit more than the integer part of U.
+            np.right_shift(offset, np.uint64(63 - bits), out=digits)
+            np.add(digits, np.uint64(1), out=digits)
+            np.right_shift(digits, np.uint64(1), out=digits)
+        elif bits:
+            np.right_shift(offset, np.uint64(64 - bits), out=digits)
+        else:
+            return
+        np.add(out, digits.view(np.int64), out=out)
+
+    def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
+        """See :class:`Kernels`."""
+        n = bucket.size
+        value, error, low = self._digits[:n].view(np.float64), self._error[:n], self._low[:n]
+        np.copyto(value, offset)
+        np.multiply(value, 2.0**-64, out=value)
+        np.add(value, bucket, out=value)
+        np.multiply(value, scale, out=value)
+        if half:
+            np.add(value, 0.5, out=value)
+        np.abs(value, out=error)
+        np.add(error, scale + 1.0, out=error)
+        np.multiply(error, RELATIVE_ERROR, out=error)
+        np.floor(np.subtract(value, error, out=low), out=low)
+        np.copyto(out, low, casting="unsafe")
+        np.floor(np.add(value, error, out=value), out=value)
+        return np.flatnonzero(np.not_equal(value, low, out=self._mask[:n]))
+
+
+@cache
+def numba_kernels() -> Callable[[int], Kernels] | None:
+    """Compile the loops, or return None where numba is not installed."""
+    if find_spec("numba") is None:
+        return None
+    from numba import njit
+
+    @njit(cache=True)
+    def propose(slots: Any, slot: Any, lot: Any, bucket: Any, found: Any) -> Any:
+        count = 0
+        for i in range(slot.size):
+            entry = slots[slot[i]]
+            bucket[i] = entry >> 16
+            found[count] = i
+            count += lot[i] >= (entry & 0xFFFF)
+        return count
+
+    @njit(cache=True)
+    def shift_floor(bucket: Any, offset: Any, bits: Any, half: Any, out: Any) -> None:
+        # A shift by 64 is undefined on the processor, so bits == 0 without half goes apart.
+        if half:
+            down = np.uint64(63 - bits)
+            for i in range(bucket.size):
+                digits = ((offset[i] >> down) + np.uint64(1)) >> np.uint64(1)
+                out[i] = (np.int64(bucket[i]) << bits) + np.int64(digits)
+        elif bits:
+            down = np.uint64(64 - bits)
+            for i in range(bucket.size):
+                out[i] = (np.int64(bucket[i]) << bits) + np.int64(offset[i] >> down)
+        else:
+            for i in range(bucket.size):
+                out[i] = np.int64(bucket[i])
+
+    @njit(cache=True)
+    def scale_floor(bucket: Any, offset: Any, scale: Any, half: Any, out: Any, found: Any) -> Any:
+        count = 0
+        add = 0.5 if half else 0.0
+        for i in range(bucket.size):
+            value = (np.float64(offset[i]) * 2.0**-64 + bucket[i]) * scale[i] + add
+            error = (abs(value) + (scale[i] + 1.0)) * RELATIVE_ERROR
+            low = np.floor(value - error)
+            out[i] = np.int64(low)
+            found[count] = i
+            count += np.floor(value + error) != low
+        return count
+
+    class NumbaKernels:
+        """One loop each."""
+
+        def __init__(self, capacity: int) -> None:
+            self._found = np.empty(capacity + 1, np.int64)
+
+        def propose(self, slots: AnyArray, slot: AnyArray, lot: AnyArray, bucket: AnyArray) -> Ints:
+            count = propose(slots, slot, lot, bucket, self._found)
+            return self._found[:count].copy()
+
+        def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
+            shift_floor(bucket, offset, bits, half, out)
+
+        def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
+            scales = np.broadcast_to(scale, bucket.shape)
+            count = scale_floor(bucket, offset, scales, half, out, self._found)
+            return self._found[:count].copy()
+
+    return NumbaKernels
+
+
+def kernels_for(n: int, capacity: int) -> Kernels:
+    """Choose the loops for ``n`` draws in blocks of ``capacity``: same bits, different speed."""
+    compiled = numba_kernels() if n >= WORTH_COMPILING else None
+    return (compiled or NumpyKernels)(capacity)

@@ -1,0 +1,115 @@
+"""Small linear algebra whose bits are the same on every processor: no BLAS and no LAPACK.
+
+An optimized BLAS adds the terms of a product in an order that depends on the processor, so that its last
+bits do too. Whoever replays a release under its key must get the same bits. These routines use additions,
+multiplications and roots of IEEE 754 alone, in an order that is written here; they are for matrices with few
+columns.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from discreet._types import Floats
+
+_NEGLIGIBLE = 2.0**-56
+_MOST_SWEEPS = 60
+
+
+def product(left: Floats, right: Floats) -> Floats:
+    """Return ``left @ right`` of two matrices, or of a matrix and a vector on either side."""
+    if left.ndim == 1:
+        return np.asarray(np.einsum("j,jk->k", left, right))
+    return np.asarray(np.einsum("ij,j->i" if right.ndim == 1 else "ij,jk->ik", left, right))
+
+
+def norm(values: Floats) -> float:
+    """Return the root of the sum of squares of all entries."""
+    flat = np.asarray(values, np.float64).reshape(-1)
+    return math.sqrt(float(np.sum(flat * flat)))
+
+
+def symmetric_eigen(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the eigenvalues of a symmetric matrix, smallest first, and the eigenvectors in columns.
+
+    Notes
+    -----
+    Cyclic Jacobi rotations, until every off-diagonal entry is below 2**-56 of the geometric mean of its two
+    diagonal entries (or of the largest entry, where one of them is 0): of a positive definite matrix, small
+    eigenvalues come out as exactly as large ones.
+    """
+    a = (matrix + matrix.T) / 2
+    size = len(a)
+    vectors = np.eye(size)
+    smallest = _NEGLIGIBLE**2 * float(np.max(np.abs(a), initial=0.0))
+    for _ in range(_MOST_SWEEPS):
+        turned = False
+        for p in range(size - 1):
+            for q in range(p + 1, size):
+                off, first, second = float(a[p, q]), float(a[p, p]), float(a[q, q])
+                if abs(off) <= max(_NEGLIGIBLE * math.sqrt(abs(first)) * math.sqrt(abs(second)), smallest):
+                    continue
+                turned = True
+                tangent = _tangent((second - first) / (2 * off))
+                _turn(a.T, p, q, tangent)
+                _turn(a, p, q, tangent)
+                _turn(vectors.T, p, q, tangent)
+                a[p, q] = a[q, p] = 0.0
+                a[p, p], a[q, q] = first - tangent * off, second + tangent * off
+        if not turned:
+            break
+    order = np.argsort(np.diagonal(a), kind="stable")
+    return np.diagonal(a)[order].copy(), vectors[:, order]
+
+
+def row_space(matrix: Floats, negligible: float) -> Floats:
+    """Return an orthonormal basis, in rows, of what the rows of a matrix span.
+
+    Directions in which the rows are shorter than ``negligible`` of the longest are left out.
+
+    Notes
+    -----
+    One-sided Jacobi rotations make the rows orthogonal to each other; the longest come first.
+    """
+    rows = np.array(matrix, np.float64)
+    for _ in range(_MOST_SWEEPS):
+        turned = False
+        for p in range(len(rows) - 1):
+            for q in range(p + 1, len(rows)):
+                first, second = float(np.sum(rows[p] ** 2)), float(np.sum(rows[q] ** 2))
+                across = float(np.sum(rows[p] * rows[q]))
+                if abs(across) <= 2.0**-50 * math.sqrt(first) * math.sqrt(second):
+                    continue
+                turned = True
+                _turn(rows, p, q, _tangent((second - first) / (2 * across)))
+        if not turned:
+            break
+    sizes = np.array([norm(row) for row in rows])
+    order = [i for i in np.argsort(-sizes, kind="stable") if sizes[i] > negligible * sizes.max()]
+    return rows[order] / sizes[order][:, np.newaxis]
+
+
+def least_squares(symmetric: Floats, sides: Floats) -> Floats:
+    """Return the shortest solution of ``symmetric @ x = sides`` for a positive semidefinite matrix."""
+    values, vectors = symmetric_eigen(symmetric)
+    kept = values > len(values) * 2.0**-52 * float(np.max(values, initial=0.0))
+    basis = vectors[:, kept]
+    inner = product(basis.T, sides)
+    inner /= values[kept] if sides.ndim == 1 else values[kept][:, np.newaxis]
+    return product(basis, inner)
+
+
+def _tangent(ratio: float) -> float:
+    """Return the tangent of the smaller angle that makes two directions orthogonal."""
+    return math.copysign(1.0, ratio) / (abs(ratio) + math.sqrt(ratio * ratio + 1))
+
+
+def _turn(rows: Floats, p: int, q: int, tangent: float) -> None:
+    """Rotate two rows into each other, in place."""
+    cosine = 1 / math.sqrt(tangent * tangent + 1)
+    sine = tangent * cosine
+    rows[p], rows[q] = cosine * rows[p] - sine * rows[q], sine * rows[p] + cosine * rows[q]

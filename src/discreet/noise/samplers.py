@@ -1,0 +1,282 @@
+"""The rounded Gaussian: ``round(N(0, s**2))`` on the integers, exactly.
+
+Laplace noise on the integers, exactly: the discrete law, and the continuous one rounded.
+
+Standard normal numbers as 64-bit floats: for noise that must keep an equation, and promises no epsilon.
+
+The deviates are those of :mod:`discreet.noise.lattice`, read to 53 binary digits of their offset instead of
+being rounded to a lattice. Adding floats leaks through their low-order bits (lattice-sampler), so nothing
+that promises differential privacy may use this module. Invariant noise may: it has to satisfy equations that
+rounding to a lattice would break, and it promises no epsilon in the first place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.noise.lattice import LOG2_BUCKETS, Sampler, exponential_table, normal_table
+from discreet.noise.stream import Stream, stream_or_fresh
+
+if TYPE_CHECKING:
+    from discreet._types import Floats, Ints
+
+GAUSSIAN_TOTAL_VARIATION = 2.0**-117
+"""Upper bound per draw on the distance from the exact law (theorem lattice-sampler)."""
+LARGEST_SCALE = 2.0**50
+
+Size = int | tuple[int, ...]
+
+
+def check_scale(scale: float, name: str, where: str) -> float:
+    """Return ``scale`` as a float inside the samplers' domain, or raise."""
+    try:
+        value = float(scale)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 < value <= LARGEST_SCALE:
+        raise ParameterError(
+            f"{name} of {where} must be a number above 0 and at most 2**50 lattice steps, "
+            f"was {scale!r}. Choose a coarser or finer lattice."
+        )
+    return value
+
+
+def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints:
+    """Draw integers ``round(N)`` with ``N`` a normal variable of mean 0 and standard deviation ``s``.
+
+    Parameters
+    ----------
+    s : float
+        Standard deviation in lattice steps, above 0 and at most 2**50.
+    size : int or tuple of int
+        Shape of the result.
+    stream : Stream, optional
+        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Privacy
+    -------
+    For values that are integers already, adding this noise is adding a continuous Gaussian and then
+    rounding: post-processing of the Gaussian mechanism, whose exact trade-off therefore applies in any
+    number of dimensions with ``mu = L2 sensitivity / s``. Each draw is within
+    :data:`GAUSSIAN_TOTAL_VARIATION` = 2**-117 of that law. Drawing takes longer when a proposal is rejected;
+    draw through a :class:`~discreet.noise._pool.Pool` where somebody can time single draws.
+
+    Reference
+    ---------
+    docs/explanation/theorems/lattice-sampler.md
+
+    Examples
+    --------
+    >>> from discreet.noise import Stream, rounded_gaussian
+    >>> x = rounded_gaussian(2.0**20, 10_000, stream=Stream.from_seed(1))
+    >>> x.dtype, bool(0.97 < x.std() / 2**20 < 1.03)
+    (dtype('int64'), True)
+    """
+    s = check_scale(s, "s", "rounded_gaussian")
+    out = np.empty(size, np.int64)
+    fill_rounded_gaussian(out.reshape(-1), s, stream_or_fresh(stream))
+    return out
+
+
+def fill_rounded_gaussian(
+    out: Ints, s: float | Floats, stream: Stream, sampler: Sampler | None = None
+) -> None:
+    """Fill the flat array ``out``; ``s`` is one scale or one for each position.
+
+    Whoever fills many arrays in turn makes one ``sampler`` of :func:`normal_table` and passes it.
+    """
+    sampler = sampler or Sampler(normal_table(), out.size, stream)
+    for block in sampler.blocks(out.size):
+        part = out[block]
+        scale = s if isinstance(s, float) else s[block]
+        sampler.floor(sampler.draw(part.size), scale, half=True, out=part)
+
+
+LAPLACE_TOTAL_VARIATION = 2.0**-114
+"""Upper bound per draw on the distance from the exact law (theorem lattice-sampler)."""
+
+
+def discrete_laplace(scale: float, size: Size, stream: Stream | None = None) -> Ints:
+    """Draw integers with probability proportional to ``exp(-abs(x) / scale)``.
+
+    Parameters
+    ----------
+    scale : float
+        In lattice steps, above 0 and at most 2**50.
+    size : int or tuple of int
+        Shape of the result.
+    stream : Stream, optional
+        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Privacy
+    -------
+    Added to integers of L1 sensitivity ``D`` it is pure ``D / scale``-DP up to the total variation
+    :data:`LAPLACE_TOTAL_VARIATION` = 2**-114 of each draw.
+
+    Reference
+    ---------
+    If ``E`` is standard exponential, ``floor(scale * E)`` is geometric with ratio ``exp(-1 / scale)``, and
+    the difference of two of them is discrete Laplace: docs/explanation/theorems/lattice-sampler.md.
+
+    Examples
+    --------
+    >>> from discreet.noise import Stream, discrete_laplace
+    >>> x = discrete_laplace(10, (100, 50), stream=Stream.from_seed(1))
+    >>> x.shape, x.dtype
+    ((100, 50), dtype('int64'))
+    """
+    scale = check_scale(scale, "scale", "discrete_laplace")
+    out = np.empty(size, np.int64)
+    flat = out.reshape(-1)
+    sampler = Sampler(exponential_table(), flat.size, stream_or_fresh(stream))
+    buffer = np.empty(sampler.capacity, np.int64)
+    for block in sampler.blocks(flat.size):
+        plus = flat[block]
+        minus = buffer[: plus.size]
+        for geometric in (plus, minus):
+            sampler.floor(sampler.draw(plus.size), scale, half=False, out=geometric)
+        np.subtract(plus, minus, out=plus)
+    return out
+
+
+def rounded_laplace(scale: float, size: Size, stream: Stream | None = None) -> Ints:
+    """Draw integers ``round(L)`` with ``L`` a Laplace variable of that scale.
+
+    Parameters
+    ----------
+    scale, size, stream
+        As for :func:`discrete_laplace`.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Privacy
+    -------
+    Added to integers it is post-processing of the continuous Laplace mechanism: pure ``D / scale``-DP for L1
+    sensitivity ``D``, and every bound on guessing that holds for Laplace noise holds too. Each draw is
+    within :data:`LAPLACE_TOTAL_VARIATION` of its law.
+
+    Reference
+    ---------
+    A random sign times ``floor(scale * E + 1/2)``, ``E`` standard exponential:
+    docs/explanation/theorems/lattice-sampler.md.
+    """
+    scale = check_scale(scale, "scale", "rounded_laplace")
+    out = np.empty(size, np.int64)
+    flat = out.reshape(-1)
+    stream = stream_or_fresh(stream)
+    sampler = Sampler(exponential_table(), flat.size, stream)
+    for block in sampler.blocks(flat.size):
+        part = flat[block]
+        sampler.floor(sampler.draw(part.size), scale, half=True, out=part)
+        bits = np.unpackbits(stream.words((part.size + 63) // 64).view(np.uint8), count=part.size)
+        np.multiply(part, 1 - 2 * bits.astype(np.int64), out=part)
+    return out
+
+
+_DIGITS = 53
+"""Binary digits of an offset that a float can hold."""
+
+
+class NormalSampler:
+    """Fills arrays with standard normal numbers, in memory that is taken once.
+
+    Parameters
+    ----------
+    n : int
+        How many numbers will be drawn in all: chooses the block size and the inner loops.
+    stream : Stream
+        Where the random words come from.
+    """
+
+    def __init__(self, n: int, stream: Stream) -> None:
+        self._sampler = Sampler(normal_table(), n, stream)
+
+    def fill(self, out: Floats) -> None:
+        """Overwrite the contiguous array ``out``."""
+        flat = out.reshape(-1)
+        for block in self._sampler.blocks(flat.size):
+            part = flat[block]
+            bucket, offset, _ = self._sampler.draw(part.size)
+            # A signed 53-bit integer becomes a float without rounding, and much faster than an unsigned one.
+            np.right_shift(offset, np.uint64(64 - _DIGITS), out=offset)
+            np.multiply(offset.view(np.int64), 2.0**-_DIGITS, out=part)
+            np.add(part, bucket, out=part)
+            np.multiply(part, 2.0**-LOG2_BUCKETS, out=part)
+
+
+def standard_normal(size: Size, stream: Stream | None = None) -> Floats:
+    """Draw standard normal numbers.
+
+    Parameters
+    ----------
+    size : int or tuple of int
+        Shape of the result.
+    stream : Stream, optional
+        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+
+    Returns
+    -------
+    ndarray of float64
+
+    Privacy
+    -------
+    None. Floats added to floats show through their low-order bits where they came from; use
+    :func:`~discreet.noise.samplers.rounded_gaussian` for anything that promises an epsilon.
+
+    Reference
+    ---------
+    docs/explanation/theorems/lattice-sampler.md
+
+    Examples
+    --------
+    >>> from discreet.noise import Stream, standard_normal
+    >>> z = standard_normal((1000, 3), stream=Stream.from_seed(1))
+    >>> z.shape, bool(abs(z.std() - 1) < 0.03)
+    ((1000, 3), True)
+    """
+    out = np.empty(size, np.float64)
+    NormalSampler(out.size, stream_or_fresh(stream)).fill(out)
+    return out
+
+
+def standard_maxwell(n: int, stream: Stream | None = None) -> Floats:
+    """Draw lengths of three-dimensional standard normal vectors.
+
+    Among the laws on the positive numbers with a given mean square this one says least about a shift: its
+    Fisher information is 3, at a mean of ``2 sqrt(2 / pi)`` and a mean square of 3.
+
+    Parameters
+    ----------
+    n : int
+        How many.
+    stream : Stream, optional
+        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+
+    Privacy
+    -------
+    None, as for :func:`standard_normal`.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-invariant.md
+    """
+    z = standard_normal((n, 3), stream)
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", z, z)))

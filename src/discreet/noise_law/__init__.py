@@ -1,0 +1,46 @@
+"""The public law of a published table: how each cell follows from the true one."""
+
+from discreet.noise_law._column import (
+    KINDS,
+    Additive,
+    BoundedLaw,
+    Clear,
+    CorrelatedGaussianLaw,
+    GaussianLaw,
+    InRangeLaw,
+    InvariantLaw,
+    JointResponseLaw,
+    LaplaceLaw,
+    Law,
+    MaskedLabelLaw,
+    MaskedLaw,
+    ResponseLaw,
+    SampledLaw,
+    SphericalLaw,
+    law_from_dict,
+    short,
+)
+from discreet.noise_law._table import ColumnLaw, NoiseLaw
+
+__all__ = [
+    "KINDS",
+    "Additive",
+    "BoundedLaw",
+    "Clear",
+    "ColumnLaw",
+    "CorrelatedGaussianLaw",
+    "GaussianLaw",
+    "InRangeLaw",
+    "InvariantLaw",
+    "JointResponseLaw",
+    "LaplaceLaw",
+    "Law",
+    "MaskedLabelLaw",
+    "MaskedLaw",
+    "NoiseLaw",
+    "ResponseLaw",
+    "SampledLaw",
+    "SphericalLaw",
+    "law_from_dict",
+    "short",
+]

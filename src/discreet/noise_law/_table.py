@@ -1,0 +1,298 @@
+"""The noise law of a whole published table: one frozen value that a learner is given beside the rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from discreet.errors import ParameterError
+from discreet.noise_law._column import (
+    Additive,
+    Clear,
+    JointResponseLaw,
+    ResponseLaw,
+    SampledLaw,
+    law_from_dict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from discreet.noise_law._column import Law
+    from discreet.schema import Column
+    from discreet.schema.column import Level
+
+_KEYS = frozenset(("name", "type", "role", "lower", "upper", "levels", "missing", "origin", "law"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnLaw:
+    """One published column: what a true cell may be, and how the published one follows from it.
+
+    Attributes
+    ----------
+    name : str
+        As in the file.
+    law : Law
+        How a published cell follows from a true one.
+    type : str
+        number, integer, date or category, as declared.
+    role : str
+        target for the label; every other column is a feature.
+    lower, upper : float or None
+        The declared range of a number in the unit of the file; noise may leave it.
+    levels : tuple or None
+        The declared list of a category, None in it for a missing cell. "Not published" is none of them.
+    missing : bool
+        Whether a cell may be missing.
+    origin : str or None
+        Of a date that stands in the file as a date: the day from which its range counts, in ISO 8601.
+    """
+
+    name: str
+    law: Law
+    type: str = "number"
+    role: str = "sensitive"
+    lower: float | None = None
+    upper: float | None = None
+    levels: tuple[Level, ...] | None = None
+    missing: bool = False
+    origin: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"The law of column {self.name!r}"
+        if self.levels is not None:
+            object.__setattr__(self, "levels", tuple(self.levels))
+        cell = self.cell_law
+        if self.is_category:
+            count = len(self.levels or ())
+            if count < 2 or len(set(map(repr, self.levels or ()))) != count:
+                raise ParameterError(
+                    f"{where} must have a list of at least two levels, each once, had {count}. "
+                    "Take it from the statement of the release."
+                )
+            if isinstance(cell, ResponseLaw) and cell.levels != count:
+                raise ParameterError(
+                    f"{where} must be for the {count} levels of its list, was for {cell.levels}. "
+                    "Take law and list from one statement."
+                )
+            if isinstance(self.law, SampledLaw) and self.law.unpublished in (self.levels or ()):
+                raise ParameterError(
+                    f"{where} must have a word for 'not published' that is no level, had "
+                    f"{self.law.unpublished!r}. A missing cell says something, an unpublished one does not."
+                )
+        else:
+            low, high = self.lower, self.upper
+            if low is None or high is None or not (math.isfinite(high - low) and low < high):
+                raise ParameterError(
+                    f"{where} must have a finite declared range, had {low} to {high}. "
+                    "Take it from the statement of the release."
+                )
+            if isinstance(cell, ResponseLaw | JointResponseLaw):
+                raise ParameterError(
+                    f"{where} must have a list of levels for randomized response, had a range."
+                )
+            if isinstance(self.law, SampledLaw) and self.missing:
+                raise ParameterError(
+                    f"{where} must not both be sampled and have missing numbers: NaN cannot say which. "
+                    "Bin the numbers, and missing becomes a level."
+                )
+        if (
+            isinstance(cell, ResponseLaw | JointResponseLaw)
+            and not 1 - 2.0**-40 <= cell.keep * cell.levels <= cell.levels
+        ):
+            raise ParameterError(
+                f"{where} must keep a cell with a chance from 1/{cell.levels} to 1, had {cell.keep!r}."
+            )
+        if isinstance(cell, Additive) and not (math.isfinite(cell.variance) and cell.variance >= 0):
+            raise ParameterError(f"{where} must have a variance of at least 0, had {cell.variance!r}.")
+
+    @property
+    def is_category(self) -> bool:
+        """Whether cells come from a list."""
+        return self.type == "category"
+
+    @property
+    def cell_law(self) -> Law:
+        """The law of a cell that is published."""
+        return self.law.law if isinstance(self.law, SampledLaw) else self.law
+
+    def goes_with(self, other: ColumnLaw) -> bool:
+        """Whether both have one law and are shown together, whatever stands where they are not."""
+        shown = [
+            (law.picked, law.among) if isinstance(law, SampledLaw) else None for law in (self.law, other.law)
+        ]
+        return self.cell_law == other.cell_law and shown[0] == shown[1]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether cells are published as they are."""
+        return isinstance(self.cell_law, Clear)
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower bound."""
+        assert self.lower is not None
+        assert self.upper is not None
+        return self.upper - self.lower
+
+    @property
+    def fill(self) -> float:
+        """What the release put in place of a missing number: the middle of the range."""
+        assert self.lower is not None
+        middle = self.lower + self.width / 2
+        return middle if self.type == "number" else float(math.floor(middle))
+
+    @classmethod
+    def of(cls, column: Column, law: Law) -> Self:
+        """Put together what was declared about a published column, and its law."""
+        sampled = law.unpublished if isinstance(law, SampledLaw) else None
+        return cls(
+            name=column.name,
+            law=law,
+            type=str(column.type),
+            role=column.role,
+            lower=column.range[0] if column.is_number else None,
+            upper=column.range[1] if column.is_number else None,
+            levels=tuple(level for level in column.levels if sampled is None or level != sampled)
+            if column.is_category
+            else None,
+            missing=not column.required,
+            origin=str(column.lower) if column.type == "date" and column.role == "public" else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        levels = None if self.levels is None else list(self.levels)
+        plain = {key: getattr(self, key) for key in _KEYS - {"levels", "law"}}
+        return {**plain, "levels": levels, "law": self.law.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the law that :meth:`to_dict` wrote; unknown keys are refused."""
+        if set(values) != _KEYS:
+            raise ParameterError(
+                f"A column of a noise law must have the keys {', '.join(sorted(_KEYS))}, had "
+                f"{', '.join(sorted(values))}. It may have been written by a newer version."
+            )
+        return cls(**{**values, "law": law_from_dict(values["law"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseLaw:
+    """How every cell of a published table follows from the true one.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnLaw
+        Every column of the file, in order. At most one of them has the role of the target.
+
+    Privacy
+    -------
+    Public: it follows from what was declared and is part of the statement of every release.
+
+    Reference
+    ---------
+    docs/explanation/theorems/noise-aware.md
+
+    Examples
+    --------
+    >>> from discreet.noise_law import Clear, ColumnLaw, GaussianLaw, NoiseLaw
+    >>> law = NoiseLaw(columns=[
+    ...     ColumnLaw(name="age", lower=0, upper=100, law=GaussianLaw(variance=400.0)),
+    ...     ColumnLaw(name="owner", type="category", levels=("no", "yes"), role="target", law=Clear()),
+    ... ])
+    >>> law.clear, law == NoiseLaw.from_dict(law.to_dict())
+    (('owner',), True)
+    """
+
+    kind: ClassVar[str] = "noise-law"
+    columns: tuple[ColumnLaw, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        names = [column.name for column in self.columns]
+        labels = [column.name for column in self.columns if column.role == "target"]
+        if not names or len(set(names)) != len(names):
+            raise ParameterError("columns of NoiseLaw must be at least one, each name once, and are not.")
+        if len(labels) > 1:
+            raise ParameterError(
+                f"columns of NoiseLaw must have one target at most, had {', '.join(labels)}."
+            )
+        self._check_groups()
+        self._check_sampling()
+
+    def _check_groups(self) -> None:
+        for column in self.columns:
+            law = column.cell_law
+            if not isinstance(law, JointResponseLaw):
+                continue
+            members = [self._find(name) for name in law.columns]
+            if column.name not in law.columns or any(m is None or not column.goes_with(m) for m in members):
+                raise ParameterError(
+                    f"Columns randomized together must all have the same law, and {column.name!r} is in a "
+                    f"group of {', '.join(law.columns)} that has not. Take the law from one statement."
+                )
+            if law.levels != math.prod(len(m.levels or ()) for m in members if m is not None):
+                raise ParameterError(
+                    f"The group of {', '.join(law.columns)} must have as many combinations as its lists "
+                    f"give, had {law.levels}. Take law and lists from one statement."
+                )
+
+    def _check_sampling(self) -> None:
+        sampled = [c for c in self.columns if isinstance(c.law, SampledLaw)]
+        choices = {(c.law.picked, c.law.among) for c in sampled if isinstance(c.law, SampledLaw)}
+        if not sampled:
+            return
+        if any(c.role == "target" for c in sampled):
+            raise ParameterError("The target of a noise law must be published in every row, and is sampled.")
+        # Columns that are randomized together are picked together.
+        units = {c.cell_law.columns if isinstance(c.cell_law, JointResponseLaw) else c.name for c in sampled}
+        if choices != {(next(iter(choices))[0], len(units))}:
+            raise ParameterError(
+                f"Sampled columns of a noise law must all be among the {len(units)} that a row's are picked "
+                "from, and say otherwise. Take every column of the release."
+            )
+
+    def _find(self, name: str) -> ColumnLaw | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+    @property
+    def features(self) -> tuple[ColumnLaw, ...]:
+        """Every column but the label."""
+        return tuple(column for column in self.columns if column.role != "target")
+
+    @property
+    def label(self) -> ColumnLaw | None:
+        """The column that learners predict, if there is one."""
+        return next((column for column in self.columns if column.role == "target"), None)
+
+    @property
+    def clear(self) -> tuple[str, ...]:
+        """The columns that are published as they are: nothing protects them."""
+        return tuple(column.name for column in self.columns if column.is_clear)
+
+    @property
+    def sampling(self) -> tuple[int, int] | None:
+        """How many of how many columns a row shows; None if it shows all."""
+        laws = [column.law for column in self.columns if isinstance(column.law, SampledLaw)]
+        return (laws[0].picked, laws[0].among) if laws else None
+
+    @classmethod
+    def of(cls, columns: Iterable[tuple[Column, Law]]) -> Self:
+        """Put together the declared columns of a published table and their laws."""
+        return cls(columns=tuple(ColumnLaw.of(column, law) for column, law in columns))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, from which :meth:`from_dict` makes an equal law."""
+        return {"kind": self.kind, "columns": [column.to_dict() for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the law that :meth:`to_dict` wrote."""
+        if values.get("kind") != cls.kind or set(values) != {"kind", "columns"}:
+            raise ParameterError(
+                f"A noise law must have the kind {cls.kind!r} and its columns. Write it with to_dict()."
+            )
+        return cls(columns=tuple(ColumnLaw.from_dict(column) for column in values["columns"]))

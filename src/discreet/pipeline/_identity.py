@@ -1,0 +1,125 @@
+"""A keyed fingerprint by which a table is known again, however its rows are sorted or its file is named.
+
+Some rows are chosen by a keyed hash of their cells, the same ones whenever the same rows are there, and of
+each a keyed digest is kept. The hash takes cells as values, without names and order of columns, so that a
+table is known again after it was sorted, written in another format or declared under other names, and after a
+few of its rows were added, changed or removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import DiscreetError
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import AnyArray, Words
+    from discreet.schema import Column, Schema
+    from discreet.tables.table import Batch
+
+ROWS = 128
+"""How many rows are kept of a table."""
+_SAME = 0.75
+_FEWEST = 8
+_MISSING = 0x7FF8_0000_0000_0000  # the bits of a missing cell
+_ODD = (0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)  # of SplitMix64
+
+
+def fingerprint(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
+    """Return keyed digests of some rows of a table; none where it cannot be read here.
+
+    Parameters
+    ----------
+    source : Any
+        What :func:`~discreet.tables.open_table` reads. A table that only Spark can read has no fingerprint.
+    schema : Schema
+        Which columns are read.
+    key : bytes
+        Secret of at least 32 bytes.
+
+    Privacy
+    -------
+    Whoever has the key can test guesses at whole rows; without it the digests tell no more than how many
+    there are. Both stay with the curator.
+
+    Notes
+    -----
+    A cell with bits b has the hash z = m_1(b xor k), a row the sum of its cells' hashes, mixed once more
+    under the key. The ``ROWS`` distinct rows with the smallest hashes are kept (a bottom-k sample), each with
+    how often it occurs: rows of few columns occur in every table, and their counts tell tables apart.
+    """
+    word = int.from_bytes(key[:8])
+    smallest: Words = np.empty(0, np.uint64)
+    counts: AnyArray = np.empty(0, np.int64)
+    try:
+        with open_table(source) as table:
+            for batch in table.batches(schema):
+                hashes = _row_hashes(batch, schema, word)
+                if len(smallest) == ROWS:
+                    hashes = hashes[hashes <= smallest[-1]]
+                found, times = np.unique(hashes, return_counts=True)
+                smallest, places = np.unique(np.concatenate([smallest, found]), return_inverse=True)
+                counts = np.bincount(places, np.concatenate([counts, times]), len(smallest)).astype(np.int64)
+                smallest, counts = smallest[:ROWS], counts[:ROWS]
+    except DiscreetError:
+        # What is wrong with the table is said where it is read for its own sake.
+        return ()
+    return tuple(
+        hashlib.blake2b(f"{row}:{times}".encode(), key=key[:64], digest_size=8).hexdigest()
+        for row, times in zip(smallest.tolist(), counts.tolist(), strict=True)
+    )
+
+
+def is_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Say whether two fingerprints under one key are of the same table.
+
+    Three of four rows must agree, and at least eight, or all where there are fewer. In two tables of other
+    people with few columns a row occurs equally often in at most about four cases of ten.
+    """
+    fewer = min(len(one), len(other))
+    return fewer > 0 and len({*one} & {*other}) >= max(math.ceil(_SAME * fewer), min(_FEWEST, fewer))
+
+
+def _row_hashes(batch: Batch, schema: Schema, key: int) -> Words:
+    total: Words = np.zeros(batch.n_rows, np.uint64)
+    for column in schema.released:
+        bits = _bits(column, batch[column.name])
+        bits ^= np.uint64(key)
+        bits *= np.uint64(_ODD[0])
+        bits ^= bits >> np.uint64(32)
+        total += bits
+    total ^= np.uint64(key)
+    for odd in _ODD[1:]:
+        total ^= total >> np.uint64(30)
+        total *= np.uint64(odd)
+    total ^= total >> np.uint64(31)
+    return total
+
+
+def _bits(column: Column, values: AnyArray) -> Words:
+    """Return 64 bits for each cell, which depend on its value and not on how it was declared."""
+    if column.is_category:
+        return np.array([_level_bits(level) for level in column.levels], np.uint64)[values]
+    cells: AnyArray = np.array(values, np.float64)
+    if column.type == "date":
+        cells += column.lower.toordinal()  # type: ignore[union-attr]
+    bits: Words = cells.view(np.uint64)
+    if not column.required:
+        bits[np.isnan(cells)] = _MISSING
+    return bits
+
+
+def _level_bits(level: Any) -> int:
+    if level is None:
+        return _MISSING
+    try:
+        return int(np.float64(level).view(np.uint64))  # a code that may be declared as a number as well
+    except ValueError:
+        return int.from_bytes(hashlib.blake2b(str(level).encode(), digest_size=8).digest())

@@ -1,0 +1,258 @@
+"""The folder of a release: built beside its place under another name, and renamed when it is whole.
+
+A running job holds a lock on the folder it builds. So whoever comes later can tell what a killed run left,
+which is removed, from what a living one is still at work on, which is not touched.
+
+The key of a release: discarded, unless the curator keeps it sealed; and the key that signs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from discreet.errors import ParameterError, SourceError
+from discreet.noise import Stream
+from discreet.report.folder.folder import read_bytes
+from discreet.report.folder.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
+from discreet.tables.temporary import lock, lock_leftover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Place = str | os.PathLike[str]
+
+PUBLIC, INTERNAL = "public", "internal"
+_STATEMENT = "statement.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def check_place(target: Path, *, replace: bool) -> None:
+    """Refuse a place that a release cannot go to, as far as can be told before anything is paid.
+
+    Parameters
+    ----------
+    target : Path
+        Where the folders ``public`` and ``internal`` shall be.
+    replace : bool
+        Whether a release that is there may be replaced. Anything else that is there may not.
+
+    Raises
+    ------
+    SourceError
+    """
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise SourceError(
+            f"out must be in a folder that exists, and {str(parent)!r} does not. Make it first."
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise SourceError(f"out must be in a folder that may be written to, and {str(parent)!r} may not.")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise SourceError(f"out must be a folder of its own, and {str(target)!r} is something else.")
+    held = sorted(entry.name for entry in target.iterdir()) if target.exists() else []
+    if not held:
+        return
+    if not replace:
+        raise SourceError(
+            f"The folder {str(target)!r} exists already. Remove it, choose another --out, or pass --replace."
+        )
+    if not set(held) <= {PUBLIC, INTERNAL} or not (target / PUBLIC / _STATEMENT).is_file():
+        raise SourceError(
+            f"The folder {str(target)!r} may be replaced only if it is a release, and it holds other things. "
+            "Choose another --out."
+        )
+
+
+@contextlib.contextmanager
+def building(target: Path, *, replace: bool) -> Iterator[Path]:
+    """Yield a folder with an empty ``public`` and ``internal``; it gets the name `target` if all goes well.
+
+    Whoever looks at `target` sees the old state or the new one. On an error, an interrupt or a full disk
+    the folder is removed; after a kill the next run to the same place removes it.
+    """
+    target = target.absolute()
+    with explained(target):
+        check_place(target, replace=replace)
+        _sweep(target)
+        room, held = _room_beside(target)
+    try:
+        with explained(target):
+            yield room
+            for entry in (room / INTERNAL).iterdir():
+                entry.chmod(0o600)
+            _all_to_disk(room)
+            _move_in(room, target, replace=replace)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+        os.close(held)
+
+
+@contextlib.contextmanager
+def explained(target: Path) -> Iterator[None]:
+    """Turn the system's errors into a sentence."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in _FULL:
+            raise SourceError(
+                f"The release {str(target)!r} cannot be written: the disk is full, or a file would be larger "
+                "than allowed. Nothing was left there; make room and try again."
+            ) from None
+        raise SourceError(
+            f"The release {str(target)!r} cannot be written ({problem.strerror or type(problem).__name__}). "
+            "Nothing was left there; check that its folder may be written to."
+        ) from None
+
+
+def _room_beside(target: Path) -> tuple[Path, int]:
+    """Make the folder to build in and lock it; return it with the descriptor that holds the lock."""
+    serial = 0
+    while True:
+        room = target.with_name(f".{target.name}.{os.getpid()}-{serial}.partial")
+        serial += 1
+        with contextlib.suppress(FileExistsError):
+            room.mkdir()
+            held = lock(room, folder=True)
+            # Another run may have taken it for a leftover before it was locked.
+            if held is not None:
+                (room / PUBLIC).mkdir()
+                (room / INTERNAL).mkdir(mode=0o700)
+                return room, held
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed runs to the same place left, and put back what one of them had set aside."""
+    ours = re.compile(rf"\.{re.escape(target.name)}\.\d+-\d+\.(partial|old)")
+    for leftover in sorted(target.parent.iterdir()):
+        held = lock_leftover(leftover, folder=True) if ours.fullmatch(leftover.name) else None
+        if held is None:
+            continue
+        try:
+            if leftover.name.endswith(".old") and not target.exists():
+                leftover.rename(target)
+            else:
+                shutil.rmtree(leftover, ignore_errors=True)
+        finally:
+            os.close(held)
+
+
+def _move_in(room: Path, target: Path, *, replace: bool) -> None:
+    """Give the finished folder its name; what had it is set aside first and removed afterwards."""
+    check_place(target, replace=replace)
+    aside, held = room.with_suffix(".old"), None
+    if target.exists() and any(target.iterdir()):
+        held = lock(target, folder=True)
+        target.rename(aside)
+    try:
+        room.rename(target)
+    except BaseException:
+        if aside.exists():
+            aside.rename(target)
+        raise
+    finally:
+        if held is not None:
+            os.close(held)
+    shutil.rmtree(aside, ignore_errors=True)
+    _to_disk(target.parent)
+
+
+def _all_to_disk(folder: Path) -> None:
+    for place, _, files in os.walk(folder):
+        for name in files:
+            _to_disk(Path(place, name))
+        _to_disk(Path(place))
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Keeper:
+    """Makes the key of a release; keeps it sealed, if asked to, once the release is done.
+
+    Parameters
+    ----------
+    path : Path or None
+        None: the key is forgotten.
+    passphrase : str or None
+        Opens it.
+    recipient : bytes or None
+        Or else the owner of this X25519 public key does.
+    """
+
+    def __init__(
+        self, path: Path | None = None, passphrase: str | None = None, recipient: bytes | None = None
+    ) -> None:
+        self.path = path
+        self._passphrase = passphrase
+        self._recipient = recipient
+        # Drawn from a stream of the operating system's, so that randomness still enters in one place.
+        self._key = Stream().words(4).tobytes()
+        self._sealed = False
+
+    @classmethod
+    def of(
+        cls, path: Place | None, passphrase: str | None, recipient: Place | None, *, release: Path
+    ) -> Keeper:
+        """Check, before anything is paid, that the key can be kept as asked, and not in the `release`."""
+        if path is None:
+            if passphrase is not None or recipient is not None:
+                raise ParameterError(
+                    "passphrase and recipient are for a key that is kept, and keep_key was not given. Give "
+                    "--keep-key FILE, or leave them out."
+                )
+            return cls()
+        place = Path(path).absolute()
+        if (passphrase is None) == (recipient is None):
+            raise ParameterError(
+                "keep_key needs exactly one of passphrase and recipient: whoever has the key can remove the "
+                "noise, so it is never written in the clear."
+            )
+        if passphrase is not None and len(passphrase) < SHORTEST_PASSPHRASE:
+            raise ParameterError(
+                f"passphrase must have at least {SHORTEST_PASSPHRASE} characters, had {len(passphrase)}. "
+                "Take several words."
+            )
+        if place.exists() or not place.parent.is_dir():
+            raise SourceError(
+                f"keep_key must be a file that does not exist, in a folder that does; {str(place)!r} is not. "
+                "A key is never overwritten."
+            )
+        if place.resolve().is_relative_to(release.resolve()):
+            raise SourceError(
+                f"keep_key must be outside of the release, and {str(place)!r} is in it: whoever gets the "
+                "folder would get the key, and replacing the folder would remove it. Choose another place."
+            )
+        if recipient is None:
+            return cls(place, passphrase)
+        pem = read_bytes(Path(recipient))
+        recipient_key(pem)
+        return cls(place, recipient=pem)
+
+    def stream(self) -> Stream:
+        """Return the stream that the release is drawn from."""
+        return Stream(self._key)
+
+    def keep(self) -> None:
+        """Seal the key, if it is to be kept."""
+        if self.path is not None:
+            seal_key(self.path, self._key, passphrase=self._passphrase, recipient=self._recipient)
+            self._sealed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # The key of a release that did not come about opens nothing.
+        if kind is not None and self._sealed and self.path is not None:
+            self.path.unlink(missing_ok=True)

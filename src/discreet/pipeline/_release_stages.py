@@ -1,0 +1,301 @@
+"""What happens in each stage of the main job; :mod:`discreet.pipeline.release` has their order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.audit import attack_claims, attack_prior, attack_rows, expose_rows
+from discreet.errors import DataError, SelfAttackFailed
+from discreet.evaluation.columns import compare_columns, correlate
+from discreet.evaluation.exact_models import measure_masked
+from discreet.evaluation.learning import measure_learning, meter_for
+from discreet.evaluation.samples import Pairs
+from discreet.evaluation.what_if import what_if
+from discreet.formatting import count_noun
+from discreet.noise import Stream
+from discreet.noise_law import SampledLaw
+from discreet.pipeline._stages import READABLE, look_at_cells
+from discreet.pipeline.options import check_floors
+from discreet.privacy import ApproxDP
+from discreet.release.masked.method import MaskedRelease
+from discreet.release.masked.plan import MaskedPlan
+from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.report.statement.composition import USUAL_DELTA
+from discreet.report.statement.documents import Tuning
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._types import AnyArray
+    from discreet.audit import AuditResult, Exposed, Guess
+    from discreet.evaluation.noise_aware import AwareRows
+    from discreet.evaluation.scores import Trained
+    from discreet.ledger import Ledger
+    from discreet.pipeline._stages import Told
+    from discreet.privacy import Receipt
+    from discreet.release import Plan, ReleaseMethod
+    from discreet.report.findings import Learning, WhatIf
+    from discreet.schema import Schema
+
+ATTACK_RECORDS = 20_000
+"""Made-up records that a plan is attacked on."""
+_KINDS = {
+    "gaussian": "with Gaussian noise",
+    "laplace": "with Laplace noise",
+    "bounded": "with noise of bounded support",
+    "in-range": "redrawn inside their range",
+    "response": "by randomized response",
+    "joint-response": "by randomized response together",
+    "sampled": "by randomized response, in some of the rows",
+    "invariant": "with noise that the learner does not notice",
+    "spherical": "with spherical noise together",
+    "masked": "of points that are nobody's",
+    "masked-label": "of their labels",
+    "clear": "as they are",
+}
+
+
+def read_table(source: Any, schema: Schema, label: str, tell: Told) -> int:
+    """Return the number of rows, which the schema declares public."""
+    with open_table(source) as table:
+        n_rows = table.count()
+        hidden = len(table.names) - len(schema.released)
+    if not n_rows:
+        raise DataError(f"{label} must have at least one row, and has none.")
+    leaving = count_noun(len(schema.released), "column")
+    tell(f"{label}: {count_noun(n_rows, 'row')}; {leaving} to publish, {hidden} kept back")
+    return n_rows
+
+
+def check_cells(source: Any, schema: Schema, n_rows: int, tell: Told) -> None:
+    """Look at every declared cell once, so that a bad one is named before anything is paid."""
+    look_at_cells(source, schema, lambda seen: tell.progress(seen / n_rows))
+    unnamed = sum(c.bounds_source is None for c in schema.released)
+    sources = "who says so is declared for every column"
+    if unnamed:
+        sources = f"nobody is named for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
+    tell(f"{READABLE}; {sources}")
+
+
+def plan_release(
+    method: ReleaseMethod, schema: Schema, n_rows: int, asked: Mapping[str, float], tell: Told
+) -> Plan:
+    """Say what will be done, and make sure that it proves what was asked for."""
+    plan = method.plan(schema, n_rows)
+    check_floors(plan, asked)
+    kinds = Counter(done.law.kind for done in plan.columns)
+    tell(f"{method.name}: " + "; ".join(f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()))
+    return plan
+
+
+def test_plan(plan: Plan, n: int, tell: Told) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
+    """Attack the plan on made-up records; stop where an attack does better than is promised."""
+    guesses = attack_prior(plan, n=n, progress=lambda done, total: tell.progress(0.9 * done / total))
+    audits = attack_claims(plan)
+    broken = [str(guess) for guess in guesses if guess.verdict == "broken"]
+    broken += [str(audit) for audit in audits if audit.verdict == "broken"]
+    if broken:
+        raise SelfAttackFailed(
+            "The release is withheld: an attack on made-up records did better than was promised, so our own "
+            f"mathematics or code is wrong. Nothing was charged, drawn or published. {broken[0]} Please "
+            "report it.",
+            broken=tuple(broken),
+        )
+    floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
+    others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
+    if floors + others:
+        tell(
+            f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
+            "records: all hold"
+        )
+    elif not plan.of_people:
+        tell("published rows will be nobody's: there is no made-up record to follow through the release")
+    else:
+        tell("nothing is promised that an attack on made-up records could break")
+    return guesses, audits
+
+
+def watching(
+    pairs: Pairs, n_rows: int, tell: Told
+) -> Callable[[Mapping[str, AnyArray], Mapping[str, AnyArray]], None]:
+    """Return what is shown true rows beside published ones."""
+
+    def watch(rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray]) -> None:
+        pairs(rows, published)
+        tell.progress(0.9 * pairs.seen / n_rows)
+
+    return watch
+
+
+def true_rows(source: Any, schema: Schema) -> Pairs:
+    """Return a sample of true rows alone, for a release whose published rows are nobody's."""
+    pairs = Pairs(schema, Stream())
+    with open_table(source) as table:
+        for batch in table.batches(schema):
+            pairs(batch, batch)
+    return pairs
+
+
+def charged(receipt: Receipt, book: Ledger | None) -> str:
+    """Say where a release was charged."""
+    if book is None or receipt.seq is None:
+        return "drawn without a ledger: nobody counts it"
+    # The address of a server may hold a password.
+    place = "the ledger" if "://" in book.url else Path(book.url).name
+    return f"charged as row {receipt.seq} of {place} before the first draw"
+
+
+def learn(
+    method: ReleaseMethod,
+    schema: Schema,
+    plan: Plan,
+    pairs: Pairs,
+    beside: AwareRows,
+    n_rows: int,
+    tell: Told,
+) -> tuple[Learning | None, list[WhatIf]]:
+    """Measure what the release is worth to a learner, and what more or less noise would be."""
+    stream = Stream()
+    if isinstance(plan, MaskedPlan):
+        assert isinstance(method, MaskedRelease)
+        assert method.model_ is not None
+        learning: Learning | None = measure_masked(plan, pairs.rows, method.model_)
+    else:
+        learning = measure_learning(
+            plan.schema,
+            pairs.rows,
+            pairs.published,
+            plan=plan,
+            stream=stream,
+            beside=beside,
+            progress=lambda done: tell.progress(0.6 * done),
+        )
+    meter = meter_for(plan, pairs.rows, stream=stream, published=pairs.published)
+    positions = what_if(
+        method,
+        schema,
+        n_rows,
+        delta=usual_delta(method),
+        accuracy=meter,
+        progress=lambda done: tell.progress(0.6 + 0.4 * done),
+    )
+    tell(_learned(learning))
+    return learning, positions
+
+
+def usual_delta(method: ReleaseMethod) -> float:
+    """Return where Gaussian noise is read as an epsilon: the delta that was asked for, or the usual one."""
+    asked = getattr(method, "privacy", None)
+    return asked.delta if isinstance(asked, ApproxDP) else USUAL_DELTA
+
+
+def _learned(learning: Learning | None) -> str:
+    if learning is None:
+        return "no target is declared (--target), so nothing is learned"
+    found = {s.trained_on: s for s in learning.scores if s.tested_on == "original"}
+    if not found:
+        return f"{learning.target}: {learning.note or 'nothing can be learned'}"
+    parts = []
+    names: dict[Trained, str] = {
+        "original": "trained on the original",
+        "release": "trained on the release",
+        "aware": "knowing its noise law",
+        "majority": "by majority",
+    }
+    for side, said in names.items():
+        score = found.get(side)
+        if score is not None and (score.accuracy is not None or score.r2 is not None):
+            worth = f"{score.accuracy:.1%}" if score.accuracy is not None else f"R2 {score.r2:.3f}"
+            more = score.train_rows is not None and score.train_rows > learning.train_rows
+            parts.append(f"{worth} {said}" + (f" ({score.train_rows:,} rows)" if more else ""))
+    equals = learning.equals_share
+    share = ""
+    if equals is not None and equals < 1:
+        share = f"; as good as {equals:.0%} of {learning.train_rows:,} original rows"
+    return f"{learning.target}: {', '.join(parts) or learning.note}{share}"
+
+
+def attack_people(plan: Plan, pairs: Pairs, tell: Told) -> tuple[tuple[Guess, ...], tuple[Exposed, ...]]:
+    """Attack real rows, for the curator's eyes: decides nothing and goes nowhere else."""
+    guesses = attack_rows(
+        plan,
+        pairs.rows,
+        pairs.published,
+        progress=lambda done, total: tell.progress(0.8 * done / total),
+    )
+    return guesses, expose_rows(plan, pairs.rows, pairs.published)
+
+
+def attack_words(
+    plan: Plan, on_rows: tuple[Guess, ...], on_file: tuple[Guess, ...], exposed: tuple[Exposed, ...]
+) -> str:
+    """Say how many attacks were run, and where their results are."""
+    if not plan.of_people:
+        return "published rows are nobody's, so that no row and no person is there to be attacked"
+    names = {guess.attack for guess in (*on_rows, *on_file)} | {found.attack for found in exposed}
+    columns = {guess.column for guess in (*on_rows, *on_file)}
+    return (
+        f"{count_noun(len(names), 'kind')} of attack on {count_noun(len(columns), 'column')} of the file and "
+        "of real rows; the latter are in the internal report alone"
+    )
+
+
+def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
+    """Return the first rows of a published file, encoded; they were shuffled before.
+
+    The same ones that whoever verifies the release attacks again.
+    """
+    parts: list[dict[str, AnyArray]] = []
+    seen = 0
+    for batch in published_batches(path, schema):
+        parts.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
+        seen += len(next(iter(batch.values())))
+        if seen >= ATTACKED_ROWS:
+            break
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def tuning_of(tuned: bool, logged: bool, receipt: Receipt, book: Ledger | None) -> Tuning:
+    """Say whether the amount of noise may have been chosen by looking at private rows."""
+    if tuned or logged:
+        who = "The curator says" if tuned else "The log of this table says"
+        return Tuning(
+            on_private_rows="yes",
+            why=f"{who} that amounts of noise were compared on private rows. Nothing accounts for that.",
+        )
+    if book is None or receipt.seq is None:
+        return Tuning(
+            on_private_rows="possible",
+            why="No ledger counts releases of this table. An earlier one may have shown the curator what a "
+            "choice of noise does to private rows.",
+        )
+    if any(past.seq is not None and past.seq < receipt.seq for past in book.history()):
+        return Tuning(
+            on_private_rows="possible",
+            why="There were earlier releases of this table, whose internal reports show the curator what a "
+            "choice of noise does to private rows.",
+        )
+    return Tuning(
+        on_private_rows="no",
+        why="By the ledger and its log, the amount of noise was chosen before anything was computed from "
+        "private rows.",
+    )
+
+
+def looked_at(pairs: Pairs, plan: Plan) -> dict[str, Any]:
+    """Return the comparisons of published and true rows, as findings hold them; none with rows of nobody."""
+    if not plan.of_people:
+        return {}
+    return {
+        "columns": compare_columns(
+            pairs.totals.values(),
+            {s.column: s.law.unpublished for s in plan.columns if isinstance(s.law, SampledLaw)},
+        ),
+        "correlations": correlate(plan.schema, pairs.rows, pairs.published),
+        "compared_rows": len(next(iter(pairs.rows.values()))),
+    }

@@ -1,0 +1,111 @@
+"""Every declared cell is looked at once, so that a bad one is named before anything is paid.
+
+The stages of a job: each is timed, said when it is done, and written to the log.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from discreet.report.findings import Stage
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from discreet.ledger.audit_log import AuditLog
+    from discreet.schema import Schema
+
+    Say: TypeAlias = Callable[[Stage], None]
+    Progress: TypeAlias = Callable[[str, float], None]
+
+READABLE = "every cell can be read as declared, and counts as its bound where it is outside"
+"""What is known then. Numbers outside their bounds are no error: bounds are never widened for a row."""
+
+
+def look_at_cells(source: Any, schema: Schema, seen: Callable[[int], object] = lambda rows: None) -> int:
+    """Read all cells of a table; return the number of rows. ``seen`` hears how many are done."""
+    n_rows = 0
+    with open_table(source) as table:
+        for batch in table.batches(schema, ids=schema.id_column is not None):
+            n_rows += batch.n_rows
+            seen(n_rows)
+    return n_rows
+
+
+class Stages:
+    """Runs stages one after another.
+
+    Parameters
+    ----------
+    log : AuditLog
+        Gets a line for each stage.
+    say : callable, optional
+        Called with a stage when it is done.
+    progress : callable, optional
+        Called with the name of a stage and how much of it is done, from 0 to 1.
+
+    Attributes
+    ----------
+    done : list of Stage
+        Those that are over.
+    """
+
+    def __init__(self, log: AuditLog, *, say: Say | None = None, progress: Progress | None = None) -> None:
+        self.done: list[Stage] = []
+        self._log = log
+        self._say = say
+        self._progress = progress
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Told]:
+        """Time what happens inside; whoever is inside tells what it did."""
+        start = time.perf_counter()
+        told = Told(name, self._progress)
+        told.progress(0.0)
+        yield told
+        said = "; ".join(filter(None, (told.words, *told.left_out)))
+        stage = Stage(name=name, said=said, seconds=round(time.perf_counter() - start, 3))
+        self.done.append(stage)
+        self._log.write("stage", name=stage.name, said=stage.said, seconds=stage.seconds)
+        if self._say is not None:
+            self._say(stage)
+
+
+class Told:
+    """What a stage says about itself."""
+
+    def __init__(self, name: str, progress: Progress | None) -> None:
+        self.words = ""
+        self.left_out: list[str] = []
+        self._name = name
+        self._progress = progress
+
+    def __call__(self, words: str) -> None:
+        """Say in a few words what was done."""
+        self.words = words
+
+    @contextmanager
+    def sparing(self, what: str) -> Iterator[None]:
+        """Compute something for the curator's eyes alone inside; where that fails, say so and go on.
+
+        By then the release is paid for, and whether it fails may depend on private rows: an exit code must
+        not. A disk that cannot be written to is no such failure.
+        """
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as problem:
+            last = traceback.extract_tb(problem.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            self.left_out.append(f"without {what}, which failed ({type(problem).__name__} in {place})")
+
+    def progress(self, share: float) -> None:
+        """Say how much is done, from 0 to 1."""
+        if self._progress is not None:
+            self._progress(self._name, min(max(share, 0.0), 1.0))

@@ -1,0 +1,291 @@
+"""Which models can be trained on a table, what each can be told, and how a table becomes what it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
+from discreet.learn import METHODS
+from discreet.learn.feature_map import Layout
+from discreet.noise import Stream
+from discreet.privacy import NoPromise, Promise
+from discreet.query import Database
+from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
+from discreet.report.statement.documents import Pass
+from discreet.report.statement.model import predicts_target
+from discreet.schema import nearest
+from discreet.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import AnyArray, Floats
+    from discreet.learn import Learner
+    from discreet.ledger import Ledger
+    from discreet.privacy import Receipt
+    from discreet.query import Aggregate, Answer
+    from discreet.schema import Schema
+
+# What follows from the schema, from the request, or must not be chosen at all.
+_NOT_TOLD = ("self", "privacy", "schema", "bounds", "classes", "target_bounds", "ledger", "random_state")
+
+
+def trainable() -> dict[str, type[Learner]]:
+    """Return the registered learners that make a promise, by name."""
+    return {
+        name: kind
+        for name, kind in sorted(METHODS.items())
+        if "privacy" in inspect.signature(kind.__init__).parameters
+    }
+
+
+def model_options(name: str) -> tuple[str, ...]:
+    """Return what a model can be told, besides what it shall promise and what the schema says."""
+    given = inspect.signature(_kind(name).__init__).parameters
+    return tuple(option for option in given if option not in _NOT_TOLD)
+
+
+def summary_of(name: str) -> str:
+    """Say in a line what a model is."""
+    return (inspect.getdoc(_kind(name)) or "").partition("\n")[0]
+
+
+def on_sums(kind: type[Learner] | Learner) -> bool:
+    """Whether a learner asks noisy sums alone, and sees no row."""
+    return hasattr(kind, "fit_database")
+
+
+def make_learner(
+    name: str, *, schema: Schema, privacy: Promise | None, ledger: Ledger | None = None, **parameters: Any
+) -> Learner:
+    """Make a learner for a declared table, and check everything that can be checked before a row is read.
+
+    Parameters
+    ----------
+    name : str
+        In :func:`trainable`.
+    schema : Schema
+        What was declared.
+    privacy : Promise
+        What the model shall promise; unit and neighbors are the schema's.
+    ledger : Ledger, optional
+        Where it is charged.
+    **parameters
+        What the learner is told, as :func:`model_options` lists it.
+
+    Returns
+    -------
+    Learner
+        Not fitted yet.
+    """
+    kind: Any = _kind(name)
+    _check_told(name, parameters)
+    if privacy is None or isinstance(privacy, NoPromise):
+        raise PromiseError(
+            f"privacy of the model {name} must be a promise, and was "
+            f"{'not given' if privacy is None else 'none'}: it has no default. Give --epsilon 1 "
+            "--delta 1e-6, or --mu, or --rho."
+        )
+    given = dict(parameters)
+    if not on_sums(kind):
+        given |= _declared(kind, schema, given)
+        given["ledger"] = ledger
+    about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
+    learner: Learner = kind(privacy=dataclasses.replace(privacy, **about), **given)
+    learner.check_parameters()
+    for option in parameters:
+        # A file must be able to hold it: that is not for the last stage to find out, after the charge.
+        learner._pack(option, getattr(learner, option), {})
+    if predicts_target(learner) and schema.target is None:
+        raise ParameterError(
+            f"target of the model {name} must be a column, and none is declared. Give --target COLUMN."
+        )
+    if not on_sums(kind):
+        _classes(name, schema)
+        _check_one_row(name, schema)
+    return learner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What a training left behind.
+
+    Attributes
+    ----------
+    learner : Learner
+        Fitted.
+    passes : tuple of Pass
+        What was asked of the rows, and paid.
+    n_rows : int or None
+        How many there were, where that is public.
+    cached : bool
+        Whether all of it had been paid for before.
+    """
+
+    learner: Learner
+    passes: tuple[Pass, ...]
+    n_rows: int | None
+    cached: bool = False
+
+
+def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, label: str) -> Training:
+    """Train a learner on a table; charged before anything is drawn.
+
+    Privacy
+    -------
+    A learner on noisy sums sees paid answers alone. Any other sees the rows, in this process, and puts noise
+    on what it lets out.
+    """
+    return (
+        _train_on_sums(learner, table, schema, ledger, label)
+        if on_sums(learner)
+        else _train_on_rows(learner, table, schema, label)
+    )
+
+
+class _Recording:
+    """A database that notes what it was asked."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.questions: list[dict[str, Any]] = []
+
+    def ask(self, question: Aggregate, **how: Any) -> Answer:
+        answer = self._db.ask(question, **how)
+        self.questions.append(question.to_dict())
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | None, label: str) -> Training:
+    with Database(table, schema=schema, ledger=ledger) as db:
+        n_rows = db.n_rows
+        if n_rows == 0:
+            raise _no_rows(label)
+        recording = _Recording(db)
+        learner.fit_database(recording)
+    answers: dict[str, Answer] = learner.answers_
+    if ledger is None:
+        learner.receipts_ = tuple(map(_uncounted, learner.receipts_))
+    asked = dict(zip(answers, zip(recording.questions, learner.receipts_, strict=True), strict=True))
+    passes = []
+    for name, share in learner.split_.items():
+        question, receipt = asked.get(name, (None, None))
+        paid = None if receipt is None else receipt.to_dict()
+        passes.append(Pass(name=name, share=share, question=question, receipt=paid))
+    return Training(
+        learner=learner,
+        passes=tuple(passes),
+        n_rows=n_rows,
+        cached=bool(answers) and all(answer.cached for answer in answers.values()),
+    )
+
+
+def _train_on_rows(learner: Any, table: Any, schema: Schema, label: str) -> Training:
+    salt = Stream().salt(LABEL) if learner.ledger is None else ledger_salt(learner.ledger, schema)
+    X, y = _read(table, schema, Layout.of(schema), salt)
+    if not len(X):
+        raise _no_rows(label)
+    counted = learner.ledger is not None
+    learner.fit(X, _classes(learner.name, schema)[y])
+    learner.ledger = None  # it has been paid for
+    # A learner may pay for something else first, such as where to start.
+    if hasattr(learner, "receipts_"):
+        if not counted:
+            learner.receipts_ = tuple(map(_uncounted, learner.receipts_))
+        receipts = learner.receipts_
+    else:
+        receipts = (learner.receipt_,)
+    names = [f"before training, {i}" for i in range(1, len(receipts))] + ["training"]
+    passes = tuple(
+        Pass(name=name, share=None, receipt=receipt.to_dict())
+        for name, receipt in zip(names, receipts, strict=True)
+    )
+    return Training(learner=learner, passes=passes, n_rows=len(X))
+
+
+def _uncounted(receipt: Receipt) -> Receipt:
+    """Take off where a charge was counted: that was in memory, where nobody can look it up."""
+    return dataclasses.replace(receipt, ledger=None, seq=None, hash=None, question=None)
+
+
+def _read(source: Any, schema: Schema, layout: Layout, salt: str) -> tuple[Floats, AnyArray]:
+    """Return rows as coordinates, and the position of each label in its column's list."""
+    assert schema.target is not None
+    rows, labels = [], []
+    with open_table(source) as table:
+        for batch, kept in limited_batches(table, schema, salt):
+            here = slice(None) if kept is None else kept
+            rows.append(layout.coordinates_of(batch)[here])
+            labels.append(np.asarray(batch[schema.target])[here])
+    if not rows:
+        return np.empty((0, layout.size)), np.empty(0, np.int64)
+    return np.concatenate(rows), np.concatenate(labels)
+
+
+def _declared(kind: type[Learner], schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the schema says about coordinates: numbers from 0 to 1, levels 0 or 1."""
+    offered = inspect.signature(kind.__init__).parameters
+    layout = Layout.of(schema)
+    lists = [schema.column(name).is_category for name, _ in layout.coordinates]
+    # Bounds of -1 and 1 leave a 0 and a 1 as they are, so that absent levels add nothing to a row's length.
+    said: dict[str, Any] = {
+        "bounds": ([-1.0 if is_list else 0.0 for is_list in lists], [1.0] * len(lists)),
+        "norm_bound": math.sqrt(len(layout.names)),
+        "classes": None if schema.target is None else list(schema.column(schema.target).levels),
+    }
+    return {name: value for name, value in said.items() if name in offered and name not in given}
+
+
+def _classes(name: str, schema: Schema) -> AnyArray:
+    """Return the classes in the order of the target's list."""
+    assert schema.target is not None
+    column = schema.column(schema.target)
+    kinds = {type(level) for level in column.levels} if column.is_category else set()
+    if len(kinds) != 1 or None in column.levels or len(column.levels) < 2:
+        raise ParameterError(
+            f"target of the model {name} must be a list of at least two values of one kind, never missing, "
+            f"and {schema.target!r} is not. Give another --target."
+        )
+    return np.array(column.levels)
+
+
+def _check_one_row(name: str, schema: Schema) -> None:
+    if (schema.max_rows_per_unit or 1) > 1:
+        others = ", ".join(other for other, kind in trainable().items() if on_sums(kind))
+        raise SchemaError(
+            f"schema of the model {name} must say max_rows_per_unit: 1, said {schema.max_rows_per_unit}: its "
+            f"noise covers one row. Take one of {others}, which cover several."
+        )
+
+
+def _check_told(name: str, parameters: Mapping[str, Any]) -> None:
+    known = model_options(name)
+    for option in parameters:
+        if option not in known:
+            close = nearest(option, known)
+            hint = f"Did you mean {close!r}?" if close else f"It can be told {', '.join(known) or 'nothing'}."
+            raise ParameterError(f"{option!r} is nothing that the model {name} can be told. {hint}")
+
+
+def _kind(name: str) -> type[Learner]:
+    known = trainable()
+    if name in known:
+        return known[name]
+    close = nearest(name, known)
+    hint = f"Did you mean {close!r}?" if close else "`discreet learn --list` says what each is."
+    if name in METHODS:
+        hint = f"{METHODS[name].__name__} promises nothing to the people in the rows. {hint}"
+    raise ParameterError(f"model must be one of {', '.join(known)}, was {name!r}. {hint}")
+
+
+def _no_rows(label: str) -> DataError:
+    return DataError(f"{label} must have at least one row, and has none.")

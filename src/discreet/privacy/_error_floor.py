@@ -1,0 +1,234 @@
+"""Error floors: how well anybody can guess a column, in the unit that people say."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy._base import (
+    Arithmetic,
+    Promise,
+    Statistic,
+    check_choice,
+    check_names,
+    check_positive,
+    set_field,
+)
+from discreet.privacy.amounts import exact, float_up
+from discreet.privacy.rounding import root_down
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from discreet.schema.schema import Neighbors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFloor:
+    """The least error with which one column can be guessed, in the column's own unit.
+
+    Parameters
+    ----------
+    error : float
+        Proven under `prior`: no guess has a smaller error, averaged over the prior.
+    measure : str or None
+        The unit people say, such as "years".
+    statistic : {"root-mean-square error", "probability of a wrong guess"}
+        What `error` is.
+    prior : str
+        Name of the public prior, such as "uniform" or "uniform from 17 to 90".
+    van_trees : float or None
+        The closed-form bound under the cosine-squared prior, which may lie above `error`; it is what can be
+        added up over repeated releases.
+    cramer_rao : float or None
+        Binds unbiased attackers only, and is labelled so.
+    fisher_information : float or None
+        What the release tells about the column, rounded up; repeated releases add it up.
+    """
+
+    error: float
+    measure: str | None = None
+    statistic: Statistic = "root-mean-square error"
+    prior: str = "uniform"
+    van_trees: float | None = None
+    cramer_rao: float | None = None
+    fisher_information: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("ColumnFloor", "statistic", self.statistic)
+        chance = self.statistic == "probability of a wrong guess"
+        check_positive(self, "error", below=1.0 if chance else None)
+        for name in ("van_trees", "cramer_rao", "fisher_information"):
+            if getattr(self, name) is not None:
+                check_positive(self, name)
+
+    def repeated(self, m: int) -> ColumnFloor:
+        """Return the floor after `m` independent releases of the same value.
+
+        The van Trees bound is ``1 / (I + J)`` with information I of the release and J of the prior,
+        so m releases give ``1 / ((m - 1) I + 1 / van_trees**2)``: both terms only err on the safe side.
+        """
+        if self.van_trees is None or self.fisher_information is None:
+            raise PromiseError(
+                "ColumnFloor must carry van_trees and fisher_information to be read for several "
+                "rows or releases, and this one does not. Compute the floor of the joint release."
+            )
+        info, start = exact(self.fisher_information), exact(self.van_trees)
+        bound = root_down(1 / ((m - 1) * info + 1 / start**2))
+        return dataclasses.replace(
+            self, error=bound, van_trees=bound, prior="cosine squared",
+            cramer_rao=root_down(1 / (m * info)), fisher_information=float_up(m * info),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False)
+class ErrorFloor(Promise):
+    """The least error of any guess at a column, whoever guesses: ``ErrorFloor(age=9)``.
+
+    Parameters
+    ----------
+    columns : mapping of str to float or ColumnFloor, optional, positional
+        For names that are no identifiers, or that are our own keywords.
+    **floors : float or ColumnFloor
+        The same by keyword; a bare number is the error.
+    unpublished : tuple of str
+        Columns of the table that the release neither publishes nor uses: under the independence that the
+        promise assumes, it tells nothing about them. A ledger adds nothing up for them, and for a column
+        that is named neither here nor above it keeps no floor.
+    unit, neighbors, covers, assumes, arithmetic, total_variation
+        As for every promise; `covers` is by default the columns named.
+
+    Attributes
+    ----------
+    entries : tuple of (str, ColumnFloor)
+        Sorted by name.
+
+    Privacy
+    -------
+    For a value drawn from the named prior, every attacker's error averaged over that prior is at
+    least the floor; hence for every attacker some value in the range has at least that error. It is
+    no promise for each person, and no differential privacy: it has no epsilon.
+
+    Reference
+    ---------
+    Gill and Levit 1995 (van Trees). ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> ErrorFloor(age=9)["age"].error
+    9.0
+    """
+
+    kind: ClassVar[str] = "error-floor"
+    entries: tuple[tuple[str, ColumnFloor], ...]
+    unpublished: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        columns: Mapping[str, float | ColumnFloor] | None = None,
+        /,
+        *,
+        unit: str = "person",
+        neighbors: Neighbors = "replace-one",
+        covers: tuple[str, ...] | None = None,
+        assumes: tuple[str, ...] = (),
+        arithmetic: Arithmetic = "exact",
+        total_variation: float = 0.0,
+        unpublished: tuple[str, ...] = (),
+        entries: tuple[tuple[str, ColumnFloor], ...] | float | ColumnFloor = (),
+        **floors: float | ColumnFloor,
+    ) -> None:
+        # A column called "entries" arrives as a number; dataclasses.replace passes the real ones.
+        named: dict[str, float | ColumnFloor] = {}
+        if isinstance(entries, tuple):
+            named.update(entries)
+        else:
+            named["entries"] = entries
+        for name, floor in [*(columns or {}).items(), *floors.items()]:
+            if not isinstance(name, str) or not name or name in named:
+                raise ParameterError(
+                    f"columns of ErrorFloor must be distinct names, got {name!r}. Give each column once."
+                )
+            named[name] = floor
+        silent = tuple(sorted(check_names("ErrorFloor", "unpublished", unpublished)))
+        if both := sorted(set(silent) & set(named)):
+            raise ParameterError(
+                f"unpublished of ErrorFloor must be columns without a floor, got {both[0]!r}. "
+                "A column that is not published needs none."
+            )
+        if not named:
+            raise ParameterError(
+                "columns of ErrorFloor must name at least one column, got none. "
+                "Say for instance ErrorFloor(age=9)."
+            )
+        made = {
+            name: floor if isinstance(floor, ColumnFloor) else ColumnFloor(error=floor)
+            for name, floor in named.items()
+        }
+        set_field(self, "entries", tuple(sorted(made.items())))
+        set_field(self, "unpublished", silent)
+        set_field(self, "unit", unit)
+        set_field(self, "neighbors", neighbors)
+        set_field(self, "covers", tuple(sorted(made)) if covers is None else covers)
+        set_field(self, "assumes", assumes)
+        set_field(self, "arithmetic", arithmetic)
+        set_field(self, "total_variation", total_variation)
+        self._check_common()
+
+    @property
+    def columns(self) -> dict[str, ColumnFloor]:
+        """The floors by column."""
+        return dict(self.entries)
+
+    def __getitem__(self, column: str) -> ColumnFloor:
+        return dict(self.entries)[column]
+
+    def _grouped(self, m: int) -> Self:
+        return dataclasses.replace(
+            self, entries=tuple((name, floor.repeated(m)) for name, floor in self.entries)
+        )
+
+    def sentence(self) -> str:
+        """Say the promise in plain language, one sentence per column."""
+        lines = [_floor_sentence(name, floor, self.unit) for name, floor in self.entries]
+        lines += [f"{', '.join(self.unpublished)}: not published."] if self.unpublished else []
+        return " ".join(lines) + self._about()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, from which :func:`promise_from_dict` makes an equal promise."""
+        values = Promise.to_dict(self)
+        del values["entries"]
+        if not self.unpublished:
+            del values["unpublished"]
+        values["columns"] = {name: dataclasses.asdict(floor) for name, floor in self.entries}
+        return values
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{name} {_quantity(floor)}" for name, floor in self.entries)
+        return f"error of any guess at least: {listed}"
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name!r}: {floor.error!r}" for name, floor in self.entries)
+        return f"ErrorFloor({{{listed}}})"
+
+
+def _quantity(floor: ColumnFloor) -> str:
+    return f"{floor.error:g}" + (f" {floor.measure}" if floor.measure else "")
+
+
+def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:
+    whose = "a person" if unit == "person" else f"one {unit}"
+    if floor.prior == "uniform":
+        prior = "could equally well be anything in its declared range"
+    elif floor.prior.startswith("uniform "):
+        prior = f"could equally well be anything {floor.prior.removeprefix('uniform ')}"
+    else:
+        prior = f"followed the public prior '{floor.prior}'"
+    return (
+        f"If {whose}'s {name} {prior}, no method can guess it from this file with a "
+        f"{floor.statistic} below {_quantity(floor)}; anyone who knows more about the person, "
+        f"including how {name} goes with the other columns, may do better."
+    )

@@ -1,0 +1,123 @@
+"""One promise in shares: what each of several questions gets, so that all together keep it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise import samplers
+from discreet.privacy.amounts import exact, float_down
+from discreet.privacy.calibration import gaussian_mu
+from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, NoPromise, Promise, PureDP
+from discreet.privacy.rounding import check_neighbors, root_down, sampling_delta
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.schema.schema import Neighbors
+
+Privacy: TypeAlias = PureDP | ApproxDP | ZCDP | GaussianDP | NoPromise
+
+_MOST_ENTRIES = 2**24
+"""Entries that a question may have at most, for what samplers may err together."""
+
+_FOR_SAMPLERS = Fraction(1, 10**6)
+"""Part of delta kept for the samplers: what a ledger keeps whose whole limit is for Gaussian noise."""
+
+
+class Shares:
+    """A promise, and the part of it that each of several questions gets.
+
+    Parameters
+    ----------
+    privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
+        What all questions together shall promise.
+    weights : mapping of str to float
+        A positive weight for each question; they are divided by their sum. They must follow from public
+        things alone: parameters, the schema, the public number of rows.
+    unit, neighbors : str
+        Of the table that is asked.
+
+    Attributes
+    ----------
+    split : dict of str to float
+        Which part of rho = mu**2 / 2, or of a pure epsilon, each question gets.
+    whole : Promise
+        What holds for all of them together, asked or not: whether one is left out may depend on earlier
+        answers, so leaving it out does not make the promise better.
+
+    Privacy
+    -------
+    Gaussian answers of ``mu_1, mu_2, ...`` are together one of ``sqrt(mu_1**2 + mu_2**2 + ...)``, though each
+    question depends on earlier answers; pure ones add up. The shares are rounded down in exact arithmetic, so
+    a ledger whose limit is the promise is never overdrawn.
+
+    Reference
+    ---------
+    docs/explanation/theorems/composition.md.
+
+    Examples
+    --------
+    >>> from discreet.privacy import GaussianDP
+    >>> shares = Shares(GaussianDP(mu=1), {"first": 1, "second": 3}, unit="person", neighbors="replace-one")
+    >>> shares.split, round(shares["second"].mu, 6)
+    ({'first': 0.25, 'second': 0.75}, 0.866025)
+    """
+
+    def __init__(
+        self, privacy: Privacy, weights: Mapping[str, float], *, unit: str, neighbors: Neighbors
+    ) -> None:
+        exact_weights = {name: Fraction(float(weight)) for name, weight in weights.items()}
+        if not exact_weights or min(exact_weights.values()) <= 0:
+            raise ParameterError(
+                f"weights of Shares must be above 0, one for each question, were {dict(weights)}. Leave out "
+                "what is not asked."
+            )
+        total = sum(exact_weights.values())
+        self._parts = {name: weight / total for name, weight in exact_weights.items()}
+        self.split = {name: float(part) for name, part in self._parts.items()}
+        self._common: dict[str, Any] = {"unit": unit, "neighbors": neighbors}
+        draws = len(weights) * _MOST_ENTRIES
+        self.whole: Promise
+        if isinstance(privacy, NoPromise):
+            self.whole = privacy
+            return
+        check_neighbors(privacy, neighbors, "several questions")
+        if isinstance(privacy, PureDP):
+            variation = draws * samplers.LAPLACE_TOTAL_VARIATION
+            self.whole = PureDP(epsilon=privacy.epsilon, total_variation=variation, **self._common)
+        else:
+            variation = draws * samplers.GAUSSIAN_TOTAL_VARIATION
+            self.whole = GaussianDP(mu=_mu(privacy, variation), total_variation=variation, **self._common)
+
+    def __getitem__(self, name: str) -> Promise:
+        if isinstance(self.whole, PureDP):
+            part = float_down(exact(self.whole.epsilon) * self._parts[name])
+            if part > 0:
+                return PureDP(epsilon=part, **self._common)
+        elif isinstance(self.whole, GaussianDP):
+            part = root_down(exact(self.whole.mu) ** 2 * self._parts[name])
+            if part > 0:
+                return GaussianDP(mu=part, **self._common)
+        else:
+            return self.whole
+        raise PromiseError(
+            f"privacy must leave something for each of {len(self._parts)} questions, and {self.whole} does "
+            "not. Ask for a weaker promise."
+        )
+
+
+def _mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
+    """Return the mu that all questions together may come to."""
+    if isinstance(privacy, GaussianDP):
+        return privacy.mu
+    if isinstance(privacy, ZCDP):
+        return root_down(2 * exact(privacy.rho))
+    kept = exact(privacy.delta) * _FOR_SAMPLERS
+    if sampling_delta(exact(variation), privacy.epsilon) > kept:
+        raise PromiseError(
+            f"delta of privacy must be well above what samplers may err at this epsilon, was "
+            f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
+        )
+    return gaussian_mu(privacy.epsilon, float_down(exact(privacy.delta) - kept))

@@ -1,0 +1,451 @@
+"""What several charges cost together: exact books, and how they are read.
+
+Books keep events apart by kind, because each kind has its own best rule: Gaussian events add
+``mu**2 / 2``, concentrated ones ``rho``, pure ones ``epsilon``, points ``(epsilon, delta)``, floors add
+Fisher information per column. Nothing is converted on the way in, and no float is ever added up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy.amounts import ZERO, Amount, exact, float_down, float_up
+from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, zcdp_delta, zcdp_epsilon
+from discreet.privacy.promises import (
+    ZCDP,
+    ApproxDP,
+    Arithmetic,
+    ColumnFloor,
+    ErrorFloor,
+    GaussianDP,
+    NoPromise,
+    Promise,
+    PureDP,
+)
+from discreet.privacy.rounding import finite, root_down, sampling_delta, smallest_epsilon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from discreet.schema.schema import Neighbors
+
+_AMOUNTS = (
+    "gaussian", "concentrated", "pure", "pure_squares", "point_epsilon", "point_delta",
+    "total_variation",
+)  # fmt: skip
+_LISTS = ("covers", "unpromised", "assumes")
+
+# Each release's bound is lowered by its own sampler's total variation, of order 1e-35 of the squared
+# range per draw; a part in 1e9 of the mean square covers what many releases add to that.
+_LATTICE = 1 - Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCost:
+    """What is known about a column after its releases.
+
+    Attributes
+    ----------
+    information : Amount or None
+        Sum of Fisher information; None once a release did not state its own.
+    prior : Amount or None
+        Fisher information of the prior behind the van Trees bound; None if a release had no bound.
+    """
+
+    information: Amount | None
+    prior: Amount | None
+
+    @classmethod
+    def of(cls, floor: ColumnFloor) -> ColumnCost:
+        """Return what one release costs."""
+        if floor.fisher_information is None:
+            return cls(None, None)
+        info = exact(floor.fisher_information)
+        if floor.van_trees is None:
+            return cls(Amount.up(info), None)
+        return cls(Amount.up(info), Amount.up(max(Fraction(0), 1 / exact(floor.van_trees) ** 2 - info)))
+
+    def floor(self, information: Amount | None) -> float | None:
+        """Return the van Trees floor at some information, rounded down; None where none is proven."""
+        if information is None or self.prior is None or not information + self.prior:
+            return None
+        return root_down(_LATTICE / (information.exact + self.prior.exact))
+
+    def __add__(self, other: ColumnCost) -> ColumnCost:
+        if self.information is None or other.information is None:
+            return ColumnCost(None, None)
+        # The prior belongs to the column, not to a release: where two are stated, the larger is safe.
+        prior = None if self.prior is None or other.prior is None else max(self.prior, other.prior)
+        return ColumnCost(self.information + other.information, prior)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Exact costs of a set of charges; ``a + b`` is their composition.
+
+    Attributes
+    ----------
+    charges : int
+        How many.
+    unit, neighbors : str or None
+        Of every charge so far; None while there is none.
+    covers : tuple of str or None
+        Columns that every charge covers; None is the whole row.
+    gaussian, concentrated : Amount
+        Sums of ``mu**2 / 2`` over Gaussian events and of ``rho`` over other concentrated ones.
+    pure, pure_squares : Amount
+        Sums of ``epsilon`` and of ``epsilon**2 / 2`` over pure events.
+    point_epsilon, point_delta : Amount
+        Sums over (epsilon, delta) events.
+    total_variation : Amount
+        Of all samplers together.
+    columns : tuple of (str, ColumnCost)
+        What floors have given away, by column, for the columns about which every charge says so.
+    unpromised : tuple of str
+        Why some charge bounds no epsilon.
+    assumes, arithmetic
+        Everything that any charge assumes; "real" if any charge was.
+
+    Privacy
+    -------
+    Composition commutes, is associative and never shrinks. :meth:`epsilon_at` and :meth:`delta_at` take
+    the smallest of several valid readings. That is a guarantee only where the costs were fixed before
+    any answer was seen; where answers steer what is asked next, the guarantee is the cap of
+    :class:`~discreet.ledger._caps.Caps`. Different columns of one row are composed all the same: the
+    unit is the row.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/composition.md``.
+    """
+
+    charges: int = 0
+    unit: str | None = None
+    neighbors: Neighbors | None = None
+    covers: tuple[str, ...] | None = None
+    gaussian: Amount = ZERO
+    concentrated: Amount = ZERO
+    pure: Amount = ZERO
+    pure_squares: Amount = ZERO
+    point_epsilon: Amount = ZERO
+    point_delta: Amount = ZERO
+    total_variation: Amount = ZERO
+    columns: tuple[tuple[str, ColumnCost], ...] = ()
+    unpromised: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
+    arithmetic: Arithmetic = "exact"
+
+    @classmethod
+    def of(cls, promises: Promise | Iterable[Promise]) -> Spending:
+        """Return what one charge costs.
+
+        Parameters
+        ----------
+        promises : Promise or iterable of Promise
+            Several promises are the parts of one event, such as Gaussian columns and a randomized
+            label, and are added up; together they cover the union of their columns. An
+            :class:`ErrorFloor` beside them counts in its own currency. Of two ways to say the same
+            thing about the same noise, give one.
+        """
+        parts = [promises] if isinstance(promises, Promise) else list(promises)
+        if not parts or not all(isinstance(part, Promise) for part in parts):
+            raise ParameterError(
+                f"promises of a charge must be a promise or several, got {promises!r}. "
+                "Give for instance PureDP(epsilon=0.1)."
+            )
+        private = [part for part in parts if not isinstance(part, (ErrorFloor, NoPromise))]
+        total = cls(charges=1)
+        for part in parts:
+            total = total._merge(_cost(part))
+        reasons = {part.reason for part in parts if isinstance(part, NoPromise)}
+        if not private and not reasons:
+            reasons = {"an error floor bounds no epsilon"}
+        covered: set[str] = set()
+        for part in private:
+            covered.update(part.covers or ())
+        whole = not private or any(part.covers is None for part in private)
+        return dataclasses.replace(
+            total,
+            covers=None if whole else tuple(sorted(covered)),
+            unpromised=tuple(sorted(reasons)),
+        )
+
+    def __add__(self, other: Spending) -> Spending:
+        if self.covers is None or other.covers is None:
+            covers = other.covers if self.covers is None else self.covers
+        else:
+            covers = tuple(sorted(set(self.covers) & set(other.covers)))
+        both = self._merge(other, covers)
+        if not self.charges or not other.charges:
+            return both
+        # A charge that says nothing about a column may have given it away.
+        stated = dict(self.columns).keys() & dict(other.columns).keys()
+        return dataclasses.replace(both, columns=tuple(c for c in both.columns if c[0] in stated))
+
+    def _merge(self, other: Spending, covers: tuple[str, ...] | None = None) -> Spending:
+        """Add everything, as parts of one charge; charges intersect what is covered and stated."""
+        for name in ("unit", "neighbors"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise PromiseError(
+                    f"{name} must be the same for all charges that are added up: {mine!r} here, "
+                    f"{theirs!r} there. Keep one ledger for each, or restate the promise."
+                )
+        costs = dict(self.columns)
+        for name, cost in other.columns:
+            costs[name] = costs[name] + cost if name in costs else cost
+        real = "real" in (self.arithmetic, other.arithmetic)
+        return Spending(
+            charges=self.charges + other.charges,
+            unit=self.unit or other.unit,
+            neighbors=self.neighbors or other.neighbors,
+            covers=covers,
+            columns=tuple(sorted(costs.items())),
+            unpromised=tuple(sorted({*self.unpromised, *other.unpromised})),
+            assumes=tuple(sorted({*self.assumes, *other.assumes})),
+            arithmetic="real" if real else "exact",
+            **{name: getattr(self, name) + getattr(other, name) for name in _AMOUNTS},
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """Sum of the epsilons of pure and point events, rounded up."""
+        return float(self.linear)
+
+    @property
+    def delta(self) -> float:
+        """Sum of the deltas of point events, rounded up; total variation not included."""
+        return float(self.point_delta)
+
+    @property
+    def rho(self) -> float:
+        """Sum of rho over Gaussian and other concentrated events, rounded up."""
+        return float(self.gaussian + self.concentrated)
+
+    @property
+    def mu(self) -> float:
+        """What the Gaussian events come to as one, rounded up."""
+        return float_up((self.gaussian + self.gaussian).root_up())
+
+    @property
+    def linear(self) -> Amount:
+        """Sum of the epsilons of pure and point events."""
+        return self.pure + self.point_epsilon
+
+    @property
+    def pooled(self) -> Amount:
+        """What all events but the points come to in rho."""
+        return self.gaussian + self.concentrated + self.pure_squares
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return the smallest delta at `epsilon` that the readings prove, rounded up."""
+        self._check_private()
+        epsilon = finite(
+            "Spending.delta_at", "epsilon", epsilon, least=0.0,
+            way_out="Zero asks for the total variation between neighbors.",
+        )  # fmt: skip
+        if not self.rho:
+            return self._without_rho(epsilon)
+        added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+        readings = [Fraction(1)]
+        beyond_linear = float_down(exact(epsilon) - self.linear.exact)
+        if beyond_linear >= 0:
+            if self.concentrated:
+                readings.append(exact(zcdp_delta(self.rho, beyond_linear)))
+            else:
+                readings.append(exact(gaussian_delta(beyond_linear, self.mu)))
+        beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
+        if beyond_points >= 0:
+            readings.append(exact(zcdp_delta(float(self.pooled), beyond_points)))
+        return min(1.0, float_up(min(readings) + added))
+
+    def _without_rho(self, epsilon: float) -> float:
+        if not self.linear:
+            return min(1.0, float_up(sampling_delta(self.total_variation.exact, epsilon)))
+        tau = float(self.total_variation)
+        together = float(self.linear)
+        basic: Promise = PureDP(epsilon=together, total_variation=tau)
+        if self.point_delta:
+            if self.point_delta.exact >= 1:
+                return 1.0
+            basic = ApproxDP(epsilon=together, delta=float(self.point_delta), total_variation=tau)
+        readings = [basic.delta_at(epsilon)]
+        beyond = float_down(exact(epsilon) - self.point_epsilon.exact)
+        if self.pure and beyond >= 0:
+            added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+            readings.append(float_up(exact(zcdp_delta(float(self.pooled), beyond)) + added))
+        return min(1.0, *readings)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the smallest epsilon at `delta` that the readings prove, rounded up."""
+        self._check_private()
+        delta = finite(
+            "Spending.epsilon_at", "delta", delta, least=0.0, below=1.0,
+            way_out="A delta of 1 promises nothing.",
+        )  # fmt: skip
+        return smallest_epsilon(self._ideal_epsilon, delta, self.total_variation.exact)
+
+    def _ideal_epsilon(self, delta: float) -> float:
+        rest = exact(delta) - self.point_delta.exact
+        if rest < 0 or (self.rho and rest == 0):
+            raise PromiseError(
+                f"delta must be above {self.delta:g}, the sum of the point events' deltas, to read "
+                f"these books, was {delta:g} net of the samplers' total variation. "
+                "Read them at a larger delta."
+            )
+        left = float_down(rest)
+        readings = []
+        if not self.rho:
+            readings.append(self.linear.exact)
+        elif left > 0:
+            curve = zcdp_epsilon(self.rho, left) if self.concentrated else gaussian_epsilon(self.mu, left)
+            readings.append(self.linear.exact + exact(curve))
+        if left > 0 and self.pooled:
+            readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), left)))
+        return float_up(min(readings))
+
+    def promise(self, delta: float | None = None) -> Promise:
+        """Return the books as one promise.
+
+        Parameters
+        ----------
+        delta : float, optional
+            Needed where kinds are mixed, and to read any books as (epsilon, delta).
+
+        Privacy
+        -------
+        A guarantee for costs fixed beforehand; see the class.
+        """
+        if self.unpromised:
+            return NoPromise("; ".join(self.unpromised))
+        self._check_private()
+        if not self.charges:
+            return NoPromise("nothing has been charged")
+        common: dict[str, Any] = {
+            "unit": self.unit,
+            "neighbors": self.neighbors,
+            "covers": self.covers,
+            "assumes": self.assumes,
+            "arithmetic": self.arithmetic,
+        }
+        if delta is not None:
+            return ApproxDP(epsilon=self.epsilon_at(delta), delta=delta, **common)
+        common["total_variation"] = float(self.total_variation)
+        used = {name for name in _AMOUNTS if getattr(self, name)} - {"total_variation"}
+        if used == {"gaussian"}:
+            return GaussianDP(mu=self.mu, **common)
+        if used == {"pure", "pure_squares"}:
+            return PureDP(epsilon=self.epsilon, **common)
+        if used == {"point_epsilon", "point_delta"} and self.delta < 1:
+            return ApproxDP(epsilon=self.epsilon, delta=self.delta, **common)
+        if not used & {"point_epsilon", "point_delta"}:
+            return ZCDP(rho=float(self.pooled), **common)
+        raise PromiseError(
+            "delta must be given to read books that mix points with other kinds, was None. "
+            "Ask for instance for promise(delta=1e-6)."
+        )
+
+    def floors(self) -> dict[str, float]:
+        """Return the van Trees floor of each column after all charges, rounded down.
+
+        A column for which some charge states neither its Fisher information and bound nor that it is not
+        published is left out, as is one that was never published: no floor is proven for it any more, or
+        none is needed.
+        """
+        return {
+            name: floor for name, cost in self.columns if (floor := cost.floor(cost.information)) is not None
+        }
+
+    def _check_private(self) -> None:
+        if self.unpromised:
+            raise PromiseError(
+                f"charges must all promise differential privacy to be read as an epsilon, and some "
+                f"do not ({'; '.join(self.unpromised)}). No epsilon holds for the total."
+            )
+        if self.covers == ():
+            raise PromiseError(
+                "charges must share a column that all of them cover to be read as one promise, and "
+                "these share none. Charge promises about the whole row (covers=None)."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; amounts are decimals in text, so nothing is lost."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
+        for name in _AMOUNTS:
+            values[name] = str(values[name])
+        for name in _LISTS:
+            values[name] = None if values[name] is None else list(values[name])
+        values["columns"] = {
+            name: [None if x is None else str(x) for x in (cost.information, cost.prior)]
+            for name, cost in self.columns
+        }
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Spending:
+        """Make the books that :meth:`to_dict` wrote."""
+        if set(values) != set(_NAMES):
+            raise ParameterError(
+                f"keys of Spending must be {', '.join(sorted(_NAMES))}, got "
+                f"{', '.join(sorted(values))}. Write them with to_dict()."
+            )
+        made = dict(values)
+        for name in _AMOUNTS:
+            made[name] = Amount.parse(made[name])
+        for name in _LISTS:
+            made[name] = None if made[name] is None else tuple(made[name])
+        made["columns"] = tuple(
+            (name, ColumnCost(*(None if x is None else Amount.parse(x) for x in pair)))
+            for name, pair in sorted(made["columns"].items())
+        )
+        return cls(**made)
+
+
+_NAMES = tuple(item.name for item in dataclasses.fields(Spending))
+
+
+def _cost(promise: Promise) -> Spending:
+    """Return one promise in the currency of its kind."""
+    if isinstance(promise, NoPromise):
+        return Spending(assumes=promise.assumes)
+    amounts: dict[str, Any] = {}
+    columns: tuple[tuple[str, ColumnCost], ...] = ()
+    neighbors: Neighbors | None = promise.neighbors
+    tau = Amount.up(promise.total_variation)
+    match promise:
+        case PureDP():
+            epsilon = exact(promise.epsilon)
+            amounts = {"pure": Amount.up(epsilon), "pure_squares": Amount.up(epsilon**2 / 2)}
+        case ApproxDP():
+            amounts = {
+                "point_epsilon": Amount.up(promise.epsilon),
+                "point_delta": Amount.up(promise.delta),
+            }
+        case ZCDP():
+            amounts = {"concentrated": Amount.up(promise.rho)}
+        case GaussianDP():
+            amounts = {"gaussian": Amount.up(exact(promise.mu) ** 2 / 2)}
+        case ErrorFloor():
+            costs = {name: ColumnCost.of(floor) for name, floor in promise.entries}
+            costs |= dict.fromkeys(promise.unpublished, ColumnCost(ZERO, ZERO))
+            columns = tuple(sorted(costs.items()))
+            # A floor knows no neighbors, and its error is already lowered by the sampler's slack.
+            neighbors, tau = None, ZERO
+        case _:
+            raise PromiseError(
+                f"promise of a charge must be of a kind with a composition rule, got "
+                f"{type(promise).__name__}. Charge what its noise costs: GaussianDP(mu) or PureDP(epsilon)."
+            )
+    return Spending(
+        unit=promise.unit,
+        neighbors=neighbors,
+        total_variation=tau,
+        columns=columns,
+        assumes=tuple(sorted(promise.assumes)),
+        arithmetic=promise.arithmetic,
+        **amounts,
+    )

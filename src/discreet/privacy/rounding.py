@@ -1,0 +1,282 @@
+"""Checked arguments and directed rounding, shared by the arithmetic of promises.
+
+A number that a guarantee rests on is never rounded to nearest: costs go up, allowances and floors go
+down. Where the exact value is rational it is computed with :class:`fractions.Fraction` and rounded
+once, so that nothing needs to be argued about how many roundings there were.
+
+The arguments that calibrations share, each with its own way out.
+
+Reading a privacy curve in the safe direction, with a sampler that is not perfect.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy.amounts import exact, float_down, float_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from discreet.privacy._base import Promise
+    from discreet.schema.schema import Neighbors
+
+#: Half the distance from 1 to the next float: the relative error of one correctly rounded operation.
+UNIT = 2.0**-53
+
+
+def finite(
+    function: str,
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    way_out: str,
+) -> float:
+    """Return ``value`` as a float inside the given limits, or raise :class:`ParameterError`."""
+    limits = [
+        f"{word} {limit:.17g}"
+        for word, limit in (
+            ("above", above),
+            ("at least", least),
+            ("below", below),
+            ("at most", most),
+        )
+        if limit is not None
+    ]
+    wanted = " ".join(["a finite number", " and ".join(limits)]).strip()
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    fits = (
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (least is None or number >= least)
+        and (below is None or number < below)
+        and (most is None or number <= most)
+    )
+    if not fits:
+        raise ParameterError(
+            f"The parameter {name} of {function} must be {wanted}, and was {value!r}. {way_out}"
+        )
+    return number
+
+
+def whole(function: str, name: str, value: Any, *, least: int, way_out: str) -> int:
+    """Return ``value`` as an int of at least ``least``, or raise :class:`ParameterError`."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ParameterError(
+            f"The parameter {name} of {function} must be a whole number of at least {least}, "
+            f"and was {value!r}. {way_out}"
+        )
+    return number
+
+
+def round_up(exact: Fraction) -> float:
+    """Return the smallest float that is at least ``exact`` (infinity when it is too large)."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def round_down(exact: Fraction) -> float:
+    """Return the largest float that is at most ``exact``, which must be in range."""
+    nearest = float(exact)
+    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)
+
+
+def binary_root(exact: Fraction) -> tuple[int, int]:
+    """Return the square root of a number, rounded down, as an integer of at least 64 bits and a shift."""
+    # Scaled by a power of four until the integer root has so many.
+    shift = max(0, 128 - exact.numerator.bit_length() + exact.denominator.bit_length())
+    shift += shift & 1
+    return math.isqrt((exact.numerator << shift) // exact.denominator), shift // 2
+
+
+def sqrt_up(exact: Fraction) -> float:
+    """Return the smallest float whose square is at least ``exact`` (infinity when too large)."""
+    # Floats near the root are whole numbers of its last bit, and a whole number is at least a root exactly
+    # if it is at least the root rounded up.
+    root, shift = binary_root(exact)
+    root += Fraction(root * root, 1 << 2 * shift) < exact
+    return round_up(Fraction(root, 1 << shift))
+
+
+def step_until(holds: Callable[[float], bool], start: float, direction: float) -> float:
+    """Move ``start`` by a few units in the last place, more each time, until ``holds``.
+
+    ``direction`` is +1 or -1. A root found by iteration stands a few roundings from the place where
+    the guarantee is met as floats compare; this closes the gap on the safe side.
+    """
+    move = 0.0
+    value = start
+    while not holds(value):
+        move = 2.0 * UNIT if move == 0.0 else 2.0 * move
+        assert move <= 1.0, "no nearby number meets the requirement"
+        value = start * (1.0 + direction * move)
+    return value
+
+
+SHORT_BITS = 24
+"""Significant bits of a calibrated amount of noise."""
+
+
+def shorter_up(value: float) -> float:
+    """Return the least number with 24 significant bits that is not below a positive one.
+
+    Whatever two processors compute with different last digits is then the same number on both, but for about
+    one in ten million values.
+    """
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(math.ceil(math.ldexp(fraction, SHORT_BITS)), exponent - SHORT_BITS)
+
+
+def check_epsilon(function: str, value: float) -> float:
+    return finite(
+        function,
+        "epsilon",
+        value,
+        least=0.0,
+        way_out="Give the epsilon of the promise; where there is none, there is no promise to read.",
+    )
+
+
+def check_positive_epsilon(function: str, value: float) -> float:
+    return finite(
+        function,
+        "epsilon",
+        value,
+        above=0.0,
+        way_out="Ask for an epsilon above 0: at 0 nothing can be said about the data at all.",
+    )
+
+
+def check_delta(function: str, value: float) -> float:
+    return finite(
+        function,
+        "delta",
+        value,
+        above=0.0,
+        below=1.0,
+        way_out="Choose a delta far below one over the number of people, such as 1e-6.",
+    )
+
+
+def check_mu(function: str, value: float) -> float:
+    return finite(
+        function,
+        "mu",
+        value,
+        above=0.0,
+        way_out="Give the L2 sensitivity divided by the standard deviation of the noise.",
+    )
+
+
+def check_rho(function: str, value: float) -> float:
+    return finite(
+        function,
+        "rho",
+        value,
+        above=0.0,
+        way_out="Give the squared L2 sensitivity divided by twice the variance of the noise.",
+    )
+
+
+def exp_up(exponent: Fraction) -> Fraction | None:
+    """Return exp rounded up, or None past the range of 64-bit numbers."""
+    if not exponent:
+        return Fraction(1)
+    try:
+        # The platform's exp errs by less than one unit in the last place; take two.
+        value = math.exp(math.nextafter(float_up(exponent), math.inf))
+    except OverflowError:
+        return None
+    return Fraction(math.nextafter(math.nextafter(value, math.inf), math.inf))
+
+
+def check_neighbors(privacy: Promise, neighbors: Neighbors, where: str) -> None:
+    """Refuse a promise about other neighbors than a table's: the same number would mean something else."""
+    if privacy.neighbors != neighbors:
+        raise PromiseError(
+            f"privacy of {where} must be about the neighbors of the table, {neighbors}, was about "
+            f"{privacy.neighbors}. Ask for {type(privacy).__name__}(..., neighbors={neighbors!r}), or "
+            "register the table under a schema with the other neighbors."
+        )
+
+
+def root_down(square: Fraction) -> float:
+    """Return the square root, rounded down; refuses what 64-bit numbers cannot hold the square of."""
+    if square > sys.float_info.max:
+        raise PromiseError(
+            "an amount of privacy must have a square within the range of 64-bit numbers, and has a larger "
+            "one: it promises nothing. Ask for a stronger promise."
+        )
+    root, shift = binary_root(square)
+    near = float(Fraction(root, 1 << shift))
+    return near if exact(near) ** 2 <= square else math.nextafter(near, 0.0)
+
+
+def least_epsilon(enough: Callable[[float], bool], high: float) -> float:
+    """Return the smallest epsilon in [0, high] found to be enough; `high` is known to be."""
+    if enough(0.0):
+        return 0.0
+    low = 0.0
+    while (middle := low + (high - low) / 2) not in (low, high):
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def sampling_delta(total_variation: Fraction, epsilon: float) -> Fraction:
+    """Return ``(1 + exp(epsilon)) * total_variation``, rounded up and at most 1."""
+    if not total_variation:
+        return Fraction(0)
+    growth = exp_up(exact(epsilon))
+    return Fraction(1) if growth is None else min(Fraction(1), (1 + growth) * total_variation)
+
+
+def smallest_epsilon(ideal: Callable[[float], float], delta: float, total_variation: Fraction) -> float:
+    """Read an ideal curve at `delta` once the sampler's total variation is taken off.
+
+    What must be taken off grows with epsilon. So set a part of delta aside, read the curve with the
+    rest, and see whether the part covers the epsilon found; then tighten: each round sets aside what
+    the last valid epsilon needs, so stays valid. The largest part is tried last, because books with
+    point events may not have it.
+    """
+    if not total_variation:
+        return ideal(delta)
+    whole = exact(delta)
+    for halvings in (40, 20, 10, 4, 1):
+        part = whole / 2**halvings
+        if sampling_delta(total_variation, 0.0) > part:
+            continue
+        epsilon = ideal(float_down(whole - part))
+        if sampling_delta(total_variation, epsilon) <= part:
+            break
+    else:
+        raise PromiseError(
+            f"delta must be well above the sampler's total variation {float(total_variation):g}, "
+            f"and {delta:g} is not at this epsilon. Read the promise at a larger delta."
+        )
+    for _ in range(4):
+        rest = float_down(whole - sampling_delta(total_variation, epsilon))
+        epsilon = min(epsilon, ideal(rest))
+    return epsilon

@@ -1,0 +1,323 @@
+"""Few values per column, randomized response, some columns of each row: useful at a small local epsilon."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise_law import Clear
+from discreet.privacy import PureDP
+from discreet.privacy.calibration import group_epsilon
+from discreet.release.base import ColumnSummary, ReleaseMethod
+from discreet.release.coarse._codings import Coding, check_names, coding_of
+from discreet.release.coarse._plan import Cell, CoarsePlan
+from discreet.release.table import (
+    AVERAGES_OUT,
+    INDEPENDENT,
+    KNOWS_MORE,
+    LABEL_CLEAR,
+    ROWS_KNOWN,
+    floor_promise,
+)
+
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
+    from discreet.release.coarse._codings import Cuts, Groups
+    from discreet.release.table import Label
+    from discreet.schema import Column, Schema
+
+TWO_FROM = 4.0
+"""From this epsilon on, spent on the columns of one row, a row shows two of them; below, one."""
+LABEL_SHARE = 0.5
+MOST_COMBINATIONS = 1 << 20
+_SPARED = 1 - 2.0**-40
+"""The last binary digits are left over, so that the sum of rounded parts stays below epsilon."""
+TOGETHER = (
+    "columns that are randomized together are independent of each other under the prior; correlated ones "
+    "lower each other's floor"
+)
+
+
+class CoarseRelease(ReleaseMethod):
+    """Publish few values of each column, randomized, and of each row a few columns.
+
+    Numbers are binned at public cut points and lists grouped as declared. Each row then shows some of its
+    columns, picked at random; every cell that is shown goes through randomized response. Noise is so spent on
+    few cells that say something, in place of many that say nothing: with
+    :class:`~discreet.NoiseAwareClassifier`, which knows the law, models can be learned at a local epsilon at
+    which noised numbers teach nothing.
+
+    Parameters
+    ----------
+    privacy : PureDP
+        What is promised about everything in a row together, the label included.
+    cuts : mapping of str to sequence of numbers, optional
+        For a number or date, where each value but the first begins: ``{"age": [25, 35, 45, 55, 65]}``. By
+        default its range is cut into equal parts, so that it has six values, "missing" among them; one from 0
+        on (or nearly) to 1,000 or more into parts of which each is twice as wide as the one before.
+    groups : mapping of str to mapping of str to sequence, optional
+        For a list, which levels go together under which name. Levels that are not named stay as they are.
+    per_row : int, optional
+        How many columns each row shows. By default one, and two from an epsilon of four on; "not
+        published" stands in the others.
+    joint : sequence of str, optional
+        Columns that are randomized together, as one list of all combinations; the target may be one of them.
+        Worth it for two or three columns of few values, at a small epsilon.
+    label : {"randomized", "clear"}
+        Whether the target is randomized, or published as it is and covered by no promise.
+    label_share : float
+        Which part of epsilon is for the target (and for what is randomized together with it).
+    schema, bounds, ledger, random_state
+        See :class:`~discreet.release.base.ReleaseMethod`. Cut points and groups are public and must not be
+        read off the rows.
+
+    Privacy
+    -------
+    Pure local differential privacy: each row is randomized by itself, and the epsilons of the cells that it
+    shows add up to what is promised. Which columns a row shows is drawn without looking at it and is seen by
+    everybody, so that it neither costs nor saves anything. Floors are about the value that is published, a
+    bin or group, not about the number in it. With ``label="clear"`` no promise covers the target.
+
+    Reference
+    ---------
+    docs/explanation/theorems/coarse-response.md
+
+    Examples
+    --------
+    >>> from discreet import Column, PureDP, Schema
+    >>> from discreet.release import CoarseRelease
+    >>> schema = Schema(
+    ...     columns=[Column("age", type="integer", lower=17, upper=90), Column("owner", values=(0, 1))],
+    ...     target="owner",
+    ... )
+    >>> method = CoarseRelease(privacy=PureDP(epsilon=2), cuts={"age": [25, 45, 65]}, schema=schema)
+    >>> method.plan(schema, 1000).schema.column("age").levels
+    ('17 to 24', '25 to 44', '45 to 64', '65 to 90')
+    """
+
+    name: ClassVar[str] = "coarse"
+    accepts: ClassVar[tuple[type[Promise], ...]] = (PureDP,)
+
+    def __init__(
+        self,
+        *,
+        privacy: PureDP | None = None,
+        cuts: Cuts | None = None,
+        groups: Groups | None = None,
+        per_row: int | None = None,
+        joint: Sequence[str] | None = None,
+        label: Label = "randomized",
+        label_share: float = LABEL_SHARE,
+        schema: Schema | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
+        if privacy is None:
+            raise ParameterError("privacy of CoarseRelease must be a PureDP, was None: it has no default.")
+        if not isinstance(privacy, PureDP):
+            raise PromiseError(
+                f"privacy of CoarseRelease must be a PureDP, was {type(privacy).__name__}. Randomized "
+                "answers have an epsilon and no delta; for a floor, choose the epsilon by the plan."
+            )
+        if label not in ("randomized", "clear"):
+            raise ParameterError(f"label of CoarseRelease must be 'randomized' or 'clear', was {label!r}.")
+        if not isinstance(label_share, int | float) or not 0 < label_share < 1:
+            raise ParameterError(
+                f"label_share of CoarseRelease must lie between 0 and 1, was {label_share!r}. A half is "
+                "usual."
+            )
+        if per_row is not None and (isinstance(per_row, bool) or not isinstance(per_row, int) or per_row < 1):
+            raise ParameterError(
+                f"per_row of CoarseRelease must be a whole number of at least 1, was {per_row!r}."
+            )
+        self.privacy = privacy
+        self.cuts = _by_name("cuts", cuts)
+        self.groups = _by_name("groups", groups)
+        self.per_row = per_row
+        self.joint = _names(joint)
+        self.label = label
+        self.label_share = float(label_share)
+
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Say what a release by this method leaves open, in sentences without a full stop."""
+        clear = self.label == "clear" and schema.target is not None
+        return (
+            *super().not_protected(schema),
+            *((f"the target {schema.target!r}, which is published as it is",) if clear else ()),
+            "which columns a row shows: that was drawn at random and says nothing about the row",
+            KNOWS_MORE,
+            AVERAGES_OUT,
+        )
+
+    def plan(self, schema: Schema, n_rows: int) -> CoarsePlan:
+        """Choose what each row shows and how often it is true, and say what that promises."""
+        return self.scaled_plan(schema, n_rows, 1.0)
+
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> CoarsePlan:
+        """Plan with the log odds of every cell divided by ``factor``, for what-if tables."""
+        rows = schema.max_rows_per_unit or 1
+        cells, picked = self._cells(schema, rows)
+        if factor != 1.0:
+            cells = tuple(cell.scaled(factor) for cell in cells)
+        return self._planned(schema, cells, picked, rows)
+
+    def _cells(self, schema: Schema, rows: int) -> tuple[tuple[Cell, ...], int]:
+        """Split epsilon: the label's part first, the rest on as many answers as a row shows."""
+        always, others = self._answers(schema)
+        epsilon = self.privacy.epsilon * _SPARED / rows
+        share = self._share(schema)
+        spent = 0.0 if not always else epsilon if not others else share * epsilon
+        rest = epsilon - spent
+        picked = self.per_row or (1 if rest < TWO_FROM * _SPARED else 2)
+        if others and picked > len(others):
+            if self.per_row is not None:
+                raise ParameterError(
+                    f"per_row of CoarseRelease must be at most {len(others)}, the number of answers that a "
+                    f"row can show, was {self.per_row}."
+                )
+            picked = len(others)
+        if picked < len(others):
+            others = [tuple(coding.shown_in_part() for coding in codings) for codings in others]
+        cells = [Cell.for_epsilon(codings, rest / picked) for codings in others]
+        cells += [Cell.for_epsilon(codings, spent) for codings in always]
+        return tuple(cells), picked
+
+    def _answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
+        """Return what every row shows, which has the label in it, and what a row shows some of."""
+        protected = [
+            c
+            for c in schema.released
+            if c.role == "sensitive" or (c.role == "target" and self.label == "randomized")
+        ]
+        if not protected:
+            raise ParameterError(
+                "schema of CoarseRelease must have a sensitive column, and all of its columns are public. "
+                "There is nothing to protect."
+            )
+        cuts, groups = self.cuts or {}, self.groups or {}
+        check_names("cuts", cuts, [c for c in protected if c.is_number], "numbers")
+        check_names("groups", groups, [c for c in protected if c.is_category], "lists")
+        check_names("joint", dict.fromkeys(self.joint or ()), protected, "columns")
+        codings = {c.name: coding_of(c, cuts, groups) for c in protected}
+        units: list[tuple[str, ...]] = [(c.name,) for c in protected if c.name not in (self.joint or ())]
+        if self.joint:
+            units.append(tuple(self.joint))
+        answers = [tuple(codings[name] for name in unit) for unit in units]
+        for unit, answer in zip(units, answers, strict=True):
+            combinations = math.prod(coding.levels for coding in answer)
+            if combinations > MOST_COMBINATIONS:
+                raise ParameterError(
+                    f"joint of CoarseRelease must have at most {MOST_COMBINATIONS} combinations, and "
+                    f"{' and '.join(unit)} have {combinations}. Take fewer columns, or fewer values of each."
+                )
+        labelled = [any(coding.column.role == "target" for coding in answer) for answer in answers]
+        return (
+            [answer for answer, is_label in zip(answers, labelled, strict=True) if is_label],
+            [answer for answer, is_label in zip(answers, labelled, strict=True) if not is_label],
+        )
+
+    def _share(self, schema: Schema) -> float:
+        """Return the label's part of epsilon: as the schema says, or as the method was told."""
+        for column in schema.released:
+            asked = column.protect.share if column.protect else None
+            if asked is None:
+                continue
+            if column.role != "target":
+                raise ParameterError(
+                    f"The protect share of {column.name!r} must be left out for CoarseRelease, was {asked:g}"
+                    ": every column that a row shows has the same part. Only the target's can be set."
+                )
+            if not asked < 1:
+                raise ParameterError(
+                    f"The protect share of the target {column.name!r} must be below 1 for CoarseRelease, was "
+                    f"{asked:g}. Something must be left for the columns."
+                )
+            return asked
+        return self.label_share
+
+    def _planned(self, schema: Schema, cells: tuple[Cell, ...], picked: int, rows: int) -> CoarsePlan:
+        sampled = [cell.epsilon for cell in cells if cell.sampled]
+        among = len(sampled)
+        # The answers that a row shows are any `picked` of them: at worst the dearest.
+        dearest = sorted(sampled, reverse=True)[:picked]
+        always = [cell.epsilon for cell in cells if not cell.sampled]
+        total = math.fsum((*dearest, *always)) * (1 + 2.0**-50)
+        clear = self.label == "clear" and schema.target is not None
+        assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (schema.id_column is not None)
+        common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
+        found = {
+            coding.name: ColumnSummary(
+                column=coding.name,
+                law=cell.law(coding, picked, among),
+                epsilon=group_epsilon(cell.epsilon, rows),
+                floor=cell.floor(coding, picked / among if cell.sampled else 1.0, rows),
+                prior=coding.prior,
+            )
+            for cell in cells
+            for coding in cell.codings
+        }
+        columns = tuple(found.get(c.name, ColumnSummary(column=c.name, law=Clear())) for c in schema.released)
+        floors = {s.column: s.floor for s in columns if s.floor is not None}
+        together = (TOGETHER,) * any(len(cell.codings) > 1 for cell in cells)
+        return CoarsePlan(
+            schema=_published(schema, {c.name: c for cell in cells for c in cell.codings}),
+            cells=cells,
+            picked=picked,
+            columns=columns,
+            promises=(
+                PureDP(
+                    epsilon=group_epsilon(total, rows),
+                    covers=tuple(s.column for s in columns if s.column in found),
+                    **common,
+                ),
+                *floor_promise(schema, floors, (*assumes, INDEPENDENT, *together)),
+            ),
+        )
+
+
+def _published(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
+    """Return the schema of the released table; what does not leave stays as declared."""
+
+    def as_published(column: Column) -> Column:
+        coding = codings.get(column.name)
+        return column if coding is None else coding.published
+
+    return dataclasses.replace(schema, columns=[as_published(c) for c in schema.columns])
+
+
+def _by_name(parameter: str, given: Any) -> Any:
+    """Check that something is said column by column; keep it in plain form, in which it is published."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise ParameterError(
+            f"{parameter} of CoarseRelease must be a mapping of column names, was {type(given).__name__}."
+        )
+    return {
+        name: dict(said) if isinstance(said, Mapping) else _listed(parameter, name, said)
+        for name, said in given.items()
+    }
+
+
+def _listed(parameter: str, name: str, said: Any) -> list[Any]:
+    if isinstance(said, str) or (not isinstance(said, Sequence) and not hasattr(said, "tolist")):
+        raise ParameterError(f"{parameter} of CoarseRelease for {name!r} must be a list, was {said!r}.")
+    return [part.isoformat() if hasattr(part, "isoformat") else part for part in said]
+
+
+def _names(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names = tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else tuple(given)
+    if len(names) < 2 or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
+        raise ParameterError(
+            f"joint of CoarseRelease must name at least two columns, each once, was {given!r}. "
+            "Leave it out to randomize every column by itself."
+        )
+    return names

@@ -1,0 +1,301 @@
+"""Another table with exactly the same sums, squares and products.
+
+Least squares, ridge regression for every penalty and principal components read a table through
+``[1 X y]'[1 X y]`` alone. The rows that have this matrix are, up to what is fixed, the rotations of one
+another; this draws one at random. A true row then enters the released ones only through those aggregates.
+
+Gaussian noise that keeps two families of equations: ``C'W = 0`` and ``W F = 0``.
+
+The first keeps a gradient, the second keeps every score, so a learner that sees the rows only through its
+scores ends where it ended before. Both act on different sides of the matrix, so projecting is two small
+products and the whole draw takes time and memory proportional to the table.
+
+Noise is drawn in blocks of rows, each under a key derived from its place. So the same noise can be drawn
+twice: once to learn what it would do to the gradient, once to publish it corrected. In memory the first
+draw is kept; as a stream, nothing is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg.blas import dgemm
+
+from discreet.errors import DataError
+from discreet.noise import NormalSampler, standard_maxwell, standard_normal
+from discreet.noise.lattice import BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from discreet._types import Floats, Ints
+    from discreet.noise import Stream
+
+_BLOCKS_PER_KEY = 8
+"""A key and its buffers cost as much as a tenth of a block."""
+RANK_TOLERANCE = 1e-12
+"""Directions that are weaker than this, relative to the strongest, are rounding errors."""
+
+
+def orthonormal_basis(matrix: Floats) -> Floats:
+    """Return orthonormal columns that span those of ``matrix``, each of which counts by its direction."""
+    # Dividing by the largest entry first: squares of 1e-200 would vanish.
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    kept = matrix[:, largest > 0] / largest[largest > 0]
+    if not kept.size:
+        return np.empty((len(matrix), 0))
+    left, strength, _ = np.linalg.svd(kept / np.linalg.norm(kept, axis=0), full_matrices=False)
+    return np.ascontiguousarray(left[:, strength > RANK_TOLERANCE * strength[0]])
+
+
+class InvariantNoise:
+    """The Gaussian law on the matrices ``W`` with ``C'W = 0`` and ``W F = 0``.
+
+    ``W = (I - Q_C Q_C') G (I - Q_B Q_B') S`` with independent normal ``G`` of the given variance,
+    ``S = diag(scales)`` and orthonormal bases ``Q_C`` of the columns of ``C`` and ``Q_B`` of those of ``S
+    F``.
+
+    Parameters
+    ----------
+    derivatives : array of shape (n_rows, n_outputs)
+        ``C``: how the loss of each row moves with each of its scores.
+    weights : array of shape (n_columns, n_outputs)
+        ``F``: the scores are ``X F``.
+    variance : float
+        Of the entries of ``G``.
+    scales : array of shape (n_columns,), optional
+        Unit of each column; 1 by default.
+    outward : array of shape (n_rows,), optional
+        +1 or -1 for rows that may also move along the score in that direction, 0 for the others.
+
+    Attributes
+    ----------
+    leverage : array of shape (n_rows,)
+        How much of its noise each row loses to ``C'W = 0``; 1 means that it is published as it is.
+    row_variance : float
+        Sum over columns of the noise variance of a row with leverage 0, without the outward move.
+    dimension : int
+        Of the space of such matrices.
+
+    Privacy
+    -------
+    None by itself: see :class:`~discreet.release.invariant.InvariantRelease`.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-invariant.md
+    """
+
+    def __init__(
+        self,
+        derivatives: Floats,
+        weights: Floats,
+        variance: float,
+        *,
+        scales: Floats | None = None,
+        outward: Floats | None = None,
+    ) -> None:
+        self.n_rows, self.n_columns = len(derivatives), len(weights)
+        ones = np.ones(self.n_columns) if scales is None else np.asarray(scales, np.float64)
+        self._scale = math.sqrt(variance) * ones
+        self._right = orthonormal_basis(ones[:, None] * weights)
+        self._held: Ints = np.flatnonzero(derivatives.any(axis=1))
+        self._left = orthonormal_basis(derivatives[self._held])
+        self._outward = outward
+        self.leverage = np.zeros(self.n_rows)
+        self.leverage[self._held] = np.minimum(1.0, np.einsum("ij,ij->i", self._left, self._left))
+        squares = self._scale**2
+        self._along = float(squares @ (self._right**2).sum(axis=1))
+        self.row_variance = max(0.0, float(squares.sum()) - self._along)
+
+    @property
+    def n_directions(self) -> int:
+        """Dimension of the space in which a row moves."""
+        return int(self.n_columns - self._right.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the space of such matrices."""
+        return int((self.n_rows - self._left.shape[1]) * self.n_directions)
+
+    def covariance(self, row: int) -> Floats:
+        """Return the covariance of one row's noise, without the outward move."""
+        kept = np.eye(self.n_columns) - self._right @ self._right.T
+        return np.asarray((1 - self.leverage[row]) * self._scale[:, None] * kept * self._scale)
+
+    def unbiased_bound(self) -> Floats:
+        """Return for each row the least total squared error of an unbiased guess without other records."""
+        bound = (1 - self.leverage) * self.row_variance
+        if self._outward is None:
+            return bound
+        # Fisher information of the outward move is 3, and it is independent of the rest.
+        return np.asarray(bound + np.abs(self._outward) * self._along / 3)
+
+    def draw(self, stream: Stream) -> Floats:
+        """Return ``W``, whole; another one at every call."""
+        stream = stream.spawn()
+        out = np.empty((self.n_rows, self.n_columns))
+        gradient = np.zeros((self._left.shape[1], self.n_columns))
+        for rows, block in self._raw(stream, out):
+            gradient += self._pull(rows, block)
+        outward = self._outward_lengths(stream)
+        for rows in self._blocks():
+            self._finish(rows, out[rows], gradient, outward)
+        return out
+
+    def add(self, batches: Iterable[Floats], stream: Stream) -> Iterator[Floats]:
+        """Add the same noise to a table that comes in batches, holding one block of noise at a time."""
+        stream = stream.spawn()
+        gradient = np.zeros((self._left.shape[1], self.n_columns))
+        for rows, block in self._raw(stream, only_held=True):
+            gradient += self._pull(rows, block)
+        finished = self._finished(stream, gradient)
+        spare = np.empty((0, self.n_columns))
+        for batch in batches:
+            out = np.array(batch, np.float64)
+            done = 0
+            while done < len(out):
+                if not len(spare):
+                    try:
+                        spare = next(finished)
+                    except StopIteration:
+                        raise _wrong_length(self.n_rows) from None
+                n = min(len(spare), len(out) - done)
+                out[done : done + n] += spare[:n]
+                spare, done = spare[n:], done + n
+            yield out
+        if len(spare) or next(finished, None) is not None:
+            raise _wrong_length(self.n_rows)
+
+    def _finished(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
+        outward = self._outward_lengths(stream)
+        for rows, block in self._raw(stream):
+            self._finish(rows, block, gradient, outward)
+            yield block
+
+    def _finish(self, rows: slice, block: Floats, gradient: Floats, outward: Floats | None) -> None:
+        """Take the gradient's share out of projected noise, and move rows outward where they may."""
+        part, places = self._part(rows), self._places(rows)
+        if len(part) == len(block):
+            _subtract_product(block, part, gradient)
+        elif len(part):
+            block[places] -= part @ gradient
+        if outward is not None:
+            block += outward[rows, None] * (self._scale * self._right[:, 0])
+
+    def _outward_lengths(self, stream: Stream) -> Floats | None:
+        if self._outward is None or not self._right.shape[1]:
+            return None
+        return self._outward * standard_maxwell(self.n_rows, stream.derive("outward"))
+
+    def _blocks(self) -> Iterator[slice]:
+        step = max(1, BLOCK // self.n_columns)
+        for start in range(0, self.n_rows, step):
+            yield slice(start, min(start + step, self.n_rows))
+
+    def _raw(
+        self, stream: Stream, out: Floats | None = None, *, only_held: bool = False
+    ) -> Iterator[tuple[slice, Floats]]:
+        """Draw noise that keeps the scores, block by block; without ``out`` in one buffer."""
+        right = np.ascontiguousarray(self._right.T)
+        buffer = None
+        for i, rows in enumerate(self._blocks()):
+            if i % _BLOCKS_PER_KEY == 0:
+                last = rows.start + (rows.stop - rows.start) * _BLOCKS_PER_KEY
+                needed = not only_held or self._places(slice(rows.start, last)).size > 0
+                if needed:
+                    derived = stream.derive(f"rows from {rows.start}")
+                    sampler = NormalSampler(self.n_rows * self.n_columns, derived)
+            if not needed:
+                continue
+            if out is not None:
+                block = out[rows]
+            else:
+                if buffer is None:
+                    buffer = np.empty((rows.stop - rows.start, self.n_columns))
+                block = buffer[: rows.stop - rows.start]
+            sampler.fill(block)
+            _subtract_product(block, block @ self._right, right)
+            block *= self._scale
+            yield rows, block
+
+    def _held_between(self, rows: slice) -> slice:
+        low, high = np.searchsorted(self._held, (rows.start, rows.stop))
+        return slice(int(low), int(high))
+
+    def _pull(self, rows: slice, block: Floats) -> Floats:
+        """Return what a block of noise would do to the gradient."""
+        part = self._part(rows)
+        return np.asarray(part.T @ (block if len(part) == len(block) else block[self._places(rows)]))
+
+    def _part(self, rows: slice) -> Floats:
+        """Return the rows of the gradient's basis that fall into a block."""
+        return self._left[self._held_between(rows)]
+
+    def _places(self, rows: slice) -> Ints:
+        """Return their places inside the block."""
+        return np.asarray(self._held[self._held_between(rows)] - rows.start)
+
+
+def _subtract_product(block: Floats, left: Floats, right: Floats) -> None:
+    """Write ``block - left @ right`` over ``block``, passing over its memory once."""
+    if right.shape[0]:
+        # BLAS counts by columns: it sees the transposes, which lie in memory as it wants them.
+        dgemm(-1.0, right.T, left.T, beta=1.0, c=block.T, overwrite_c=1)
+
+
+def _wrong_length(n_rows: int) -> DataError:
+    return DataError(
+        f"batches of InvariantNoise.add must have {n_rows} rows in all, as the derivatives had, and have "
+        "not. Invariance holds for the whole table alone."
+    )
+
+
+def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
+    """Return random rows ``Z`` with ``[fixed Z]'[fixed Z] = [fixed X]'[fixed X]``.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_columns)
+        What is replaced.
+    fixed : array of shape (n_rows, n_fixed)
+        What is published as it is: ones, the target, public columns. Together with ``X`` it must have fewer
+        columns than there are rows.
+    stream : Stream
+        Where the random words come from.
+
+    Returns
+    -------
+    array of shape (n_rows, n_columns)
+
+    Privacy
+    -------
+    No epsilon. All sums, squares and products are published exactly; whoever knows all rows but one computes
+    that one from the sums.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-invariant.md
+    """
+    basis = orthonormal_basis(fixed)
+    explained, rest = _split(X, basis)
+    _, shape = _positive_qr(rest)
+    # Twice: what rounding leaves of the fixed columns after one projection is gone after the second.
+    _, free = _split(_split(standard_normal(X.shape, stream), basis)[1], basis)
+    rotation, _ = _positive_qr(free)
+    return np.asarray(explained + rotation @ shape)
+
+
+def _split(matrix: Floats, basis: Floats) -> tuple[Floats, Floats]:
+    """Return the part of each column that ``basis`` explains, and the rest."""
+    explained = basis @ (basis.T @ matrix)
+    return explained, matrix - explained
+
+
+def _positive_qr(matrix: Floats) -> tuple[Floats, Floats]:
+    """Factor with a nonnegative diagonal, so that normal columns give a uniformly random basis."""
+    left, right = np.linalg.qr(matrix)
+    signs = np.where(np.diag(right) < 0, -1.0, 1.0)
+    return left * signs, right * signs[:, None]

@@ -1,0 +1,452 @@
+"""Points for any number of classes, an intercept and a fixed set: a small system of equations.
+
+With ``W = A Q^T``, Q an orthonormal basis of the row space, a point is ``x = Q u + v`` with v across Q. What
+a point pulls at, its one-hot label minus its probabilities, depends on u alone; so u is found first, by
+Gauss-Newton steps that move all points of a group alike, and v is then one projection away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import optimize, special
+
+from discreet.learn.perturbation.noise import zero_sum_basis
+from discreet.noise._linear import least_squares, norm, product, row_space, symmetric_eigen
+from discreet.release.masked.encoding import apportion
+from discreet.release.masked.existence import ball, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import Floats, Ints
+    from discreet.noise import Stream
+
+TOLERANCE = 1e-14
+"""Norm of the mean equation that is aimed at; up to :data:`ACCEPTED` it is taken where no step helps more."""
+ACCEPTED = 2e-13
+_BUCKETS = (1, 8, 64)
+"""Groups of each label that move as one."""
+_MOST_SLOW, _MOST_TRIES, _LONGEST_MOVE = 6, 8, 20.0
+"""Steps that do not halve the error, and tries at one step, before a finer division or the end."""
+_ROOM = 0.9
+_CANDIDATES, _RINGS, _JITTER = 400, (0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.99), 1e-3
+"""Directions and distances, as parts of the radius, among which points start where room is scarce."""
+_SPREAD_JITTER, _MOST_NEWTON, _TILTED = 0.02, 60, 1e-8
+_ALPHAS = np.concatenate([[0.0], np.geomspace(0.01, 40.0, 40)])
+
+
+class NotFound(Exception):
+    """No points were found for these weights; smaller ones may have some."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Wanted:
+    """What the points have to do.
+
+    Attributes
+    ----------
+    weights : array of shape (n_classes, dimension)
+        Rows that sum to zero; the last column belongs to the constant coordinate, where there is one.
+    codes : array of int
+        The label of each point.
+    regularization, radius : float
+        Of the penalty and of the ball.
+    constant : float
+        The last coordinate of every point; 0 if there is none.
+    fixed, fixed_codes : array
+        Points that are there already, with their labels.
+    """
+
+    weights: Floats
+    codes: Ints
+    regularization: float
+    radius: float
+    constant: float
+    fixed: Floats
+    fixed_codes: Ints
+
+    @property
+    def n_total(self) -> int:
+        """Points altogether."""
+        return len(self.codes) + len(self.fixed)
+
+    @property
+    def inner_radius(self) -> float:
+        """Of the coordinates that are not constant."""
+        return math.sqrt(max(self.radius**2 - self.constant**2, 0.0))
+
+    @property
+    def inner(self) -> Floats:
+        """Weights of the coordinates that are not constant."""
+        return self.weights[:, :-1] if self.constant > 0 else self.weights
+
+    @property
+    def offset(self) -> Floats:
+        """Score of each class at the origin."""
+        return self.weights[:, -1] * self.constant if self.constant > 0 else np.zeros(len(self.weights))
+
+
+def general_points(wanted: Wanted, stream: Stream) -> Floats:
+    """Return points in the ball at which the gradient vanishes, together with the fixed ones.
+
+    Raises
+    ------
+    NotFound
+        If none are found.
+
+    Privacy
+    -------
+    Depends on rows through the weights, the labels and the fixed points alone.
+
+    Reference
+    ---------
+    docs/explanation/theorems/masked-existence.md
+    """
+    n, d = len(wanted.codes), wanted.inner.shape[1]
+    order = np.argsort(wanted.codes, kind="stable")
+    across = ball(n, d, wanted.inner_radius, stream)
+    Q = row_space(wanted.inner, 1e-13).T
+    system = _System(wanted, Q, wanted.codes[order])
+    u = system.inside(system.solve(product(across, Q) / system.radius))
+    _project(across, Q, u, system, wanted)
+    out = np.empty((n, d + (wanted.constant > 0)))
+    out[:, d:] = wanted.constant
+    for block in blocks(n):
+        out[order[block], :d] = product(u[block], Q.T) + across[block]
+    return out
+
+
+class _System:
+    """The equations for u: ``mean over all of (label - probabilities) u^T = regularization A``.
+
+    In coordinates of the vectors that sum to zero, so that no equation follows from the others.
+    """
+
+    def __init__(self, wanted: Wanted, Q: Floats, codes: Ints) -> None:
+        self.codes = codes
+        self.A = product(wanted.inner, Q)
+        self.offset = wanted.offset
+        self.zero_sum = zero_sum_basis(len(wanted.weights))
+        self.constant = wanted.constant
+        self.n_total = wanted.n_total
+        self.fixed = len(wanted.fixed) > 0
+        self.n_classes, self.rank = self.A.shape
+        whole = self.rank == wanted.inner.shape[1]
+        self.radius = wanted.inner_radius * ((1 - 1e-12) if whole else _ROOM)
+        target = wanted.regularization * wanted.weights
+        fixed_sums = np.zeros_like(wanted.weights)
+        if len(wanted.fixed):
+            pulls = self.pulls(product(wanted.fixed[:, : wanted.inner.shape[1]], Q), wanted.fixed_codes)
+            fixed_sums = product(pulls.T, wanted.fixed) / self.n_total
+        left = target - fixed_sums
+        parts = [product(left[:, : wanted.inner.shape[1]], Q)]
+        if self.constant > 0:
+            parts.append(left[:, -1:] / self.constant)
+        self.target = product(self.zero_sum, np.hstack(parts))
+        self.need = float(np.sum(wanted.weights * left))
+
+    def scores(self, u: Floats) -> Floats:
+        """Return the score of each class."""
+        return product(u, self.A.T) + self.offset
+
+    def pulls(self, u: Floats, codes: Ints) -> Floats:
+        """Return one-hot labels minus probabilities."""
+        found: Floats = -special.softmax(self.scores(u), axis=1)
+        found[np.arange(len(codes)), codes] += 1
+        return found
+
+    def inside(self, q: Floats) -> Floats:
+        """Map any vector into the ball."""
+        return np.asarray(self.radius * q / np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis])
+
+    def error(self, q: Floats) -> Floats:
+        """Return what is left of the equations."""
+        total = np.zeros_like(self.target)
+        for block in blocks(len(q)):
+            u = self.inside(q[block])
+            pulls = product(self.pulls(u, self.codes[block]), self.zero_sum.T)
+            total += product(pulls.T, self._with_one(u))
+        return total / self.n_total - self.target
+
+    def _with_one(self, u: Floats) -> Floats:
+        return np.hstack([u, np.ones((len(u), 1))]) if self.constant > 0 else u
+
+    def slopes(self, q: Floats, groups: Sequence[slice]) -> Floats:
+        """Return how the equations change when all q of a group move: (equations, groups * rank)."""
+        n_equations = self.target.size
+        found = np.empty((n_equations, len(groups), self.rank))
+        for g, group in enumerate(groups):
+            found[:, g] = sum(
+                (
+                    self._slope(q[group][block], self.codes[group][block])
+                    for block in blocks(len(q[group]), 2048)
+                ),
+                start=np.zeros((n_equations, self.rank)),
+            )
+        return found.reshape(n_equations, -1) / self.n_total
+
+    def _slope(self, q: Floats, codes: Ints) -> Floats:
+        den = np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis]
+        u = self.radius * q / den
+        p = special.softmax(self.scores(u), axis=1)
+        pulls = -p
+        pulls[np.arange(len(codes)), codes] += 1
+        pulls = product(pulls, self.zero_sum.T)
+        n, k, e = len(q), self.rank, len(self.zero_sum)
+        # Probabilities move by (diag p - p p^T) A du, and u by r (dq - q (q . dq) / den^2), r = radius / den.
+        moved = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
+        spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
+        far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
+        bent = ((far - spread) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
+        out = product(self._with_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        pulls *= self.radius / den
+        out[:, :k] += pulls.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
+        across = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
+        out[:, :k] -= product(pulls.T, across).reshape(e, k, k)
+        return np.asarray(out.reshape(-1, k))
+
+    def solve(self, start: Floats) -> Floats:
+        """Return q at which the equations hold, or raise :class:`NotFound`."""
+        found = self._from(self._start(start))
+        # Fixed points leave little room, and shorter weights need not have more: look further.
+        for further in (self._tilted, self._atoms) if self.fixed else ():
+            if found is None:
+                begin = further(start)
+                found = None if begin is None else self._from(begin)
+        if found is None:
+            raise NotFound
+        return found
+
+    def _from(self, q: Floats) -> Floats | None:
+        error = self.error(q)
+        for buckets in _BUCKETS if self.rank else ():
+            # Where the points of a label cannot get there as one, smaller groups move by themselves.
+            before = norm(error)
+            q, error = self._improve(q, error, self._groups(buckets))
+            if norm(error) <= ACCEPTED or (buckets > 1 and norm(error) > before / 2):
+                break
+        return q if norm(error) <= ACCEPTED else None
+
+    def _improve(self, q: Floats, error: Floats, groups: list[slice]) -> tuple[Floats, Floats]:
+        """Take damped steps of least norm until the equations hold or the steps help little."""
+        damping, slow = 1e-6, 0
+        while norm(error) > TOLERANCE and slow < _MOST_SLOW:
+            size = norm(error)
+            J = self.slopes(q, groups)
+            values, vectors = symmetric_eigen(product(J, J.T))
+            values = np.maximum(values, 0.0)
+            if not values[-1] > 0:
+                break
+            for _ in range(_MOST_TRIES):
+                inverse = 1 / (values + (damping + 1e-15) * values[-1])
+                moves = -product(J.T, product(vectors, inverse * product(vectors.T, error.reshape(-1))))
+                # Beyond this a point is as good as on the edge of the ball, and goes nowhere.
+                moves *= min(1.0, _LONGEST_MOVE / max(float(np.abs(moves).max()), 1e-300))
+                trial = q.copy()
+                for group, move in zip(groups, moves.reshape(len(groups), self.rank), strict=True):
+                    trial[group] += move
+                trial_error = self.error(trial)
+                if norm(trial_error) < size:
+                    break
+                damping = max(damping, 1e-12) * 10
+            else:
+                break
+            q, error = trial, trial_error
+            damping /= 30
+            slow += norm(error) > size / 2
+        return q, error
+
+    def _groups(self, buckets: int) -> list[slice]:
+        """Cut the points of each label into so many groups of about the same size."""
+        bounds = np.searchsorted(self.codes, np.arange(self.n_classes + 1))
+        groups = []
+        for first, last in itertools.pairwise(bounds.tolist()):
+            parts = min(buckets, last - first)
+            cuts = np.linspace(first, last, parts + 1).round().astype(int).tolist() if parts else []
+            groups += [slice(a, b) for a, b in itertools.pairwise(cuts)]
+        return groups
+
+    def _start(self, q: Floats) -> Floats:
+        """Move every point towards its own class until the mean gain is what is needed."""
+        size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
+        towards = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
+
+        def excess(alpha: float) -> float:
+            total = 0.0
+            for block in blocks(len(q)):
+                u = self.inside(q[block] + alpha * towards[block])
+                total += float(np.sum(self.pulls(u, self.codes[block]) * self.scores(u)))
+            return total / self.n_total - self.need
+
+        most, best = excess(0.0), 0.0
+        if most >= 0:
+            return q
+        for low, high in itertools.pairwise(_ALPHAS.tolist()):
+            value = excess(high)
+            if value >= 0:
+                return np.asarray(q + optimize.brentq(excess, low, high, xtol=1e-6) * towards)
+            most, best = max((most, best), (value, high))
+        return np.asarray(q + best * towards)
+
+    def _candidates(self, q: Floats) -> tuple[Floats, Ints, Floats]:
+        """Return places in the ball, of radius 1, the labels there are, and what a point there would do.
+
+        That is one row for each label and place, label by label.
+        """
+        sample = (
+            q[:_CANDIDATES] / np.sqrt(1 + np.einsum("ij,ij->i", q[:_CANDIDATES], q[:_CANDIDATES]))[:, None]
+        )
+        length = np.sqrt(np.einsum("ij,ij->i", sample, sample))[:, np.newaxis]
+        spread = sample / np.where(length > 0, length, 1.0)
+        rings = [spread * part for part in _RINGS]
+        places = np.concatenate([np.zeros((1, self.rank)), *rings])
+        u = self.radius * places
+        present = np.flatnonzero(np.bincount(self.codes, minlength=self.n_classes))
+        columns = []
+        for code in present:
+            pulls = product(self.pulls(u, np.full(len(u), code)), self.zero_sum.T)
+            columns.append(
+                (pulls[:, :, np.newaxis] * self._with_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
+            )
+        return places, present, np.concatenate(columns) / self.n_total
+
+    def _placed(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
+        """Put the points of each label where they were chosen to be, with a little jitter from the prior."""
+        out = np.empty_like(jitter)
+        for code, mine in zip(present, chosen, strict=True):
+            out[self.codes == code] = places[mine]
+        size = np.einsum("ij,ij->i", out, out)
+        return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
+
+    def _tilted(self, q: Floats) -> Floats | None:
+        """Start from the law nearest to the prior, in relative entropy, under which the equations hold.
+
+        It is the prior tilted exponentially, by as many numbers as there are equations: the minimizer of a
+        convex function, found by Newton's method. None if there is no such law.
+        """
+        places, present, effects = self._candidates(q)
+        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
+        parts = effects.reshape(len(present), len(places), -1)
+        target = self.target.reshape(-1)
+
+        def at(tilt: Floats) -> tuple[float, Floats]:
+            scores = np.einsum("lpe,e->lp", parts, tilt)
+            value = float(np.sum(counts * special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
+            return value, special.softmax(scores, axis=1)
+
+        tilt = np.zeros(len(target))
+        value, chances = at(tilt)
+        for _ in range(_MOST_NEWTON):
+            means = np.einsum("lp,lpe->le", chances, parts)
+            slope = product(counts.astype(np.float64), means) - target
+            if norm(slope) <= _TILTED * max(norm(target), 1e-300):
+                break
+            bend = sum(
+                count * (product(part.T, part * chance[:, np.newaxis]) - np.outer(mean, mean))
+                for count, part, chance, mean in zip(counts, parts, chances, means, strict=True)
+            )
+            if not (np.isfinite(bend).all() and np.trace(bend) > 0):
+                return None
+            step = least_squares(bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope)
+            length = 1.0
+            while length > 1e-6:
+                trial_value, trial = at(tilt - length * step)
+                if trial_value <= value - 1e-4 * length * float(np.sum(slope * step)):
+                    break
+                length /= 2
+            else:
+                return None
+            tilt, value, chances = tilt - length * step, trial_value, trial
+        else:
+            return None
+        chosen = [
+            np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
+            for chance, n in zip(chances, counts.tolist(), strict=True)
+        ]
+        return self._placed(places, chosen, present, _SPREAD_JITTER * q)
+
+    def _atoms(self, q: Floats) -> Floats | None:
+        """Start where a linear program puts the points, among some of the ball; None if it cannot.
+
+        Which shares of the points of each label stand where, such that the equations hold and the points are
+        as far inside as can be: few places, but they are found wherever there are any.
+        """
+        places, present, effects = self._candidates(q)
+        shares = np.kron(np.eye(len(present)), np.ones(len(places)))
+        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
+        found = optimize.linprog(
+            np.tile(np.einsum("ij,ij->i", places, places), len(present)),
+            A_eq=np.vstack([effects.T, shares]),
+            b_eq=np.concatenate([self.target.reshape(-1), counts]),
+            bounds=(0, None),
+            method="highs",
+        )
+        if not found.success:
+            return None
+        chosen = [
+            np.repeat(np.arange(len(places)), apportion(weight, n))
+            for weight, n in zip(found.x.reshape(len(present), -1), counts.tolist(), strict=True)
+        ]
+        return self._placed(places, chosen, present, _JITTER * q)
+
+
+def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Wanted) -> None:
+    """Turn prior points into parts across Q whose weighted sum, with that of the fixed points, vanishes."""
+    n = len(across)
+    square = np.zeros((len(system.zero_sum),) * 2)
+    sums = np.zeros((len(system.zero_sum), across.shape[1]))
+    room = np.sqrt(np.maximum(wanted.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
+    for block in blocks(n):
+        part = across[block]
+        part -= product(product(part, Q), Q.T)
+        size = np.sqrt(np.einsum("ij,ij->i", part, part))
+        part *= np.minimum(1.0, _ROOM * room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
+        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
+        square += product(pulls.T, pulls)
+        sums += product(pulls.T, part)
+    fixed = np.zeros_like(sums)
+    if len(wanted.fixed):
+        inner = wanted.fixed[:, : across.shape[1]]
+        pulls = product(system.pulls(product(inner, Q), wanted.fixed_codes), system.zero_sum.T)
+        fixed = product(pulls.T, inner - product(product(inner, Q), Q.T))
+    free, forced = (least_squares(square, side) for side in (sums, fixed))
+    if Q.shape[1] == across.shape[1]:
+        across[:] = 0.0
+        return
+    keep = 1.0
+    for block in blocks(n):
+        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
+        across[block] -= product(pulls, free)
+        across[block] -= product(product(across[block], Q), Q.T)
+        if len(wanted.fixed):
+            moved = -product(pulls, forced)
+            keep = min(keep, _largest_factor(moved, across[block], room[block]))
+        else:
+            size = np.sqrt(np.einsum("ij,ij->i", across[block], across[block]))
+            over = size > room[block]
+            if over.any():
+                keep = min(keep, float(np.min(room[block][over] / size[over])))
+    if keep < 0:
+        raise NotFound
+    for block in blocks(n):
+        across[block] *= keep
+        if len(wanted.fixed):
+            pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
+            across[block] -= product(pulls, forced)
+
+
+def _largest_factor(base: Floats, direction: Floats, room: Floats) -> float:
+    """Return the largest factor up to 1 with ``|base + factor * direction| <= room`` in all rows, else -1."""
+    a = np.einsum("ij,ij->i", direction, direction)
+    b = np.einsum("ij,ij->i", base, direction)
+    c = np.einsum("ij,ij->i", base, base) - room**2
+    if (c > 0).any():
+        return -1.0
+    root = np.sqrt(np.maximum(b * b - a * c, 0.0))
+    factor = np.divide(root - b, a, out=np.ones_like(a), where=a > 0)
+    return float(min(1.0, factor.min(initial=1.0)))

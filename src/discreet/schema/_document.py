@@ -1,0 +1,470 @@
+"""Documents to values: a schema file, checked for shape by pydantic and for sense by the rules.
+
+Every field is looked at even if another is wrong, and all findings go into one
+:class:`~discreet.errors.SchemaError`.
+
+The start of a schema file: names, types, and a mark wherever a person must fill something in.
+
+Values to documents: the plain content of a schema file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from discreet.errors import ParameterError, SchemaError
+from discreet.schema._column_checks import ROLES
+from discreet.schema.column import Column, Protect
+from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, shown
+from discreet.schema.schema import Schema
+from discreet.schema.serialization import write_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TYPES = ("string", "number", "integer", "boolean", "date")
+_OTHER_WORDS = {
+    "bool": "boolean", "category": "string", "categorical": "string", "datetime": "date",
+    "double": "number", "enum": "string", "float": "number", "int": "integer", "str": "string",
+    "text": "string", "timestamp": "date", "varchar": "string", "year": "integer",
+}  # fmt: skip
+_FILLINGS = {
+    "minimum": "<smallest possible>",
+    "maximum": "<largest possible>",
+    "enum": "[<first>, <second>]",
+    "bounds_source": "<who says so>",
+    "dataset": "<name>-<year>",
+    "fields": "[{name: <name>, type: <type>}]",
+}
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+_Model = TypeVar("_Model", bound=_Block)
+
+
+_Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
+
+
+class _Constraints(_Block):
+    minimum: Any = None
+    maximum: Any = None
+    enum: list[Any] | None = None
+    required: Any = True
+
+
+class _Protect(_Block):
+    error: Any = None
+    share: Any = None
+
+
+class _FieldPrivacy(_Block):
+    role: Any = "sensitive"
+    closed: Any = None
+    measure: Any = None
+    protect: _Protect | None = None
+    bounds_source: Any = None
+    grid: Any = None
+
+
+class _Field(_Block):
+    name: str
+    type: str | None = None
+    title: Any = None
+    description: Any = None
+    constraints: _Constraints = _Constraints()
+    privacy: _FieldPrivacy = _FieldPrivacy()
+
+
+class _TablePrivacy(_Block):
+    kind: Literal["schema"] = "schema"
+    dataset: Any = None
+    unit: Any = "person"
+    id_column: Any = None
+    max_rows_per_unit: Any = None
+    neighbors: Any = "replace-one"
+    row_count: Any = "public"
+
+
+class _Table(_Block):
+    fields: list[Any]
+    profile: str | None = Field(default=None, alias="$schema")  # Frictionless's own version mark
+    title: Any = None
+    description: Any = None
+    missing_values: list[Any] = Field(default=[""], alias="missingValues")
+    primary_key: _Names = Field(default=[], alias="primaryKey")
+    privacy: _TablePrivacy = _TablePrivacy()
+
+
+def read_document(content: Mapping[str, Any]) -> Schema:
+    """Return the schema that a file's content declares, or raise with all that is wrong."""
+    content = dict(content)
+    rest = {key: value for key, value in content.items() if key != "fields"}
+    problems = [_unfilled_sentence("Schema", path) for path in _unfilled(rest)]
+    table = None if problems else _shape(_Table, content, "Schema", problems)
+    columns: list[Column] = []
+    fields = content.get("fields")
+    for position, field in enumerate(fields if isinstance(fields, list) else [], start=1):
+        try:
+            columns.append(read_field(field, position))
+        except SchemaError as error:
+            problems += error.problems
+            columns += _stand_in(field)
+    if table is not None and (columns or not problems):
+        try:
+            schema = Schema(
+                columns=columns,
+                dataset=table.privacy.dataset,
+                unit=table.privacy.unit,
+                id_column=table.privacy.id_column,
+                max_rows_per_unit=table.privacy.max_rows_per_unit,
+                neighbors=table.privacy.neighbors,
+                row_count=table.privacy.row_count,
+                missing_values=tuple(table.missing_values),
+                primary_key=tuple(table.primary_key),
+                title=table.title,
+                description=table.description,
+                dialect=FILE,
+            )
+        except SchemaError as error:
+            problems += error.problems
+        else:
+            if not problems:
+                return schema
+    raise SchemaError(*problems)
+
+
+def read_field(field: Mapping[str, Any], position: int | None = None) -> Column:
+    """Return the column that one field declares."""
+    name = field.get("name") if isinstance(field, Mapping) else None
+    numbered = "A field" if position is None else f"Field {position}"
+    where = f"Column {name!r}" if isinstance(name, str) else numbered
+    problems = [_unfilled_sentence(where, path) for path in _unfilled(field)]
+    if problems:
+        raise SchemaError(*problems)
+    model = _shape(_Field, field, where, problems)
+    if model is not None:
+        try:
+            column = _column(model, where)
+        except SchemaError as error:
+            problems += error.problems
+        else:
+            if not problems:
+                return column
+    raise SchemaError(*problems)
+
+
+def _column(field: _Field, where: str) -> Column:
+    problems = [f"{where}: {sentence}" for sentence in _type_problems(field)]
+    if problems:
+        raise SchemaError(*problems)
+    constraints, privacy, protect = field.constraints, field.privacy, field.privacy.protect
+    read = _date if field.type == "date" else _unchanged
+    return Column(
+        field.name,
+        type=_column_type(field),
+        lower=read(constraints.minimum),
+        upper=read(constraints.maximum),
+        values=_values(field),
+        role=privacy.role,
+        required=constraints.required,
+        closed=privacy.closed,
+        measure=privacy.measure,
+        protect=None if protect is None else Protect(error=protect.error, share=protect.share),
+        bounds_source=privacy.bounds_source,
+        grid=privacy.grid,
+        title=field.title,
+        description=field.description,
+        dialect=FILE,
+    )
+
+
+def _type_problems(field: _Field) -> Iterator[str]:
+    """Say where a field's type is unknown, or is not that of the values it lists."""
+    if field.privacy.role in ("id", "drop"):
+        return
+    if field.type not in _TYPES:
+        close = _OTHER_WORDS.get(str(field.type).casefold()) or nearest(field.type, _TYPES)
+        was = "and was left out" if field.type is None else f"was {shown(field.type)}"
+        line = FILE.column(field.name, type=Blank(close or "<type>"))
+        yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}."
+        return
+    kind = {"string": str, "integer": int, "boolean": bool}.get(field.type)
+    odd = [value for value in field.constraints.enum or () if kind and type(value) is not kind]
+    strings = tuple(_as_written(value) for value in field.constraints.enum or ())
+    line = FILE.column(field.name, type=Blank("string"), values=strings)
+    if strings and kind is None:
+        yield (
+            "constraints.enum is for fields of type string, integer or boolean, and this one is of "
+            f"type {field.type}. Leave it out, or write {line}."
+        )
+    elif odd and None not in odd:
+        yield (
+            f"constraints.enum must hold values of type {field.type}, and {_as_written(odd[0])} is "
+            f"not one; a word that YAML takes for something else needs quotes. Write {line}."
+        )
+
+
+def _column_type(field: _Field) -> Any:
+    """Return our type for a Frictionless type; a category is one that lists its values."""
+    if field.type == "boolean" or (field.constraints.enum is not None and field.type != "number"):
+        return "category"
+    return field.type if field.type in ("number", "integer", "date") else "text"
+
+
+def _values(field: _Field) -> tuple[Any, ...] | None:
+    if field.constraints.enum is not None:
+        return tuple(field.constraints.enum)
+    return (False, True) if field.type == "boolean" else None
+
+
+def _date(bound: Any) -> Any:
+    """Read a date; leave what is none for the rules to name."""
+    if isinstance(bound, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", bound):
+        try:
+            return datetime.date.fromisoformat(bound)
+        except ValueError:  # the thirtieth of February
+            return bound
+    return bound
+
+
+def _unchanged(bound: Any) -> Any:
+    return bound
+
+
+def _as_written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _stand_in(field: object) -> list[Column]:
+    """Return a sound column with the name and role of a wrong one.
+
+    With it the rules about the whole table can be tried too, and find only what is wrong there.
+    """
+    if not isinstance(field, Mapping) or not isinstance(field.get("name"), str):
+        return []
+    privacy = field.get("privacy")
+    role = privacy.get("role") if isinstance(privacy, Mapping) else None
+    try:
+        return [Column(field["name"], values=(0, 1), role=role if role in ROLES else "sensitive")]
+    except SchemaError:
+        try:
+            return [Column(field["name"], role="id")]
+        except SchemaError:  # the name itself is what is wrong
+            return []
+
+
+def _unfilled(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Find every place that a draft left open."""
+    if path and content == UNFILLED:
+        yield path
+    elif isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from _unfilled(value, (*path, str(key)))
+
+
+def _unfilled_sentence(where: str, path: tuple[str, ...]) -> str:
+    line = _line(path, _FILLINGS.get(path[-1], f"<{path[-1]}>"))
+    return f"{where}: {'.'.join(path)} is still {UNFILLED}. Write {line}."
+
+
+def _line(path: tuple[int | str, ...], value: str) -> str:
+    """Return the line that puts a value at a path."""
+    *blocks, key = path
+    line = f"{key}: {value}"
+    for block in reversed(blocks):
+        line = f"{block}: {{{line}}}"
+    return line
+
+
+def _shape(model: type[_Model], content: object, where: str, problems: list[str]) -> _Model | None:
+    """Return the content as a model, and add to the problems how its shape is wrong.
+
+    Unknown keys are named and then left aside, so that the rest is looked at too.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        findings = error.errors()
+    problems += [_shape_sentence(model, where, finding) for finding in findings]
+    if any(finding["type"] != "extra_forbidden" for finding in findings):
+        return None
+    return model.model_validate(_without(content, {finding["loc"] for finding in findings}))
+
+
+def _without(content: Any, paths: set[tuple[int | str, ...]]) -> Any:
+    """Return nested mappings without the keys at these paths."""
+    if not isinstance(content, Mapping):
+        return content
+    deeper = {key: {path[1:] for path in paths if path[0] == key} for key in content}
+    return {key: _without(value, deeper[key]) for key, value in content.items() if () not in deeper[key]}
+
+
+def _shape_sentence(model: type[BaseModel], where: str, finding: Mapping[str, Any]) -> str:
+    *blocks, key = finding["loc"] or ("",)
+    if finding["type"] == "extra_forbidden":
+        keys = [field.alias or name for name, field in _inner(model, blocks).model_fields.items()]
+        inside = f"{'.'.join(map(str, blocks))} " if blocks else ""
+        close = nearest(key, keys)
+        way = f"Did you mean {close!r}?" if close else f"The keys are {', '.join(keys)}."
+        return f"{where}: {inside}has no key {shown(key)}. {way}"
+    path = ".".join(map(str, finding["loc"])) or "it"
+    if finding["type"] == "missing":
+        line = _line(finding["loc"], _FILLINGS.get(key, f"<{key}>"))
+        return f"{where}: {path} must be given, and was left out. Write {line}."
+    must, example = _MUST_BE.get(finding["type"], ("as in the reference", "<value>"))
+    line = _line(finding["loc"], example) if finding["loc"] else f"- {example}"
+    return f"{where}: {path} must be {must}, was {shown(finding['input'])}. Write {line}."
+
+
+def _inner(model: type[BaseModel], blocks: list[str]) -> type[BaseModel]:
+    """Return the model of a block inside a block."""
+    for block in blocks:
+        annotation = model.model_fields[block].annotation
+        models = [annotation, *get_args(annotation)]
+        model = next(m for m in models if isinstance(m, type) and issubclass(m, BaseModel))
+    return model
+
+
+_MUST_BE = {
+    "model_type": ("a block of keys and values", "{<key>: <value>}"),
+    "list_type": ("a list", "[<first>, <second>]"),
+    "string_type": ("a string", '"<text>"'),
+    "literal_error": ("schema", "schema"),
+}
+
+
+_HEAD = """\
+# A draft. Replace every ??? by what you know from a codebook, a law or an instrument, never by what
+# you see in the rows: this file is published. Names and types are all that was read from the table.
+privacy:
+  dataset: ???  # a lasting name, the same for every version of this table: survey-2024
+  unit: person  # whom a promise protects
+  # If one person has several rows, say which column tells them and how many rows of one to use:
+  # id_column: person_id
+  # max_rows_per_unit: 5
+  neighbors: replace-one  # or add-remove
+  row_count: public  # or private
+missingValues: [""]  # what stands for an empty cell in a text file
+fields:
+"""
+_ROLES = "sensitive, target, public, id or drop"
+_BOUNDED = """\
+      minimum: ???  # the smallest value anybody may have
+      maximum: ???  # the largest
+"""
+_LISTED = """\
+      enum: ???  # everything it may hold, ["one", "two"]; free text cannot be protected: role: drop
+"""
+_BODIES = {
+    "number": _BOUNDED,
+    "integer": _BOUNDED,
+    "date": _BOUNDED.replace("the smallest value anybody may have", "the earliest possible day"),
+    "string": _LISTED,
+    "boolean": "",
+}
+
+
+def draft(types: Mapping[str, str]) -> str:
+    """Return the text of a schema file for columns of these names and types."""
+    return _HEAD + "".join(line for name, type_ in types.items() for line in _field(name, type_))
+
+
+def _field(name: str, type_: str) -> Iterator[str]:
+    if type_ not in _BODIES:
+        raise ParameterError(
+            f"Schema.draft: the type of column {name!r} must be one of {', '.join(_BODIES)}, was "
+            f"{type_!r}. Call free text, times and nested values string: they can only be dropped."
+        )
+    yield f"  - name: {write_word(name)}\n    type: {type_}\n    constraints:\n{_BODIES[type_]}"
+    yield "      required: true  # false if cells may be empty\n    privacy:\n"
+    yield f"      role: sensitive  # {_ROLES}\n"
+    if _BODIES[type_]:
+        yield "      bounds_source: ???  # who says so: codebook, law, instrument\n"
+    if _BODIES[type_] is not _LISTED and type_ in ("number", "integer"):
+        yield "      # measure: years  # the unit people say\n"
+
+
+def document(schema: Schema) -> dict[str, Any]:
+    """Return the content of the file that declares this table."""
+    return _given(
+        {
+            "title": schema.title,
+            "description": schema.description,
+            "privacy": _given(
+                {
+                    "kind": schema.kind,
+                    "dataset": schema.dataset,
+                    "unit": schema.unit,
+                    "id_column": schema.id_column,
+                    "max_rows_per_unit": schema.max_rows_per_unit,
+                    "neighbors": schema.neighbors,
+                    "row_count": schema.row_count,
+                }
+            ),
+            "missingValues": list(schema.missing_values),
+            "primaryKey": list(schema.primary_key) or None,
+            "fields": [field_document(column) for column in schema.columns],
+        }
+    )
+
+
+def field_document(column: Column) -> dict[str, Any]:
+    """Return the field that declares this column."""
+    values = None if column.values is None else list(column.values)
+    return _given(
+        {
+            "name": column.name,
+            "type": _frictionless_type(column),
+            "title": column.title,
+            "description": column.description,
+            "constraints": _given(
+                {
+                    "minimum": _plain(column.lower),
+                    "maximum": _plain(column.upper),
+                    # Frictionless has no list for booleans: false and true, in that order.
+                    "enum": None if values == [False, True] and values[0] is False else values,
+                    "required": column.required,
+                }
+            ),
+            "privacy": _given(
+                {
+                    "role": column.role,
+                    "closed": column.closed,
+                    "measure": column.measure,
+                    "protect": _given(asdict(column.protect)) if column.protect else None,
+                    "bounds_source": column.bounds_source,
+                    "grid": _plain(column.grid),
+                }
+            ),
+        }
+    )
+
+
+def _frictionless_type(column: Column) -> str:
+    if column.is_category:
+        kinds = {bool: "boolean", int: "integer", str: "string"}
+        return kinds[type(column.values[0])] if column.values else "string"
+    return {"id": "any", "text": "string"}.get(str(column.type), str(column.type))
+
+
+def _given(pairs: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what was not declared."""
+    return {key: value for key, value in pairs.items() if value is not None}
+
+
+def _plain(value: object) -> object:
+    """Write 120.0 as 120 and a date as text; equal numbers are written alike."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value

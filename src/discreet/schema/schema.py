@@ -1,0 +1,466 @@
+"""A whole table: its columns, whom a row stands for, and what counts as a neighboring table.
+
+When the declaration of a whole table is wrong, and the line that mends it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, overload
+
+import numpy as np
+
+from discreet.errors import DataError, ParameterError, SchemaError
+from discreet.schema._column_checks import LARGEST, SMALLEST, text_problems
+from discreet.schema.column import Column
+from discreet.schema.notation import PYTHON, Blank, Dialect, nearest, shown
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from discreet._types import AnyArray, Floats
+
+NEIGHBORS = ("replace-one", "add-remove")
+ROW_COUNTS = ("public", "private")
+
+
+def table_problems(schema: Schema, words: Dialect) -> list[str]:
+    """Return one sentence for each thing that is wrong with a table whose columns are right."""
+    columns: Any = schema.columns
+    if not isinstance(columns, tuple) or not all(isinstance(c, Column) for c in columns):
+        return [
+            f"Schema: columns must be a list of Column, was {shown(columns)}. "
+            'Write Schema(columns=[Column("age", lower=0, upper=120)]).'
+        ]
+    rules = (
+        _columns_problems,
+        _target_problems,
+        _unit_problems,
+        _key_problems,
+        _missing_problems,
+        _choice_problems,
+    )
+    return [f"Schema: {sentence}" for rule in rules for sentence in rule(schema, words)]
+
+
+def _columns_problems(s: Schema, words: Dialect) -> Iterator[str]:
+    if not any(column.leaves for column in s.columns):
+        yield (
+            "at least one column must leave (role sensitive, target or public), and none does. "
+            f"Write {words.other_column('age', lower=SMALLEST, upper=LARGEST)}, for example."
+        )
+    # Without regard to case, as DuckDB compares names.
+    count = Counter(column.name.casefold() for column in s.columns)
+    for folded in (name for name, times in count.items() if times > 1):
+        alike = [repr(column.name) for column in s.columns if column.name.casefold() == folded]
+        yield (
+            "column names must differ, in more than upper and lower case, and "
+            f"{' and '.join(alike)} do not. Rename one of them in the table and here."
+        )
+    for column in s.columns:
+        if column.leaves and column.missing_flag and column.missing_flag.casefold() in count:
+            yield (
+                f"the flag that tells where {column.name!r} is missing is published as "
+                f"{column.missing_flag!r}, and a column has that name. Rename the column, or write "
+                f"{words.other_column(column.name, required=True)}."
+            )
+    shares = sum(c.protect.share or 0.0 for c in s.columns if c.protect)
+    if shares > 1 + 1e-9:
+        yield (
+            f"the shares of epsilon in {words['protect']} must add up to at most 1, and add up to "
+            f"{shares:g}. Divide each by {shares:g}."
+        )
+
+
+def _target_problems(s: Schema, words: Dialect) -> Iterator[str]:
+    targets = [column.name for column in s.columns if column.role == "target"]
+    if len(targets) > 1 or (s.target is not None and targets and s.target not in targets):
+        named = list(dict.fromkeys([*targets, *([s.target] if s.target else [])]))
+        yield (
+            f"there must be one target, and {' and '.join(map(repr, named))} are declared so. "
+            f"Write {words.other_column(named[-1], role='sensitive')}."
+        )
+    elif s.target is not None and not targets:
+        role = next((c.role for c in s.columns if c.name == s.target), None)
+        if role is None:
+            yield _unknown("target", s.target, s, words)
+        else:
+            yield (
+                f"target must be a column that is protected, and {s.target!r} has role {role}. "
+                f"Write {words.other_column(s.target, role='target')}."
+            )
+
+
+def _unit_problems(s: Any, words: Dialect) -> Iterator[str]:
+    most = s.max_rows_per_unit
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        yield (
+            f"{words['max_rows_per_unit']} must be a whole number of at least 1, was "
+            f"{shown(most)}. Write {words.table(max_rows_per_unit=1)}."
+        )
+    elif s.id_column is None and most is not None and most > 1:
+        yield (
+            f"{words['id_column']} must name the column that tells which rows belong together when "
+            f"{words['max_rows_per_unit']} is above 1, and was left out. "
+            f"Write {words.table(id_column=Blank('<column>'), max_rows_per_unit=most)}."
+        )
+    if s.id_column is None:
+        return
+    column = next((c for c in s.columns if c.name == s.id_column), None)
+    if column is None:
+        yield _unknown("id_column", s.id_column, s, words)
+    elif column.role != "id":
+        yield (
+            f"{words['id_column']} must name a column of role id, and {s.id_column!r} has role "
+            f"{column.role}. Write {words.other_column(s.id_column, role='id')}."
+        )
+    if most is None:
+        yield (
+            f"{words['max_rows_per_unit']} must say how many rows of one {s.unit} are used when "
+            f"{words['id_column']} is given, and was left out. "
+            f"Write {words.table(max_rows_per_unit=1)}, or as many as one {s.unit} may have."
+        )
+
+
+def _key_problems(s: Schema, words: Dialect) -> Iterator[str]:
+    known = {column.name: column for column in s.columns}
+    for name in s.primary_key:
+        if name not in known:
+            yield _unknown("primary_key", name, s, words)
+    if len(s.primary_key) == 1 and s.primary_key[0] in known:
+        key = known[s.primary_key[0]]
+        if key.leaves:
+            yield (
+                f"{words['primary_key']} tells every row apart, so it must not leave, and "
+                f"{key.name!r} has role {key.role}. Write {words.other_column(key.name, role='id')}."
+            )
+
+
+def _missing_problems(s: Schema, words: Dialect) -> Iterator[str]:
+    marks: Any = s.missing_values
+    if not isinstance(marks, tuple) or not all(isinstance(mark, str) for mark in marks):
+        yield (
+            f"{words['missing_values']} must be a list of strings, was "
+            f"{shown(list(marks) if isinstance(marks, tuple) else marks)}. "
+            f"Write {words.table(missing_values=('', 'NA'))}."
+        )
+        return
+    for column in s.columns:
+        both = [v for v in column.values or () if v in marks]
+        if both:
+            others = tuple(mark for mark in marks if mark not in both)
+            yield (
+                f"{shown(both[0])} is listed both in {words['missing_values']} and in "
+                f"{words['values']} of column {column.name!r}, and can be only one of the two. "
+                f"Write {words.table(missing_values=others)}, or take it off the column's list."
+            )
+
+
+def _choice_problems(s: Any, words: Dialect) -> Iterator[str]:
+    for key, choices in (("neighbors", NEIGHBORS), ("row_count", ROW_COUNTS)):
+        value = getattr(s, key)
+        if value not in choices:
+            line = words.table(**{key: nearest(value, choices) or choices[0]})
+            yield (f"{words[key]} must be {' or '.join(choices)}, was {shown(value)}. Write {line}.")
+    name = s.dataset
+    if name is not None and not (
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name)
+    ):
+        yield (
+            f"{words['dataset']} must be a name of letters, digits, '.', '_' and '-', was "
+            f"{shown(name)}: the ledger's file is called by it. "
+            f"Write {words.table(dataset=Blank('<name>-<year>'))}."
+        )
+    if s.unit is None:
+        yield f"{words['unit']} must be a string, was None. Write {words.table(unit='person')}."
+    for key in ("unit", "title", "description"):
+        yield from text_problems(getattr(s, key), key, words)
+
+
+def _unknown(key: str, name: object, s: Schema, words: Dialect) -> str:
+    names = [column.name for column in s.columns]
+    close = nearest(name, names)
+    line = words.table(**{key: (close,) if key == "primary_key" else close}) if close else ""
+    way = f"Write {line}." if close else f"The columns are {', '.join(names)}."
+    return f"{words[key]} must name a declared column, was {shown(name)}. {way}"
+
+
+Neighbors: TypeAlias = Literal["replace-one", "add-remove"]
+RowCount: TypeAlias = Literal["public", "private"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What is public about a table before a row is read.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Every column of the table, in the order in which they are published.
+    target : str, optional
+        The column that learners predict; the same as giving it ``role="target"``.
+    neighbors : {"replace-one", "add-remove"}, default "replace-one"
+        Two tables that a promise makes hard to tell apart: one unit's rows replaced, or one unit's
+        rows added or removed.
+    dataset : str, optional
+        A lasting identity, the same for every version of the table; the ledger goes by it.
+    unit : str, default "person"
+        Whom the promises protect.
+    id_column : str, optional
+        The column that tells which rows belong to one unit. Without it every row is a unit.
+    max_rows_per_unit : int, optional
+        How many rows of one unit are used; required with ``id_column``.
+    row_count : {"public", "private"}, default "public"
+        Whether the number of rows is known to everybody.
+    missing_values : tuple of str, default ("",)
+        What stands for a missing cell in a text file.
+    primary_key : tuple of str
+        The columns that tell rows apart.
+    title, description : str, optional
+        For people.
+    dialect : Dialect
+        Whose words an error uses, Python's or the file's.
+
+    Privacy
+    -------
+    A promise protects one ``unit`` under the declared ``neighbors``. The schema itself is published
+    in full with every release and holds nothing that was computed from rows.
+
+    Reference
+    ---------
+    The file format is Frictionless Table Schema with one ``privacy`` block for the table and one
+    for each field: ``docs/reference/schema.md``.
+
+    Examples
+    --------
+    >>> schema = Schema(
+    ...     columns=[Column("age", lower=0, upper=120), Column("owner", values=(0, 1))],
+    ...     target="owner",
+    ... )
+    >>> [column.name for column in schema.features]
+    ['age']
+    >>> schema.clip(np.array([[130.0], [-2.0]])).tolist()
+    [[120.0], [0.0]]
+    """
+
+    kind: ClassVar[str] = "schema"
+
+    columns: Sequence[Column]
+    target: str | None = None
+    neighbors: Neighbors = "replace-one"
+    dataset: str | None = None
+    unit: str = "person"
+    id_column: str | None = None
+    max_rows_per_unit: int | None = None
+    row_count: RowCount = "public"
+    missing_values: tuple[str, ...] = ("",)
+    primary_key: tuple[str, ...] = ()
+    title: str | None = None
+    description: str | None = None
+    dialect: InitVar[Dialect] = PYTHON
+    _index: dict[str, Column] = field(init=False, repr=False, compare=False)
+    _digest: str | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self, dialect: Dialect) -> None:
+        for name in ("columns", "missing_values", "primary_key"):
+            given = getattr(self, name)
+            if isinstance(given, Iterable) and not isinstance(given, str):
+                object.__setattr__(self, name, tuple(given))
+        self._settle_target()
+        problems = table_problems(self, dialect)
+        if problems:
+            raise SchemaError(*problems)
+        object.__setattr__(self, "_index", {column.name: column for column in self.columns})
+
+    def _settle_target(self) -> None:
+        """Say the target once in both places: ``target`` and the role of its column."""
+        if not all(isinstance(column, Column) for column in self.columns):
+            return
+        if self.target is None:
+            names = [column.name for column in self.columns if column.role == "target"]
+            object.__setattr__(self, "target", names[0] if names else None)
+        promoted = tuple(
+            replace(column, role="target")
+            if column.name == self.target and column.role == "sensitive"
+            else column
+            for column in self.columns
+        )
+        object.__setattr__(self, "columns", promoted)
+
+    def column(self, name: str) -> Column:
+        """Return the column of that name."""
+        try:
+            return self._index[name]
+        except KeyError:
+            close = nearest(name, self._index)
+            hint = f"Did you mean {close!r}?" if close else f"It has {', '.join(self._index)}."
+            raise ParameterError(
+                f"Schema.column: name must be a declared column, was {name!r}. {hint}"
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all declared columns, in order."""
+        return tuple(self._index)
+
+    @property
+    def released(self) -> tuple[Column, ...]:
+        """The columns that leave: all but ids and dropped ones."""
+        return tuple(column for column in self.columns if column.leaves)
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that leave and are not the target."""
+        return tuple(column for column in self.released if column.role != "target")
+
+    @property
+    def numeric_features(self) -> tuple[Column, ...]:
+        """The features with an order and a distance: numbers, integers and dates."""
+        return tuple(column for column in self.features if column.is_number)
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Lower and upper bounds of the numeric features, as two vectors that cannot be written to.
+
+        A date is counted in days since its lower bound.
+        """
+        ranges = [column.range for column in self.numeric_features]
+        lower = np.array([low for low, _ in ranges], dtype=np.float64)
+        upper = np.array([high for _, high in ranges], dtype=np.float64)
+        lower.setflags(write=False)
+        upper.setflags(write=False)
+        return lower, upper
+
+    @overload
+    def clip(self, rows: AnyArray) -> Floats: ...
+
+    @overload
+    def clip(self, rows: Mapping[str, AnyArray]) -> dict[str, AnyArray]: ...
+
+    def clip(self, rows: AnyArray | Mapping[str, AnyArray]) -> Floats | dict[str, AnyArray]:
+        """Move numbers that lie outside their bounds to the nearest bound, in silence.
+
+        Parameters
+        ----------
+        rows : array of shape (n_rows, n_numeric_features), or mapping of name to array
+            A matrix of the numeric features in order, or a batch: one array for each column, of
+            which those that are not numbers pass through as they are. Dates are counted in days
+            since their lower bound.
+
+        Returns
+        -------
+        array or dict
+            A copy. NaN means missing and stays NaN: clipping neither makes nor removes a missing
+            cell. Infinities go to the bounds. Clipping twice is clipping once.
+
+        Privacy
+        -------
+        Nothing tells whether or how often a value was moved: a warning that depends on rows would
+        be an unpaid release.
+        """
+        if isinstance(rows, Mapping):
+            return {
+                name: column.clip(values) if column.is_number and column.leaves else values
+                for name, values in rows.items()
+                for column in (self.column(name),)
+            }
+        lower, upper = self.bounds
+        matrix = np.asarray(rows, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != len(lower):
+            raise DataError(
+                f"Schema.clip: rows must have one column for each of the {len(lower)} numeric "
+                f"features ({', '.join(c.name for c in self.numeric_features)}), had shape "
+                f"{matrix.shape}. Give a mapping of names to arrays for anything else."
+            )
+        return np.clip(matrix, lower, upper) + 0.0
+
+    def with_columns(self, *columns: Column) -> Schema:
+        """Return a schema in which these columns stand for those of the same names."""
+        changed = {column.name: column for column in columns}
+        for name in changed:
+            self.column(name)
+        return replace(self, columns=tuple(changed.get(c.name, c) for c in self.columns))
+
+    def with_target(self, name: str) -> Schema:
+        """Return a schema that predicts another column; the old target becomes sensitive."""
+        self.column(name)
+        columns = tuple(
+            replace(c, role="sensitive") if c.role == "target" and c.name != name else c for c in self.columns
+        )
+        return replace(self, columns=columns, target=name)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema in canonical JSON: the same however the file was laid out."""
+        if self._digest is None:
+            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+            object.__setattr__(self, "_digest", hashlib.sha256(canonical.encode("ascii")).hexdigest())
+        assert self._digest is not None
+        return self._digest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of a schema file, of plain JSON values."""
+        from discreet.schema._document import document
+
+        return document(self)
+
+    def to_yaml(self) -> str:
+        """Return the text of a ``*.schema.yaml`` file."""
+        from discreet.schema.serialization import write_yaml
+
+        return write_yaml(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Schema:
+        """Read the content of a schema file; the inverse of :meth:`to_dict`."""
+        from discreet.schema._document import read_document
+
+        return read_document(content)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Schema:
+        """Read the text of a ``*.schema.yaml`` file.
+
+        Raises
+        ------
+        SchemaError
+            With one sentence for each thing that is wrong.
+        """
+        from discreet.schema.serialization import read_yaml
+
+        return cls.from_dict(read_yaml(text))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a schema file: JSON if its name ends in ``.json``, YAML otherwise."""
+        from discreet.schema.serialization import read_file
+
+        return cls.from_dict(read_file(Path(path)))
+
+    @staticmethod
+    def draft(types: Mapping[str, str]) -> str:
+        """Start a schema file for a person to complete: names and types, and ``???`` for the rest.
+
+        Parameters
+        ----------
+        types : mapping of str to str
+            Name of each column and its type, one of ``number``, ``integer``, ``string``,
+            ``boolean``, ``date``.
+
+        Privacy
+        -------
+        Names and types are all it is given, so no bound can come from a row.
+        """
+        from discreet.schema._document import draft
+
+        return draft(types)

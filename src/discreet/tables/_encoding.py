@@ -1,0 +1,226 @@
+"""From the cells of a source to numbers and codes: one SQL projection for every source.
+
+The projection is generated from the schema and runs inside DuckDB, where a column of text becomes a
+column of codes without a Python object per cell. In what comes out a NULL has one meaning, the same
+for every column: *this cell does not fit what was declared*. A missing cell is NaN in a number, and in
+a category the code of the level ``None``, or -1 where none is declared.
+
+Column names never enter the SQL: columns are called ``c0``, ``c1``, ... by their place in the source.
+
+Two ways of writing it are shut: ``x IN (...)`` and ``list_contains``, which DuckDB turns into a join
+that forgets the order of rows; and ``TRY_CAST(x AS ENUM(...))``, which takes microseconds for each
+value that is not listed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from discreet.errors import SchemaError
+from discreet.tables.duckdb import literal, literals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.schema import Column
+
+Cells: TypeAlias = Literal["text", "float", "integer", "boolean", "date", "other"]
+MISSING_CODE = -1
+NO_ID = 0
+"""Fingerprint of a missing id: rows without one are one unit together."""
+
+_PLAIN_TYPES: dict[str, Cells] = {
+    "VARCHAR": "text", '"NULL"': "text", "UUID": "text",
+    "DOUBLE": "float", "FLOAT": "float",
+    "TINYINT": "integer", "SMALLINT": "integer", "INTEGER": "integer", "BIGINT": "integer",
+    "HUGEINT": "integer", "UTINYINT": "integer", "USMALLINT": "integer", "UINTEGER": "integer",
+    "UBIGINT": "integer", "UHUGEINT": "integer", "BIGNUM": "integer",
+    "BOOLEAN": "boolean",
+    "DATE": "date", "TIMESTAMP": "date", "TIMESTAMP_S": "date", "TIMESTAMP_MS": "date",
+    "TIMESTAMP_NS": "date", "TIMESTAMP WITH TIME ZONE": "date",
+}  # fmt: skip
+_DECLARED: dict[Cells, str] = {
+    "text": "string",
+    "float": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "date": "date",
+    "other": "string",
+}
+
+
+def cells_of(sql_type: str) -> Cells:
+    """Say what kind of cells a DuckDB type holds."""
+    if sql_type.startswith("ENUM("):
+        return "text"
+    decimal = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", sql_type)
+    if decimal:
+        return "float" if int(decimal[1]) else "integer"
+    return _PLAIN_TYPES.get(sql_type, "other")
+
+
+def declared_type(sql_type: str) -> str:
+    """Name the type under which a schema file declares such cells, for a draft."""
+    return _DECLARED[cells_of(sql_type)]
+
+
+def projection(
+    columns: Sequence[Column],
+    places: Sequence[int],
+    sql_types: Sequence[str],
+    missing_values: Sequence[str],
+    relation: str,
+    *,
+    id_texts: bool = False,
+) -> str:
+    """Return the query that encodes declared columns.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        What to read, in order: numbers, integers, dates, categories, or an id.
+    places, sql_types : sequence of int, sequence of str
+        Where each stands in the source, and its DuckDB type.
+    missing_values : sequence of str
+        What stands for a missing cell, besides NULL and NaN.
+    relation : str
+        A FROM clause whose columns are called ``c0``, ``c1``, ...
+    id_texts : bool
+        Whether an id's text follows all other columns, empty where it is missing.
+
+    Returns
+    -------
+    str
+        A query with columns of DOUBLE (numbers, integers; dates as days since the lower bound),
+        INTEGER (codes) and UBIGINT (an id's fingerprint).
+    """
+    present, parsed, encoded, texts = [], [], [], []
+    for i, (column, place, sql_type) in enumerate(zip(columns, places, sql_types, strict=True)):
+        cells = cells_of(sql_type)
+        _check_fit(column, cells, sql_type)
+        present.append(f"{_present(f'c{place}', cells, missing_values)} AS r{i}")
+        parsed.append(f"r{i}, {_parse(column, f'r{i}', cells)} AS p{i}")
+        encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
+        if id_texts and column.type == "id":
+            texts.append(f"coalesce(CAST(r{i} AS VARCHAR), '') AS t{i}")
+    return (
+        f"SELECT {', '.join(encoded + texts)} FROM (SELECT {', '.join(parsed)} "  # noqa: S608 - no outside text
+        f"FROM (SELECT {', '.join(present)} FROM {relation}))"
+    )
+
+
+def _check_fit(column: Column, cells: Cells, sql_type: str) -> None:
+    if column.type == "id" and cells not in ("text", "integer"):
+        raise SchemaError(id_problem(column.name, sql_type))
+    words = column.type == "category" and isinstance((column.values or ("",))[0], str)
+    if cells == "date":
+        wrong = not (words or column.type == "date")
+    else:
+        wrong = cells == "other" or (column.type == "date" and cells != "text")
+    if wrong:
+        raise SchemaError(
+            f"Column {column.name!r} must be of the type that the table has, was declared "
+            f"{column.type} where the table has {sql_type}. Declare another type, or role: drop."
+        )
+
+
+def id_problem(name: str, found: str) -> str:
+    """Say that a column cannot hold ids: other types are spelled differently by different engines."""
+    return (
+        f"Column {name!r} must hold ids that are integers, text or UUIDs, and the table has {found}. Cast "
+        "the id to text in a view."
+    )
+
+
+def _present(cell: str, cells: Cells, missing_values: Sequence[str]) -> str:
+    """Return the cell, NULL where it is missing."""
+    if cells == "text":
+        text = f"CAST({cell} AS VARCHAR)"
+        tokens = literals(missing_values)
+        return f"CASE WHEN NOT {_listed(text, tokens)} THEN {text} END" if tokens else text
+    conditions = []
+    if cells in ("float", "integer"):
+        values = [value for value in map(_as_number, missing_values) if value is not None]
+        numbers = [f"CAST({value!r} AS DOUBLE)" for value in values]
+        if numbers:
+            conditions.append(_listed(f"CAST({cell} AS DOUBLE)", ", ".join(numbers)))
+    if cells == "float":
+        conditions.append(f"isnan(CAST({cell} AS DOUBLE))")
+    return f"CASE WHEN NOT ({' OR '.join(conditions)}) THEN {cell} END" if conditions else cell
+
+
+def _listed(cell: str, values: str) -> str:
+    return f"(coalesce(list_position([{values}], {cell}), 0) > 0 OR {cell} IS NULL)"
+
+
+def _as_number(token: str) -> float | None:
+    try:
+        value = float(token)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _parse(column: Column, cell: str, cells: Cells) -> str:
+    """Say the cell in the terms of its column, NULL where that cannot be done."""
+    if column.type == "id":
+        # Rows are told apart by it. Two units whose fingerprints coincide (n^2 / 2^65) are
+        # taken for one, which bounds their rows together and so weakens no promise.
+        return f"md5_number_lower(CAST({cell} AS VARCHAR))"
+    if column.type == "date":
+        assert isinstance(column.lower, datetime.date)
+        return f"CAST(TRY_CAST({cell} AS DATE) - DATE '{column.lower.isoformat()}' AS DOUBLE)"
+    if column.is_number:
+        number = _number(cell, cells)
+        if column.type == "number":
+            return number
+        return f"CASE WHEN {number} = floor({number}) OR isnan({number}) THEN {number} END"
+    values = column.values or ()
+    codes = ", ".join(f"{literal(_canonical(value))}: {i}" for i, value in enumerate(values))
+    return f"MAP {{{codes}}}[{_text(cell, cells, values[0])}]"
+
+
+def _number(cell: str, cells: Cells) -> str:
+    if cells == "boolean":
+        return f"CAST(CAST({cell} AS INTEGER) AS DOUBLE)"
+    return f"TRY_CAST({cell} AS DOUBLE)"
+
+
+def _canonical(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _text(cell: str, cells: Cells, example: object) -> str:
+    """Spell the cell as levels like `example` are: ``true``, ``7``, or as it stands."""
+    number = _number(cell, cells)
+    # 7.0 is how a float column spells the level 7.
+    whole = (
+        f"CASE WHEN abs({number}) < 9007199254740992 AND {number} = floor({number}) "
+        f"THEN CAST(CAST({number} AS BIGINT) AS VARCHAR)"
+    )
+    if isinstance(example, bool):
+        if cells in ("float", "integer"):
+            return f"CASE {number} WHEN 0 THEN 'false' WHEN 1 THEN 'true' END"
+        return f"CAST(TRY_CAST({cell} AS BOOLEAN) AS VARCHAR)"
+    if isinstance(example, int):
+        return f"{whole} END"
+    if cells == "float":
+        return f"{whole} ELSE CAST({cell} AS VARCHAR) END"
+    return f"CAST({cell} AS VARCHAR)"
+
+
+def _encode(column: Column, cell: str, parsed: str) -> str:
+    if column.type == "id":
+        return f"coalesce({parsed}, {NO_ID})"
+    if column.is_number:
+        return f"CASE WHEN {cell} IS NULL THEN {_NAN} ELSE {parsed} END"
+    levels = column.levels
+    missing = levels.index(None) if None in levels else MISSING_CODE
+    known = parsed if column.other is None else f"coalesce({parsed}, {levels.index(column.other)})"
+    return f"CASE WHEN {cell} IS NULL THEN {missing} ELSE {known} END"
+
+
+_NAN = f"CAST({literal('nan')} AS DOUBLE)"

@@ -1,0 +1,294 @@
+"""Tables in memory: frames of pandas, polars and pyarrow, DuckDB relations, numpy arrays.
+
+None of those packages is needed; what a user has is recognized through narwhals.
+
+What every place that rows come from offers to :class:`~discreet.tables.table.Table`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import duckdb
+import narwhals as nw
+import numpy as np
+
+from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
+from discreet.tables._encoding import declared_type
+from discreet.tables.arrow import StreamBroken
+from discreet.tables.duckdb import borrow, connect, session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from discreet._types import AnyArray
+
+
+class Source(Protocol):
+    """A place that rows come from.
+
+    Attributes
+    ----------
+    label : str
+        What messages call it; holds no password.
+    names, sql_types : sequence of str
+        Name and DuckDB type of each column, in order.
+    """
+
+    label: str
+    names: Sequence[str]
+    sql_types: Sequence[str]
+
+    def scan(self, places: Sequence[int]) -> AbstractContextManager[tuple[duckdb.DuckDBPyConnection, str]]:
+        """Give a connection and a FROM clause in which column ``i`` is called ``ci``.
+
+        The clause may be used for one query, and need only hold the columns at `places`.
+        """
+
+    def count(self) -> int:
+        """Count the rows."""
+
+    def declared_types(self) -> list[str]:
+        """Name the type of each column in the words of a schema file."""
+
+    def explain(self, message: str) -> DiscreetError | None:
+        """Turn the engine's message, which may quote rows, into one that does not."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+
+class DuckSource:
+    """A source that DuckDB scans by itself, any number of times.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        Of our own; closed with the source.
+    relation : str
+        A FROM clause.
+    label : str
+        What messages call the source.
+    names : sequence of str, optional
+        The columns' names, where DuckDB does not keep them as they are.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        relation: str,
+        *,
+        label: str,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.label = label
+        self._connection = connection
+        self._relation = relation
+        with self.guarded(), self._cursor() as cursor:
+            described = cursor.execute(f"DESCRIBE FROM {relation}").fetchall()
+        self.sql_types: Sequence[str] = [row[1] for row in described]
+        self.names: Sequence[str] = [row[0] for row in described] if names is None else names
+        aliases = ", ".join(f"c{i}" for i in range(len(described)))
+        self._aliased = f"{relation} AS source({aliases})"
+
+    @contextlib.contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        cursor = session(self._connection)
+        try:
+            self._prepare(cursor)
+            yield cursor
+        finally:
+            cursor.close()
+
+    def _prepare(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Make known to a fresh connection what the relation needs."""
+
+    @contextlib.contextmanager
+    def scan(self, places: Sequence[int]) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """Give a connection and a FROM clause in which column ``i`` is called ``ci``."""
+        with self._cursor() as cursor:
+            yield cursor, self._aliased
+
+    def count(self) -> int:
+        """Count the rows."""
+        with self.guarded(), self._cursor() as cursor:
+            row = cursor.execute(f"SELECT count(*) FROM {self._relation}").fetchone()  # noqa: S608 - ours
+        assert row is not None
+        return int(row[0])
+
+    def declared_types(self) -> list[str]:
+        """Name the type of each column in the words of a schema file."""
+        return [declared_type(sql_type) for sql_type in self.sql_types]
+
+    def explain(self, message: str) -> DiscreetError | None:
+        """Leave the message to :func:`guarded`: it may quote rows."""
+        return None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """See :func:`guarded`."""
+        return guarded(self)
+
+
+@contextlib.contextmanager
+def guarded(source: Source) -> Iterator[None]:
+    """Turn errors of the engine into ours.
+
+    DuckDB quotes the offending line in its messages. Such a message is neither passed on nor left in
+    the chain of causes, where a log would find it.
+    """
+    try:
+        yield
+    except (duckdb.Error, StreamBroken) as problem:
+        message, kind = withhold(problem), type(problem).__name__
+        explained = source.explain(message)
+        if explained is None and "Out of Memory" in message:
+            explained = SourceError(
+                f"Reading {source.label} needs more memory than the engine is given. Rows this "
+                "wide fit in smaller pieces: write the table again with smaller row groups."
+            )
+        raise explained or SourceError(
+            f"{source.label} cannot be read: the engine stopped with {kind}, whose text is "
+            "withheld because it may quote rows. The table may be damaged; write it again from its "
+            "origin."
+        ) from None
+
+
+def withhold(problem: BaseException) -> str:
+    """Take the message out of an exception, and out of those it came from; return it."""
+    message = str(problem)
+    link: BaseException | None = problem
+    while link is not None:
+        link.args = ("withheld",)
+        link = link.__cause__ or link.__context__
+    return message
+
+
+def misplaced(source: Source, column: str, line: int, must: str, way_out: str) -> DataError:
+    """Make the error that names the place of a cell, and not what it holds."""
+    return DataError(
+        f"{source.label}: column {column!r} must {must} in every row, and does not in row {line} "
+        f"(the first row of data is row 1). {way_out}",
+        column=column,
+        line=line,
+    )
+
+
+_SMALL = 1 << 16
+"""Rows up to which a table is scanned by one thread, in an instance that is open already."""
+
+
+class MemorySource(DuckSource):
+    """An object that DuckDB scans in place, batch by batch."""
+
+    def __init__(self, held: Any, names: Sequence[str], label: str, n_rows: int | None = None) -> None:
+        self._held = held
+        small = n_rows is not None and n_rows <= _SMALL
+        super().__init__(borrow() if small else connect(), "held", label=label, names=names)
+
+    def _prepare(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        cursor.register("held", self._held)
+
+
+class _ArrowOnly:
+    """A frame of which DuckDB sees the Arrow stream alone, which needs no pyarrow."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+def open_memory(source: Any) -> MemorySource:
+    """Open a frame, a relation or a mapping of arrays."""
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return MemorySource(_ArrowOnly(source), source.columns, "The DuckDB relation")
+    if isinstance(source, Mapping):
+        return _open_arrays(source)
+    try:
+        frame = nw.from_native(source)
+    except TypeError:
+        raise ParameterError(
+            "open_table: source must be a path, a URL, a frame of pandas, polars or pyarrow, a "
+            f"DuckDB relation or a mapping of arrays, was {type(source).__name__}. Write the table "
+            "to a Parquet file and give its path."
+        ) from None
+    except Exception as problem:  # narwhals raises pandas' and its own for names that stand twice
+        raise SourceError(
+            f"open_table: source must be a frame whose column names differ, and narwhals refuses "
+            f"this {type(source).__name__} ({type(problem).__name__}). Rename its columns."
+        ) from None
+    if isinstance(frame, nw.LazyFrame):
+        raise ParameterError(
+            f"open_table: source must hold its rows, and a lazy {type(source).__name__} does not. "
+            "Call its collect() first, or give the path of the file behind it."
+        )
+    names = list(frame.columns)
+    if not all(isinstance(name, str) for name in names):
+        raise SourceError(
+            "open_table: source must have strings for column names, and this frame has others. "
+            "Rename its columns."
+        )
+    # pandas needs pyarrow for its Arrow stream; DuckDB reads its columns without.
+    held = source if frame.implementation.is_pandas() else _ArrowOnly(source)
+    return MemorySource(held, names, f"The {frame.implementation.name.lower()} frame", len(frame))
+
+
+def _open_arrays(source: Mapping[Any, Any]) -> MemorySource:
+    held: dict[str, AnyArray] = {}
+    for i, (name, values) in enumerate(source.items()):
+        held[f"c{i}"] = array = _scannable(name, values)
+        if len(array) != len(held["c0"]):
+            raise SourceError(
+                f"open_table: source must have columns of one length, and {name!r} has "
+                f"{len(array)} rows where the first has {len(held['c0'])}."
+            )
+    if not held:
+        raise SourceError("open_table: source must have a column, and this mapping is empty.")
+    return MemorySource(held, list(source), "The mapping of arrays", len(held["c0"]))
+
+
+def _scannable(name: object, values: Any) -> AnyArray:
+    """Bring an array into one of the types that DuckDB scans."""
+    if not isinstance(name, str):
+        raise SourceError(f"open_table: column names must be strings, and {name!r} is not.")
+    array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    if array.ndim != 1:
+        raise SourceError(
+            f"open_table: column {name!r} must be one-dimensional, had shape {array.shape}. Give "
+            "each column of a matrix a name of its own."
+        )
+    if array.strides[0] <= 0:
+        array = array.copy()  # DuckDB walks through memory upward
+    kind = array.dtype.kind
+    if kind in "bui":
+        return np.asanyarray(array, array.dtype.newbyteorder("="))
+    if kind == "f":
+        return np.asanyarray(array, np.float64)
+    if kind == "M":
+        return np.asanyarray(array, "datetime64[us]")
+    if kind in "UOT":
+        cells = [None if _is_missing(cell) else str(cell) for cell in array.tolist()]
+        text = np.empty(len(cells), dtype=object)
+        text[:] = cells
+        return text
+    raise SourceError(
+        f"open_table: column {name!r} must hold numbers, booleans, dates or strings, was of dtype "
+        f"{array.dtype}. Convert it."
+    )
+
+
+def _is_missing(cell: object) -> bool:
+    if cell is None:
+        return True
+    if isinstance(cell, float):
+        return math.isnan(cell)
+    return not isinstance(cell, str) and str(cell) in ("NaT", "<NA>")
