@@ -21,9 +21,9 @@ from discreet import Column, Ledger, Schema, datasets
 from discreet.learn._centering import Centered
 from discreet.learn.feature_map import Layout
 from discreet.noise import Stream
-from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
+from discreet.query.execution import EngineSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -179,9 +179,9 @@ def test_an_answer_that_never_came_cannot_be_refined() -> None:
 
 
 def test_an_answer_has_at_most_so_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.query import answering
+    from discreet.query import execution
 
-    monkeypatch.setattr(answering, "_MOST_PARTS", 3)
+    monkeypatch.setattr(execution, "_MOST_PARTS", 3)
     with database() as db:
         answer = db.count("age > 40", privacy=MU)
         for _ in range(2):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from discreet.audit.stored_answers import Told
     from discreet.noise import Stream
     from discreet.privacy import Promise
-    from discreet.query.answering import EngineSums
     from discreet.query.curation import Curated
     from discreet.query.engines.base import Engine
+    from discreet.query.execution import EngineSums
 
 POINTS = 16
 """Values of a column that the attacker thinks of: its commonest levels, or quantiles of a number."""

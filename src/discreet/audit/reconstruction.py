@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.privacy import Promise
-    from discreet.query.answering import EngineSums
     from discreet.query.curation import Curated, Curation
+    from discreet.query.execution import EngineSums
     from discreet.schema import Column
 
 PEOPLE = 1000

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from discreet.ledger import Entry, Ledger
     from discreet.privacy import Promise
     from discreet.query.aggregates import BoundAggregate
-    from discreet.query.answering import EngineSums
     from discreet.query.calibration import Law, QueryNoise
+    from discreet.query.execution import EngineSums
 
 FALSE_ALARM = 1e-9
 """Chance that noise which is as declared is said not to be."""

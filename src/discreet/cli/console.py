@@ -183,3 +183,16 @@ VERDICTS = {
     "no floor": "no floor is proven",
     "public": "published as it is",
 }
+
+
+def print_promises(console: Console, notes: Any, sentences: Any, open_: Any) -> None:
+    """Print what was decided, what is promised and what is not."""
+    console.line()
+    for note in notes:
+        console.paragraph(note)
+    console.line("What is promised")
+    for sentence in sentences:
+        console.paragraph(sentence, bullet=" - ")
+    console.line("What is not protected")
+    for sentence in open_:
+        console.paragraph(sentence, bullet=" - ")

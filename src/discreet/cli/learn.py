@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperCommand
 
 from discreet.cli import options
-from discreet.cli.console import Console
-from discreet.cli.release import SIGN_PASSWORD, command_line, print_promises
+from discreet.cli.console import Console, print_promises
+from discreet.cli.release import SIGN_PASSWORD, command_line
 
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel

@@ -5,6 +5,8 @@ The words that several commands share: what an option is called, and what its he
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typer.core import TyperCommand
 if TYPE_CHECKING:
     from discreet.schema import Schema
 
+PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
 TABLE = (
     "A .csv, .tsv, .parquet or .duckdb file, duckdb://FILE?table=NAME, postgresql://...?table=NAME, "
     "or demo:census, demo:clinic."
@@ -289,3 +292,19 @@ def about_a_method(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in keyword}
     return run
+
+
+def passphrase_for(path: Path) -> str:
+    """Take a passphrase from the environment or ask for it; never from an argument, which others can see."""
+    from discreet.errors import ParameterError
+
+    found = os.environ.get(PASSPHRASE)
+    if found is not None:
+        return found
+    if not sys.stdin.isatty():
+        raise ParameterError(
+            f"--keep-key needs a passphrase, and nobody is there to be asked. Set {PASSPHRASE}, or give "
+            "--recipient."
+        )
+    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=True, err=True)
+    return answer

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import options
-from discreet.cli.console import HEADINGS, Console, cells_of
-from discreet.cli.options import Asked, Typed, about_a_method
+from discreet.cli.console import HEADINGS, Console, cells_of, print_promises
+from discreet.cli.options import PASSPHRASE, Asked, Typed, about_a_method, passphrase_for
 
 if TYPE_CHECKING:
     from discreet.pipeline.result import Published
 
-PASSPHRASE, SIGN_PASSWORD = "DISCREET_PASSPHRASE", "DISCREET_SIGN_PASSWORD"
+SIGN_PASSWORD = "DISCREET_SIGN_PASSWORD"  # noqa: S105 - the name of an environment variable
 Command = options.MethodCommand
 _SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 
@@ -162,36 +162,7 @@ def print_rows(console: Console, rows: Any) -> None:
     )
 
 
-def print_promises(console: Console, notes: Any, sentences: Any, open_: Any) -> None:
-    """Print what was decided, what is promised and what is not."""
-    console.line()
-    for note in notes:
-        console.paragraph(note)
-    console.line("What is promised")
-    for sentence in sentences:
-        console.paragraph(sentence, bullet=" - ")
-    console.line("What is not protected")
-    for sentence in open_:
-        console.paragraph(sentence, bullet=" - ")
-
-
 def command_line() -> str:
     """Return how to run it again, without a password that may be in the address of a table or a ledger."""
     given = [_SECRET.sub(r"\1\2", word) if "://" in word else word for word in sys.argv[1:]]
     return shlex.join(["discreet", *given])
-
-
-def passphrase_for(path: Path) -> str:
-    """Take a passphrase from the environment or ask for it; never from an argument, which others can see."""
-    from discreet.errors import ParameterError
-
-    found = os.environ.get(PASSPHRASE)
-    if found is not None:
-        return found
-    if not sys.stdin.isatty():
-        raise ParameterError(
-            f"--keep-key needs a passphrase, and nobody is there to be asked. Set {PASSPHRASE}, or give "
-            "--recipient."
-        )
-    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=True, err=True)
-    return answer

@@ -10,8 +10,7 @@ import typer
 
 from discreet.cli.console import Console
 from discreet.cli.ledger import existing_ledger
-from discreet.cli.options import TABLE, Json
-from discreet.cli.release import PASSPHRASE
+from discreet.cli.options import PASSPHRASE, TABLE, Json
 
 
 def verify(

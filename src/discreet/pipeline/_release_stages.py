@@ -25,7 +25,6 @@ from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.statement.composition import USUAL_DELTA
-from discreet.report.statement.documents import Tuning
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -258,33 +257,6 @@ def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
         if seen >= ATTACKED_ROWS:
             break
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def tuning_of(tuned: bool, logged: bool, receipt: Receipt, book: Ledger | None) -> Tuning:
-    """Say whether the amount of noise may have been chosen by looking at private rows."""
-    if tuned or logged:
-        who = "The curator says" if tuned else "The log of this table says"
-        return Tuning(
-            on_private_rows="yes",
-            why=f"{who} that amounts of noise were compared on private rows. Nothing accounts for that.",
-        )
-    if book is None or receipt.seq is None:
-        return Tuning(
-            on_private_rows="possible",
-            why="No ledger counts releases of this table. An earlier one may have shown the curator what a "
-            "choice of noise does to private rows.",
-        )
-    if any(past.seq is not None and past.seq < receipt.seq for past in book.history()):
-        return Tuning(
-            on_private_rows="possible",
-            why="There were earlier releases of this table, whose internal reports show the curator what a "
-            "choice of noise does to private rows.",
-        )
-    return Tuning(
-        on_private_rows="no",
-        why="By the ledger and its log, the amount of noise was chosen before anything was computed from "
-        "private rows.",
-    )
 
 
 def looked_at(pairs: Pairs, plan: Plan) -> dict[str, Any]:

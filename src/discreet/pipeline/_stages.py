@@ -11,13 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from discreet.errors import DiscreetError, ParameterError
+from discreet.ledger.audit_log import AuditLog
 from discreet.report.findings import Stage
+from discreet.report.statement.documents import About, Tuning
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from discreet.ledger import Ledger
     from discreet.ledger.audit_log import AuditLog
+    from discreet.pipeline.sources import LedgerPlace
+    from discreet.privacy import Receipt
     from discreet.schema import Schema
 
     Say: TypeAlias = Callable[[Stage], None]
@@ -109,3 +115,65 @@ class Told:
         """Say how much is done, from 0 to 1."""
         if self._progress is not None:
             self._progress(self._name, min(max(share, 0.0), 1.0))
+
+
+def about_of(about: About | Mapping[str, str | None] | None) -> About:
+    """Return what people say about a publication."""
+    if isinstance(about, About):
+        return about
+    words = about or {}
+    known = tuple(About.model_fields)
+    for name, text in words.items():
+        if name not in known or not (text is None or isinstance(text, str)):
+            raise ParameterError(
+                f"about must hold words for {', '.join(known)}, and {name!r} is something else. Leave it out."
+            )
+    return About(**words)
+
+
+@contextmanager
+def closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
+    """Close a ledger that was opened here."""
+    try:
+        yield
+    finally:
+        if book is not None and book is not given:
+            book.close()
+
+
+@contextmanager
+def recorded(log: AuditLog) -> Iterator[None]:
+    """Write down why a run ended early."""
+    try:
+        yield
+    except BaseException as problem:
+        reason = str(problem) if isinstance(problem, DiscreetError) else ""
+        log.write("ended", kind=type(problem).__name__, reason=reason)
+        raise
+
+
+def tuning_of(tuned: bool, logged: bool, receipt: Receipt, book: Ledger | None) -> Tuning:
+    """Say whether the amount of noise may have been chosen by looking at private rows."""
+    if tuned or logged:
+        who = "The curator says" if tuned else "The log of this table says"
+        return Tuning(
+            on_private_rows="yes",
+            why=f"{who} that amounts of noise were compared on private rows. Nothing accounts for that.",
+        )
+    if book is None or receipt.seq is None:
+        return Tuning(
+            on_private_rows="possible",
+            why="No ledger counts releases of this table. An earlier one may have shown the curator what a "
+            "choice of noise does to private rows.",
+        )
+    if any(past.seq is not None and past.seq < receipt.seq for past in book.history()):
+        return Tuning(
+            on_private_rows="possible",
+            why="There were earlier releases of this table, whose internal reports show the curator what a "
+            "choice of noise does to private rows.",
+        )
+    return Tuning(
+        on_private_rows="no",
+        why="By the ledger and its log, the amount of noise was chosen before anything was computed from "
+        "private rows.",
+    )

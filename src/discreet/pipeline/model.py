@@ -16,11 +16,9 @@ from discreet.learn import METHODS
 from discreet.learn.feature_map import Layout
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
-from discreet.pipeline import _release_stages
 from discreet.pipeline._output import INTERNAL, PUBLIC, building, check_place
 from discreet.pipeline._registry import charged_ledger
-from discreet.pipeline._stages import READABLE, Stages, look_at_cells
-from discreet.pipeline.release import about_of, closing, recorded
+from discreet.pipeline._stages import READABLE, Stages, about_of, closing, look_at_cells, recorded, tuning_of
 from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.pipeline.training import make_learner, on_sums, train
 from discreet.privacy import Receipt
@@ -230,7 +228,7 @@ def publish_model(
                 ),
                 about=who,
                 ledger=book,
-                tuning=_release_stages.tuning_of(tuned, looked_before, receipts[0], book),
+                tuning=tuning_of(tuned, looked_before, receipts[0], book),
                 files={MODEL: digest_of(public / MODEL)},
                 created=receipts[-1].when,
             )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit import Exposed, Guess, attack_file
-from discreet.errors import DiscreetError, ParameterError
 from discreet.evaluation.noise_aware import AwareRows
 from discreet.evaluation.samples import Pairs
 from discreet.ledger.audit_log import FILE as LOG
@@ -17,7 +15,7 @@ from discreet.pipeline import _release_stages
 from discreet.pipeline._output import INTERNAL, PUBLIC, Keeper, building, check_place
 from discreet.pipeline._registry import charged_ledger
 from discreet.pipeline._release_stages import ATTACK_RECORDS
-from discreet.pipeline._stages import Stages
+from discreet.pipeline._stages import Stages, about_of, closing, recorded, tuning_of
 from discreet.pipeline.options import DEFAULT, floors_asked, method_for, promise_for
 from discreet.pipeline.result import Published, notes_of, rows_of, sentences_of
 from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
@@ -36,16 +34,15 @@ from discreet.report.folder.folder import (
 from discreet.report.folder.model_files import write_classifier
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
-from discreet.report.statement.documents import About
 from discreet.report.statement.table import TableSubject
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from discreet.ledger import Ledger
     from discreet.pipeline._stages import Progress, Say
     from discreet.privacy import Promise
+    from discreet.report.statement.documents import About
     from discreet.schema import Schema
 
 ATTACKS, REPORT = "attacks.json", "report.html"
@@ -234,7 +231,7 @@ def publish(
                 TableSubject(publication, releasing, on_file),
                 about=who,
                 ledger=book,
-                tuning=_release_stages.tuning_of(tuned, looked_before, publication.receipt, book),
+                tuning=tuning_of(tuned, looked_before, publication.receipt, book),
                 files=data_digests(public),
                 created=publication.receipt.when,
             )
@@ -281,38 +278,3 @@ def publish(
             counted=publication.receipt.recorded,
         ),
     )
-
-
-def about_of(about: About | Mapping[str, str | None] | None) -> About:
-    """Return what people say about a publication."""
-    if isinstance(about, About):
-        return about
-    words = about or {}
-    known = tuple(About.model_fields)
-    for name, text in words.items():
-        if name not in known or not (text is None or isinstance(text, str)):
-            raise ParameterError(
-                f"about must hold words for {', '.join(known)}, and {name!r} is something else. Leave it out."
-            )
-    return About(**words)
-
-
-@contextmanager
-def closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
-    """Close a ledger that was opened here."""
-    try:
-        yield
-    finally:
-        if book is not None and book is not given:
-            book.close()
-
-
-@contextmanager
-def recorded(log: AuditLog) -> Iterator[None]:
-    """Write down why a run ended early."""
-    try:
-        yield
-    except BaseException as problem:
-        reason = str(problem) if isinstance(problem, DiscreetError) else ""
-        log.write("ended", kind=type(problem).__name__, reason=reason)
-        raise

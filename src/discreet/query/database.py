@@ -9,9 +9,9 @@ import numpy as np
 
 from discreet.errors import DataError
 from discreet.ledger import Ledger
-from discreet.query.answering import EngineSums
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
+from discreet.query.execution import EngineSums
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import is_free, preview_query, run_query

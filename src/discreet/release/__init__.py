@@ -8,12 +8,12 @@ from discreet.errors import ParameterError
 from discreet.release._bounded import BoundedRelease
 from discreet.release._input_perturbation import InputPerturbation
 from discreet.release._laplace import LaplaceRelease
-from discreet.release.base import ColumnSummary, Plan, Publication, Release, ReleaseMethod
+from discreet.release.base import ReleaseMethod
 from discreet.release.coarse import CoarseRelease
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
 from discreet.release.masked import MaskedRelease
-from discreet.release.publication import published_schema
+from discreet.release.publication import ColumnSummary, Plan, Publication, Release, published_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,19 +10,17 @@ import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.noise import Stream
-from discreet.noise_law import NoiseLaw
 from discreet.privacy import Promise, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.unit_rows import LABEL, check_matrix_allowed, ledger_salt, limited_batches
 from discreet.release.keystream import BatchStreams
-from discreet.release.publication import published_fields
+from discreet.release.publication import Plan, Publication, Release, published_fields
 from discreet.schema import Column, Schema
 from discreet.tables import ahead, check_target, open_table, write_table
 from discreet.tables._external_sort import word_order
@@ -35,11 +33,9 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats, Ints, Words
     from discreet.ledger import Ledger
     from discreet.noise_law import Law
-    from discreet.privacy import ColumnFloor
-    from discreet.privacy.floors import ListPrior, Prior
-    from discreet.tables import Field, Table
+    from discreet.release.publication import Encoded
+    from discreet.tables import Table
 
-    Encoded = Mapping[str, AnyArray]
     Watch = Callable[[Encoded, Encoded], None]
 
 LEAST_NOISE, LARGEST_NOISE = 1e-12, 1e15
@@ -105,214 +101,6 @@ ALWAYS_OPEN = (
     "what was known before, or is published elsewhere",
 )
 """What no released table hides, whatever the method."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSummary:
-    """What was done to one published column and what that proves.
-
-    Attributes
-    ----------
-    column : str
-        Its name.
-    law : Law
-        How a published cell follows from a true one.
-    epsilon : float or None
-        The pure epsilon that a unit spends on it; None where it has none of its own, as for Gaussian
-        noise, whose columns have one promise together.
-    floor : ColumnFloor or None
-        The least error of any guess; None where none is proven.
-    prior : UniformPrior, IntegerPrior, ListPrior or None
-        What the floor averages over; None where cells do not follow from their own value alone.
-    """
-
-    column: str
-    law: Law
-    epsilon: float | None = None
-    floor: ColumnFloor | None = None
-    prior: Prior | ListPrior | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """What is known of a table that was released straight into a file.
-
-    Attributes
-    ----------
-    n_rows : int
-        How many rows were written.
-    n_read : int
-        How many rows the source had; more where a unit had more rows than it may have.
-    schema, promises, receipt, summary, commitment
-        As of a :class:`Release`.
-    rows_salt : str or None
-        What decided which rows stayed of a person who had too many; None where every row is a unit. Public.
-    """
-
-    n_rows: int
-    n_read: int
-    schema: Schema
-    promises: tuple[Promise, ...]
-    receipt: Receipt
-    summary: tuple[ColumnSummary, ...]
-    commitment: str
-    rows_salt: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Release:
-    """A table that may be published, with everything it promises.
-
-    Attributes
-    ----------
-    columns : mapping of str to array
-        The published columns in encoded form: numbers as float64 (NaN = missing), categories as
-        positions in their levels.
-    schema : Schema
-        What was declared about the table before a row was read.
-    promises : tuple of Promise
-        Every promise that holds; those on different columns of one row add up.
-    receipt : Receipt
-        What was charged, and whether a seed makes the noise public.
-    summary : tuple of ColumnSummary
-        For each published column what was done to it and what that proves.
-    commitment : str
-        SHA-256 of the key that the noise was drawn under: shows, to whoever is given the key, that it was
-        this one.
-
-    Privacy
-    -------
-    Only ``columns`` depends on rows, and only through the mechanism of the release. The rows of a table are
-    in random order; those of a matrix keep theirs, and each promise holds for somebody who knows it.
-
-    Reference
-    ---------
-    docs/explanation/theorems/whitening.md
-    """
-
-    columns: Encoded
-    schema: Schema
-    promises: tuple[Promise, ...]
-    receipt: Receipt
-    summary: tuple[ColumnSummary, ...]
-    commitment: str
-
-    @property
-    def data(self) -> Floats:
-        """The numeric features as a matrix, in the order of ``schema.numeric_features``.
-
-        Where every feature is published as a level of a list, their codes as a matrix of integers, in the
-        order of ``schema.features``; :meth:`decoded` has the levels themselves.
-        """
-        features = self.schema.numeric_features or self.schema.features
-        parts = [self.columns[c.name] for c in features]
-        # A table of labels alone has rows, and no columns of features.
-        return np.column_stack(parts) if parts else np.empty((len(next(iter(self.columns.values()))), 0))
-
-    @property
-    def target(self) -> AnyArray | None:
-        """The published labels, or None."""
-        name = self.schema.target
-        return None if name is None or name not in self.columns else self.decoded(name)
-
-    def decoded(self, name: str) -> AnyArray:
-        """Return one published column in the words of its schema: levels, not codes."""
-        column, values = self.schema.column(name), self.columns[name]
-        if not column.is_category:
-            return values
-        levels = np.array(column.levels, dtype=object)
-        plain = [level for level in column.levels if level is not None]
-        decoded = levels[values]
-        return decoded if len(plain) < len(levels) else decoded.astype(np.array(plain).dtype)
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """How the columns look in a file: noised integers and dates are plain numbers."""
-        return tuple(f for f in published_fields(self.schema) if f.name in self.columns)
-
-    def noise_law(self) -> NoiseLaw:
-        """Return how every published cell follows from the true one, for learners that correct for it."""
-        return NoiseLaw.of((self.schema.column(s.column), s.law) for s in self.summary)
-
-    def write(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write the table as Parquet or CSV, whole or not at all, its rows in the order they came in."""
-        write_table(path, self.fields, [self.columns], replace=replace)
-
-
-class Plan(ABC):
-    """What will be done to each row and what it promises: made from public facts alone.
-
-    Attributes
-    ----------
-    schema : Schema
-        Of the published table.
-    promises : tuple of Promise
-        Everything that will hold for one unit of the schema, with all its rows.
-    columns : tuple of ColumnSummary
-        What will be done to each published column.
-    """
-
-    schema: Schema
-    promises: tuple[Promise, ...]
-    columns: tuple[ColumnSummary, ...]
-    of_people: ClassVar[bool] = True
-    """Whether every published row comes from one true row, so that there is a row to attack or compare."""
-    by_rows: ClassVar[bool] = True
-    """Whether rows are noised each by itself, so that a table can be drawn a batch at a time."""
-
-    @abstractmethod
-    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Return the published columns of some rows; a stream that was drawn from gives other noise."""
-
-    def truth(self, rows: Encoded) -> Encoded:
-        """Return declared rows in the values of the published table, without noise: what there is to guess.
-
-        The same rows, unless a release publishes bins or groups.
-        """
-        return rows
-
-    def noise(self, truth: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Return the published columns of rows that :meth:`truth` has made."""
-        return self.draw(truth, stream)
-
-    def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Name the columns with published cells that this plan cannot have drawn, and say why.
-
-        Parameters
-        ----------
-        columns : mapping of str to array
-            Some rows of a published table, encoded.
-
-        Returns
-        -------
-        dict of str to str
-            Empty when every cell is possible, which says nothing about how likely they are.
-        """
-        found = {}
-        for column in self.schema.released:
-            values = columns[column.name]
-            if column.is_category:
-                if ((values < 0) | (values >= len(column.levels))).any():
-                    found[column.name] = "a level that was not declared"
-            elif column.required and np.isnan(values).any():
-                found[column.name] = "missing cells in a column that has none"
-        return found
-
-    def repeat_chance(self) -> float:
-        """Bound the chance that two rows get the same :meth:`noised` numbers; 1 where nothing bounds it."""
-        return 1.0
-
-    def noised(self) -> tuple[str, ...]:
-        """Name the columns of numbers that :meth:`repeat_chance` is about."""
-        return ()
-
-    def length_misfit(self, n_read: int, n_published: int) -> str | None:
-        """Say what is wrong with how many rows were published of those that were read; None if nothing is."""
-        if n_published > n_read:
-            return "More rows were published than read."
-        if self.schema.id_column is None and n_published != n_read:
-            return "Rows were left out, though the schema says that every row is one unit."
-        return None
 
 
 class ReleaseMethod(ABC):

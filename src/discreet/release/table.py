@@ -21,7 +21,8 @@ from discreet.noise_law import Additive, Clear
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release._randomized_response import Listed, Response, listed_in, response_promise
-from discreet.release.base import ColumnSummary, Plan, ReleaseMethod, parameter_names
+from discreet.release.base import ReleaseMethod, parameter_names
+from discreet.release.publication import ColumnSummary, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,10 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise_law import Clear
 from discreet.privacy import PureDP
 from discreet.privacy.calibration import group_epsilon
-from discreet.release.base import ColumnSummary, ReleaseMethod
+from discreet.release.base import ReleaseMethod
 from discreet.release.coarse._codings import Coding, check_names, coding_of
 from discreet.release.coarse._plan import Cell, CoarsePlan
+from discreet.release.publication import ColumnSummary
 from discreet.release.table import (
     AVERAGES_OUT,
     INDEPENDENT,

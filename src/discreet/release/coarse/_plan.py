@@ -15,7 +15,7 @@ from discreet.noise import Stream, randomized_response, response_threshold, subs
 from discreet.noise_law import JointResponseLaw, Law, ResponseLaw, SampledLaw
 from discreet.privacy import floors
 from discreet.privacy.calibration import keep_probability, response_epsilon
-from discreet.release.base import ColumnSummary, Plan
+from discreet.release.publication import ColumnSummary, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.release.base import Publication, ReleaseMethod, check_publishable, parameters_of
+from discreet.release.base import ReleaseMethod, check_publishable, parameters_of
 from discreet.release.invariant._learners import (
     InvariantLearner,
     LogisticLearner,
@@ -27,7 +27,7 @@ from discreet.release.invariant.plan import (
     origin,
     warn,
 )
-from discreet.release.publication import published_fields
+from discreet.release.publication import Publication, published_fields
 from discreet.schema import Column, unclipped_column
 from discreet.tables import check_target, write_table
 from discreet.tables._external_sort import word_order

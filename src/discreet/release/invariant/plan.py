@@ -15,9 +15,9 @@ import numpy as np
 from discreet.errors import DataError, DiscreetWarning, SchemaError
 from discreet.noise_law import Clear, InvariantLaw
 from discreet.privacy import NoPromise
-from discreet.release.base import ColumnSummary, Plan
 from discreet.release.invariant._learners import InvariantLearner, Solution, check_classes
 from discreet.release.invariant._noise import InvariantNoise, draw_same_gram
+from discreet.release.publication import ColumnSummary, Plan
 from discreet.schema import Column
 
 if TYPE_CHECKING:

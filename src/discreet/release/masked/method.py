@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.release.base import Encoded, Plan, Publication, Watch
+    from discreet.release.base import Encoded, Watch
     from discreet.release.keystream import BatchStreams
     from discreet.release.masked.construction import Construction, Infeasible, Mask
     from discreet.release.masked.plan import Labels
+    from discreet.release.publication import Plan, Publication
     from discreet.schema import Column, Schema
     from discreet.tables import Table
 

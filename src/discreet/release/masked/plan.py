@@ -12,9 +12,9 @@ import numpy as np
 from discreet.learn.logistic.problem import problem_for
 from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.privacy import NoPromise, Promise
-from discreet.release.base import ColumnSummary, Plan
 from discreet.release.masked.construction import Task, make_mask
 from discreet.release.masked.encoding import apportion, in_random_order, shares_of_model
+from discreet.release.publication import ColumnSummary, Plan
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
 
 if TYPE_CHECKING:

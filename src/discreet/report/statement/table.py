@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, ReleaseMethod
-    from discreet.release.base import Plan
+    from discreet.release.publication import Plan
     from discreet.schema import Column, Schema
     from discreet.tables import Field
 

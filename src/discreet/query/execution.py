@@ -1,4 +1,11 @@
-"""Noisy sums over a curated table: charge, add up, draw, keep."""
+"""Noisy sums over a curated table: charge, add up, draw, keep.
+
+Answers that leave at public moments, so that their time tells nothing finer than a slot.
+
+How long an engine takes depends on rows: a branch that nobody takes is skipped, and one person more in a
+block of rows can change the time of a count by a third. Work done inside :meth:`Slots.slot` ends a whole
+number of slots after it began.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,10 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from functools import partial
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
@@ -19,10 +29,9 @@ from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer, shaped
 from discreet.query.calibration import CostModel, SeededNoise
-from discreet.query.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from discreet.batching import QueryTask
     from discreet.ledger import Entry, Ledger
@@ -31,6 +40,67 @@ if TYPE_CHECKING:
     from discreet.query.calibration import Asked, NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
+
+
+class Slots:
+    """Lengths of time by which work on private rows is seen to take.
+
+    Parameters
+    ----------
+    lengths : float, mapping of str to float, or None
+        Seconds: the same for all questions, or one for each ``kind`` of question, where a kind that is not
+        named gets the longest. None lets work end when it ends.
+
+    Privacy
+    -------
+    Of the time that an answer took, only the number of slots can be seen. It is the same for all tables on
+    which the work takes less than one slot, so choose them several times as long as the work usually takes.
+    A slot begins before the wait for others who ask, which takes as long as their work, and nobody waits for
+    the rest of another's slot. What remains: a table that is so slow that one slot more is needed, and the
+    load of the machine.
+
+    Reference
+    ---------
+    docs/explanation/theorems/lattice-sampler.md, "Timing".
+
+    Examples
+    --------
+    >>> Slots({"sums": 1.0, "gram": 8.0}).length("node tables")
+    8.0
+    """
+
+    def __init__(self, lengths: float | Mapping[str, float] | None) -> None:
+        named: Mapping[str, Any] = lengths if isinstance(lengths, Mapping) else {"": lengths}
+        for kind, length in named.items():
+            fits = isinstance(length, int | float) and math.isfinite(length) and length > 0
+            if not fits and (lengths is not None or kind):
+                raise ParameterError(
+                    "slots of a Database must be seconds above 0, the same or one for each kind of question, "
+                    f"or None, was {lengths!r}. Take several times what a question usually takes."
+                )
+        if not named:
+            raise ParameterError("slots of a Database must name at least one kind of question, was empty.")
+        self._lengths = {kind: float(length) for kind, length in named.items() if length is not None}
+
+    def length(self, kind: str) -> float | None:
+        """Return the seconds of a slot for one kind of question; None if there are no slots."""
+        if not self._lengths:
+            return None
+        return self._lengths.get(kind, max(self._lengths.values()))
+
+    @contextlib.contextmanager
+    def slot(self, *kinds: str) -> Iterator[None]:
+        """Do what is inside and go on, or fail, at the end of a slot from now; the longest of several."""
+        length = max((found for kind in kinds if (found := self.length(kind)) is not None), default=None)
+        start = monotonic()
+        try:
+            yield
+        finally:
+            if length is not None:
+                passed = monotonic() - start
+                # Counted from the start and not by the clock: the moment of asking is no secret.
+                sleep(max(0.0, math.floor(passed / length + 1) * length - passed))
+
 
 _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, for which all wait
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
@@ -64,7 +134,7 @@ class EngineSums(CostModel):
     version : str, optional
         A public name for these rows; a secret fingerprint of them if left out.
     slots : float or mapping of str to float, optional
-        Seconds by which answers are seen to take: see :class:`~discreet.query.slots.Slots`.
+        Seconds by which answers are seen to take: see :class:`~discreet.query.execution.Slots`.
 
     Privacy
     -------
