@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from measure import peak_memory_mb, save
 
-from discreet.evaluation.samples import Pairs
+from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
 from discreet.privacy import GaussianDP
 from discreet.release import GaussianRelease
@@ -27,7 +27,7 @@ def _release(folder: str, name: str, connection: Any) -> None:
     """Draw and write data.parquet as the job does: shuffled, charged, watched for the report."""
     before = peak_memory_mb()
     start = time.perf_counter()
-    pairs = Pairs(SCHEMA, Stream())
+    pairs = PairedSample(SCHEMA, Stream())
     method = GaussianRelease(privacy=GaussianDP(mu=1.0), schema=SCHEMA)
     method.publish(Path(folder) / "in.parquet", Path(folder) / name, watch=pairs)
     connection.send((time.perf_counter() - start, before, peak_memory_mb()))

@@ -17,7 +17,7 @@ from measure import interleaved, save
 from discreet.learn import PrivatePCA
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
-from discreet.query import Database, Gram, Node, NodeTables
+from discreet.query import Database, Gram, NodeTables, TreeNode
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
 from discreet.tables import write_table
@@ -208,7 +208,7 @@ def measure_level() -> dict[str, Any]:
     with Database(rows, schema=schema) as db:
         for depth in (1, 2, 3, 4):
             paths = [[(names[k], j // 5**k % 5) for k in range(depth)] for j in range(5**depth)]
-            question = NodeTables("y", [Node(path, names[4:]) for path in paths])
+            question = NodeTables("y", [TreeNode(path, names[4:]) for path in paths])
             task = {"level": lambda q=question: db.ask(q, privacy=GaussianDP(mu=next(amounts)))}
             found[f"{5**depth} nodes, s"] = round(interleaved(task, rounds=3)["level"], 3)
     return found

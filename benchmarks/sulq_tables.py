@@ -18,12 +18,12 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from discreet import Column, Ledger, Schema, datasets
-from discreet.learn._centering import Centered
-from discreet.learn.feature_map import Layout
+from discreet.learn._centering import Centering
+from discreet.learn.feature_map import FeatureMap
 from discreet.noise import Stream
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.execution import EngineSums
+from discreet.query.execution import QueryExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,9 +55,9 @@ class Table:
         return self.schema.target
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> FeatureMap:
         """The features as coordinates from 0 to 1."""
-        return Layout.of(self.schema)
+        return FeatureMap.from_schema(self.schema)
 
     def split(self, seed: int) -> tuple[Any, Any]:
         """Return the rows to train on and those to test on."""
@@ -76,7 +76,7 @@ class Table:
 
         Numbers are counted from the middle of their range, which makes rows short; each column spans 1.
         """
-        frame = Centered(self.layout)
+        frame = Centering(self.layout)
         X = frame.rows(self.layout.rows(rows))[:, : self.layout.size]
         return X, -np.array(frame.center), frame.reach
 
@@ -85,13 +85,13 @@ class Registered:
     """Rows that were put into an engine once, to be asked with the noise of many seeds."""
 
     def __init__(self, rows: Any, schema: Schema) -> None:
-        self._curation = Curation.of(schema)
+        self._curation = Curation.from_schema(schema)
         self._engine = DuckDBEngine()
         self._engine.register(rows, self._curation)
 
-    def sums(self, seed: int) -> EngineSums:
+    def sums(self, seed: int) -> QueryExecutor:
         """Return them with a ledger of their own, so that no answer is repeated, and a seed's noise."""
-        return EngineSums(self._engine, self._curation, ledger=Ledger.open(":memory:"), random_state=seed)
+        return QueryExecutor(self._engine, self._curation, ledger=Ledger.open(":memory:"), random_state=seed)
 
     def close(self) -> None:
         """Let go of the engine."""

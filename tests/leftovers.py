@@ -59,7 +59,7 @@ class Traces:
             for form in (values, values - lower, share, 2 * share - 1, values / upper):
                 eight += [form.view(np.uint64), form.byteswap().view(np.uint64)]
             sixteen.append(_pairs(np.frombuffer(values.astype(np.float32).tobytes(), np.uint64)))
-        curation = Curation.of(schema)
+        curation = Curation.from_schema(schema)
         encoded = curation.encode({column.name: _cells(columns[column.name], column) for column in curation})
         varied = [codes for codes in encoded.values() if len(np.unique(codes)) > len(codes) // 2]
         in_rows = [codes.astype(np.int64).view(np.uint64) for codes in varied]

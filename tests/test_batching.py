@@ -586,7 +586,7 @@ def test_questions_together_are_what_they_are_alone_in_two_transactions_and_one_
         monkeypatch.setattr(db._engine, "aggregate", noted)
         leasts = range(20, 60)
         found: list[Answer] = outcomes(
-            [db.asking(Sums(f"age > {least}"), privacy=NEARLY_EXACT, owner=f"a{least}") for least in leasts]
+            [db.ask_task(Sums(f"age > {least}"), privacy=NEARLY_EXACT, owner=f"a{least}") for least in leasts]
         )
         for least, answer in zip(leasts, found, strict=True):
             assert answer.value == pytest.approx([int((ROWS["age"] > least).sum())], abs=1e-3)
@@ -602,7 +602,7 @@ def test_questions_together_are_what_they_are_alone_in_two_transactions_and_one_
 def test_a_budget_for_some_of_those_who_ask_together_answers_these_and_refuses_the_others() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1))
     with Database(ROWS, schema=people_schema(), ledger=ledger) as db:
-        asks = [db.asking(Sums(f"age > {20 + i}"), privacy=GaussianDP(mu=0.5)) for i in range(7)]
+        asks = [db.ask_task(Sums(f"age > {20 + i}"), privacy=GaussianDP(mu=0.5)) for i in range(7)]
         found = outcomes(asks)
     # Four of mu = 1/2 come to one of mu = 1.
     assert [isinstance(one, BudgetExceeded) for one in found] == [False] * 4 + [True] * 3
@@ -613,7 +613,7 @@ def test_a_budget_for_some_of_those_who_ask_together_answers_these_and_refuses_t
 def test_the_same_question_twice_in_one_batch_is_charged_once_and_answered_alike() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1))
     with Database(ROWS, schema=people_schema(), ledger=ledger) as db:
-        asks = [db.asking(Sums("age > 40"), privacy=GaussianDP(mu=0.5), owner=owner) for owner in "aab"]
+        asks = [db.ask_task(Sums("age > 40"), privacy=GaussianDP(mu=0.5), owner=owner) for owner in "aab"]
         first, second, other = outcomes(asks)
     assert first.value == second.value == other.value
     assert first.receipt == second.receipt != other.receipt
@@ -632,7 +632,9 @@ def test_a_pass_that_fails_for_one_is_made_again_for_each(monkeypatch: pytest.Mo
             return aggregate(expressions)
 
         monkeypatch.setattr(db._engine, "aggregate", fussy)
-        found = outcomes([db.asking(Sums(f"age > {least}"), privacy=NEARLY_EXACT) for least in (30, 77, 50)])
+        found = outcomes(
+            [db.ask_task(Sums(f"age > {least}"), privacy=NEARLY_EXACT) for least in (30, 77, 50)]
+        )
         assert isinstance(found[1], EngineFailed)
         for least, answer in ((30, found[0]), (50, found[2])):
             assert answer.value == pytest.approx([int((ROWS["age"] > least).sum())], abs=1e-3)

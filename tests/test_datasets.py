@@ -19,7 +19,7 @@ README = Path(datasets.__file__).with_name("data") / "README.md"
 
 
 @pytest.fixture(params=datasets.names())
-def dataset(request: pytest.FixtureRequest) -> datasets.Dataset:
+def dataset(request: pytest.FixtureRequest) -> datasets.BundledDataset:
     return datasets.load(request.param)
 
 
@@ -32,7 +32,7 @@ def outside(column: Column) -> str:
     return f"{name} NOT IN ({listed})"
 
 
-def query(dataset: datasets.Dataset, sql: str) -> list[tuple[object, ...]]:
+def query(dataset: datasets.BundledDataset, sql: str) -> list[tuple[object, ...]]:
     with duckdb.connect() as connection:
         rows: list[tuple[object, ...]] = connection.execute(
             sql.replace("TABLE", f"read_parquet('{dataset.path}')")
@@ -54,13 +54,13 @@ def test_an_unknown_table_is_answered_with_the_choices() -> None:
         datasets.load("xyz")
 
 
-def test_the_schema_declares_the_columns_of_the_file_in_order(dataset: datasets.Dataset) -> None:
+def test_the_schema_declares_the_columns_of_the_file_in_order(dataset: datasets.BundledDataset) -> None:
     described = query(dataset, "DESCRIBE SELECT * FROM TABLE")
     assert tuple(row[0] for row in described) == dataset.schema.names
     assert query(dataset, "SELECT count(*) FROM TABLE") == [(ROWS[dataset.name],)]
 
 
-def test_the_files_are_those_that_the_readme_describes(dataset: datasets.Dataset) -> None:
+def test_the_files_are_those_that_the_readme_describes(dataset: datasets.BundledDataset) -> None:
     digest = hashlib.sha256(dataset.path.read_bytes()).hexdigest()
     readme = README.read_text("utf-8")
     rows = f"{ROWS[dataset.name]:,}"
@@ -70,7 +70,7 @@ def test_the_files_are_those_that_the_readme_describes(dataset: datasets.Dataset
     assert dataset.title == dataset.schema.title
 
 
-def test_bounds_have_a_reason_and_are_round(dataset: datasets.Dataset) -> None:
+def test_bounds_have_a_reason_and_are_round(dataset: datasets.BundledDataset) -> None:
     for column in dataset.schema.released:
         assert column.bounds_source, column.name
         if column.is_number:
@@ -79,7 +79,7 @@ def test_bounds_have_a_reason_and_are_round(dataset: datasets.Dataset) -> None:
             assert lower in (0, 1, 17), column.name
 
 
-def test_few_cells_lie_outside_of_what_was_declared(dataset: datasets.Dataset) -> None:
+def test_few_cells_lie_outside_of_what_was_declared(dataset: datasets.BundledDataset) -> None:
     for column in dataset.schema.released:
         if column.name == "native_country":  # lists one country on purpose
             continue
@@ -90,7 +90,7 @@ def test_few_cells_lie_outside_of_what_was_declared(dataset: datasets.Dataset) -
             assert share == 0, column.name
 
 
-def test_cells_are_empty_only_where_that_is_declared(dataset: datasets.Dataset) -> None:
+def test_cells_are_empty_only_where_that_is_declared(dataset: datasets.BundledDataset) -> None:
     for column in dataset.schema.released:
         [(empty,)] = query(dataset, f'SELECT count(*) FROM TABLE WHERE "{column.name}" IS NULL')
         assert (empty == 0) is column.required, column.name

@@ -29,7 +29,9 @@ def cells() -> dict[str, Any]:
 
 
 def curated() -> dict[str, Any]:
-    return {name: Curation.of(SCHEMA).column(name).encode(values) for name, values in cells().items()}
+    return {
+        name: Curation.from_schema(SCHEMA).column(name).encode(values) for name, values in cells().items()
+    }
 
 
 def as_parquet(path: Path, end: int | None = None) -> None:

@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class BundledDataset:
     """A bundled table.
 
     Attributes
@@ -52,13 +52,13 @@ class Dataset:
 _DATASETS = {
     dataset.name: dataset
     for dataset in (
-        Dataset(
+        BundledDataset(
             name="census",
             title="Adult census income",
             source="Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository. "
             "https://doi.org/10.24432/C5XW20",
         ),
-        Dataset(
+        BundledDataset(
             name="clinic",
             title="Breast cancer, Wisconsin (diagnostic)",
             source="Wolberg, W., Mangasarian, O., Street, N. and Street, W. (1995). Breast Cancer "
@@ -74,7 +74,7 @@ def names() -> tuple[str, ...]:
     return tuple(_DATASETS)
 
 
-def load(name: str) -> Dataset:
+def load(name: str) -> BundledDataset:
     """Return a bundled table.
 
     Parameters

@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.noise import Stream, standard_normal, uniform_integers
 from discreet.privacy import ErrorFloor
-from discreet.release import GaussianRelease, Plan
+from discreet.release import GaussianRelease, ReleasePlan
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
 
-    Draw = Callable[[Plan, Mapping[str, AnyArray], Stream], dict[str, AnyArray]]
+    Draw = Callable[[ReleasePlan, Mapping[str, AnyArray], Stream], dict[str, AnyArray]]
 
 AGE = Column("age", type="integer", lower=17, upper=90, measure="years")
 WEIGHT = Column("weight", lower=30, upper=230, measure="kg")
@@ -29,7 +29,7 @@ ENTRY = Column(
 SCHEMA = Schema(columns=[AGE, WEIGHT, JOB, SMOKES])
 
 
-def gaussian(schema: Schema = SCHEMA, **errors: float) -> Plan:
+def gaussian(schema: Schema = SCHEMA, **errors: float) -> ReleasePlan:
     """A Gaussian release with floors."""
     return GaussianRelease(privacy=ErrorFloor(errors or {"age": 9.0}), schema=schema).plan(schema, 1_000)
 
@@ -49,10 +49,10 @@ def coin_flips(n: int, seed: int) -> AnyArray:
     return uniform_integers(2, n, Stream.from_seed(seed))
 
 
-class Twin(Plan):
+class Twin(ReleasePlan):
     """A plan whose mechanism is another one."""
 
-    def __init__(self, plan: Plan, draw: Draw) -> None:
+    def __init__(self, plan: ReleasePlan, draw: Draw) -> None:
         self.plan = plan
         self.schema, self.columns, self.promises = plan.schema, plan.columns, plan.promises
         self._draw = draw

@@ -17,10 +17,10 @@ from discreet.query.aggregates import (
     HalfspaceSums,
     Histogram,
     Moments,
-    Node,
     NodeTables,
     SignSketches,
     Sums,
+    TreeNode,
 )
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
@@ -39,9 +39,9 @@ ASKED: list[Aggregate] = [
     NodeTables(
         "owner",
         (
-            Node((("job", 0), ("age", 1)), ("height",)),
-            Node((("job", 0),), ("age", "height", "income")),
-            Node((("job", 3),), ("age",)),
+            TreeNode((("job", 0), ("age", 1)), ("height",)),
+            TreeNode((("job", 0),), ("age", "height", "income")),
+            TreeNode((("job", 3),), ("age",)),
         ),
         {"age": (30, 60), "height": (0.0,), "income": (0.5,)},
     ),
@@ -60,7 +60,7 @@ ASKED: list[Aggregate] = [
 @pytest.fixture(params=get_args(Neighbors), scope="module")
 def engine(request: pytest.FixtureRequest) -> Iterator[DuckDBEngine]:
     made = DuckDBEngine()
-    made.register(people(700), Curation.of(people_schema(request.param)))
+    made.register(people(700), Curation.from_schema(people_schema(request.param)))
     yield made
     made.close()
 
@@ -100,6 +100,6 @@ def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
 
 
 def test_signs_of_ids_need_more_than_cells() -> None:
-    curation = Curation.of(people_schema())
+    curation = Curation.from_schema(people_schema())
     bound = Sums(("age",)).bind(curation, "replace-one")
     assert row_by_row(SignSketches(("age",), 2, "key"), bound, curation) is None

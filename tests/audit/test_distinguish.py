@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.audit import Trial, distinguish
+from discreet.audit import MechanismPair, distinguish
 from discreet.audit._distinguishing import (
     Event,
     atoms,
@@ -175,6 +175,6 @@ def test_a_mechanism_of_changing_shape_is_refused() -> None:
     with pytest.raises(ParameterError, match="events of distinguish"):
         distinguish(_laplace, 0, 1, PureDP(epsilon=1.0), events=())
     with pytest.raises(ParameterError, match="n of Trial"):
-        Trial(mechanism=odd, a=0, b=1, claim=PureDP(epsilon=1.0), n=2)
+        MechanismPair(mechanism=odd, a=0, b=1, claim=PureDP(epsilon=1.0), n=2)
     with pytest.raises(ParameterError, match="failure_probability of distinguish"):
         distinguish(_laplace, 0, 1, PureDP(epsilon=1.0), failure_probability=0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet import datasets
-from discreet.audit import expose_rows
+from discreet.audit import attack_records
 from discreet.noise import Stream
 from discreet.release import GaussianRelease, InvariantRelease
 from discreet.schema import Column, Schema
@@ -18,7 +18,7 @@ from tests.audit.plans import AGE, WEIGHT, gaussian, people
 
 def exposed(plan: Any, true: Any, seed: int = 1) -> dict[str, Any]:
     published = plan.draw(true, Stream.from_seed(seed))
-    found = expose_rows(plan, true, published, stream=Stream.from_seed(seed + 100))
+    found = attack_records(plan, true, published, stream=Stream.from_seed(seed + 100))
     return {e.attack: e for e in found}
 
 
@@ -49,7 +49,7 @@ def test_looking_for_scores_does_not_touch_what_the_curator_was_told() -> None:
     _, true = clinic()
     published = plan.draw(true, Stream.from_seed(1))
     before = method.exposure_
-    expose_rows(plan, true, published, stream=Stream.from_seed(2))
+    attack_records(plan, true, published, stream=Stream.from_seed(2))
     assert method.exposure_ is before
 
 
@@ -79,7 +79,7 @@ def test_public_columns_are_tried_in_addition() -> None:
     plan = gaussian(schema)
     true = {k: v for k, v in people(1_000).items() if k in ("age", "weight")}
     published = plan.draw(true, Stream.from_seed(1))
-    blind, seeing, _ = expose_rows(plan, true, published, stream=Stream.from_seed(2))
+    blind, seeing, _ = attack_records(plan, true, published, stream=Stream.from_seed(2))
     assert blind.attack == seeing.attack == "linkage"
     # Hardly anybody's exact weight is in another row.
     assert seeing.lower > 0.99

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.audit import Exposed, Guess
+from discreet.audit import Guess, Reidentification
 from discreet.audit._guess import rms_interval, rough_interval, share_interval, verdict_on
 from discreet.errors import ParameterError
 
@@ -16,7 +16,7 @@ GUESS = Guess(
     lower=8.8, upper=9.4, failure_probability=1e-8, without=21.4, floor=9.0, verdict="holds", on="prior",
     knowledge="the law", n=20_000, seconds=0.5, note="",
 )  # fmt: skip
-EXPOSED = Exposed(
+EXPOSED = Reidentification(
     attack="linkage", success=0.2, lower=0.1, upper=0.3, chance=0.01, n=100, failure_probability=0.05,
     knowledge="a true record", sentence="Found in 20 %.",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet.audit import Draws, SingleDraws, position, timing
+from discreet.audit import MechanismDraws, SingleDraws, position, timing
 from discreet.errors import ParameterError
 from discreet.noise import (
     Stream,
@@ -46,7 +46,7 @@ SAMPLERS: dict[str, Callable[[int, Stream], AnyArray]] = {
 @pytest.mark.parametrize(("size", "calls"), [(7, 1_800), (100, 1_800), (BLOCK - 1, 4), (BLOCK + 1, 4)])
 def test_no_sampler_knows_where_its_draws_stand(name: str, size: int, calls: int) -> None:
     draw = SAMPLERS[name]
-    subject = Draws(draw=lambda stream: draw(size, stream), claim=CLAIM, calls=calls)
+    subject = MechanismDraws(draw=lambda stream: draw(size, stream), claim=CLAIM, calls=calls)
     result = position(subject, stream=Stream.from_seed(1))
     assert result.verdict == "holds", result
 
@@ -60,16 +60,16 @@ def test_one_position_of_sixty_that_is_five_percent_narrower_is_found(place: int
         draws[place] *= 0.95
         return np.asarray(draws)
 
-    result = position(Draws(draw=draw, claim=CLAIM, calls=60_000))
+    result = position(MechanismDraws(draw=draw, claim=CLAIM, calls=60_000))
     assert result.verdict == "broken"
     assert result.details["worst"] == place % 60
 
 
 def test_too_few_calls_are_refused_and_so_is_one_position() -> None:
-    few = Draws(draw=lambda stream: rounded_gaussian(10.0, 60, stream), claim=CLAIM, calls=20)
+    few = MechanismDraws(draw=lambda stream: rounded_gaussian(10.0, 60, stream), claim=CLAIM, calls=20)
     with pytest.raises(ParameterError, match="calls of Draws"):
         position(few)
-    single = Draws(draw=lambda stream: rounded_gaussian(10.0, 1, stream), claim=CLAIM)
+    single = MechanismDraws(draw=lambda stream: rounded_gaussian(10.0, 1, stream), claim=CLAIM)
     with pytest.raises(ParameterError, match="draw of Draws"):
         position(single)
 

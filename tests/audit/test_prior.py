@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.audit import Planned, _prior, attack_prior, run_audit
+from discreet.audit import PlannedAttacks, _prior, attack_prior, run_audit
 from discreet.audit._prior import prior_records
 from discreet.errors import ParameterError
 from discreet.noise import Stream
@@ -131,15 +131,15 @@ def test_records_come_from_the_whole_of_what_was_declared() -> None:
 def test_an_error_floor_can_be_audited_like_any_other_promise() -> None:
     plan = gaussian(Schema(columns=[AGE]))
     floor = next(p for p in plan.promises if isinstance(p, ErrorFloor))
-    result = run_audit(Planned(plan=plan, claim=floor, n=N), stream=Stream.from_seed(1))
+    result = run_audit(PlannedAttacks(plan=plan, claim=floor, n=N), stream=Stream.from_seed(1))
     assert (result.attack, result.verdict) == ("reconstruct", "holds")
     assert result.measured is not None
     assert 0.8 < result.measured < 1
     assert "'posterior mean' on 'age' came closest" in result.reason
     other = next(p for p in plan.promises if not isinstance(p, ErrorFloor))
-    assert run_audit(Planned(plan=plan, claim=other), "reconstruct").verdict == "not tested"
+    assert run_audit(PlannedAttacks(plan=plan, claim=other), "reconstruct").verdict == "not tested"
     bare = GaussianRelease(scale=0.01, schema=Schema(columns=[AGE])).plan(Schema(columns=[AGE]), 100)
-    assert run_audit(Planned(plan=bare, claim=floor, n=500)).verdict == "not tested"
+    assert run_audit(PlannedAttacks(plan=bare, claim=floor, n=500)).verdict == "not tested"
 
 
 def test_too_few_records_are_refused_and_a_seed_repeats_itself() -> None:

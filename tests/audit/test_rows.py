@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from discreet.audit import _real_rows, attack_rows, expose_rows
+from discreet.audit import _real_rows, attack_records, attack_rows
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.release import GaussianRelease
@@ -73,7 +73,7 @@ def test_time_is_capped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attack_rows(plan, true, published)[0].n == 50
 
 
-@pytest.mark.parametrize("attack", [attack_rows, expose_rows])
+@pytest.mark.parametrize("attack", [attack_rows, attack_records])
 def test_rows_that_do_not_match_are_refused(attack: object) -> None:
     plan, true = gaussian(), people(100)
     published = plan.draw(true, Stream.from_seed(1))

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet.audit import ATTACKS, Density, Draws, LawPair, SingleDraws, Trial, run_audit, shifted
+from discreet.audit import (
+    ATTACKS,
+    Density,
+    LawPair,
+    MechanismDraws,
+    MechanismPair,
+    SingleDraws,
+    run_audit,
+    shifted,
+)
 from discreet.errors import ParameterError
 from discreet.noise import Stream, discrete_laplace, rounded_gaussian
 from discreet.privacy.promises import ErrorFloor, GaussianDP, NoPromise, Promise, PureDP
@@ -28,8 +37,8 @@ def _floats(value: float, stream: Stream) -> AnyArray:
     return np.asarray(value + stream.generator().laplace(size=N))
 
 
-def _trial(mechanism: object, claim: Promise = CLAIM) -> Trial:
-    return Trial(mechanism=mechanism, a=0.0, b=1.0, claim=claim, n=N, name="sum")  # type: ignore[arg-type]
+def _trial(mechanism: object, claim: Promise = CLAIM) -> MechanismPair:
+    return MechanismPair(mechanism=mechanism, a=0.0, b=1.0, claim=claim, n=N, name="sum")  # type: ignore[arg-type]
 
 
 def test_all_fitting_attacks_run_and_the_worst_is_returned() -> None:
@@ -48,7 +57,7 @@ def test_all_fitting_attacks_run_and_the_worst_is_returned() -> None:
 def test_every_attack_says_what_it_needs_and_runs_on_that_alone(name: str) -> None:
     line = Density(logpdf=lambda x: -np.abs(x) - np.log(2), lower=-40, upper=40, tail=1e-17, breaks=(0.0,))
     pair = LawPair(p=line, q=shifted(line, 1.0), claim=CLAIM)
-    draws = Draws(draw=lambda stream: rounded_gaussian(9.0, 5, stream), claim=CLAIM, calls=2_000)
+    draws = MechanismDraws(draw=lambda stream: rounded_gaussian(9.0, 5, stream), claim=CLAIM, calls=2_000)
     single = SingleDraws(draw=lambda: 1, claim=CLAIM, calls=100)
     for subject in (_trial(_lattice), pair, draws, single):
         result = run_audit(subject, name, stream=Stream.from_seed(1))

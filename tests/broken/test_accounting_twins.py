@@ -117,7 +117,7 @@ def test_pure_events_read_through_their_rho_as_gaussian_claim_too_little(k: int)
     epsilon = 1.0
     books = Spending()
     for _ in range(k):
-        books = books + Spending.of(PureDP(epsilon=epsilon))
+        books = books + Spending.from_promises(PureDP(epsilon=epsilon))
     assert float(books.pure_squares) == k * epsilon**2 / 2
     twin_mu = math.sqrt(2 * float(books.pure_squares))
     worst = 0.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.release.coarse import CoarsePlan
 
 SCHEMA = Schema(
@@ -37,12 +37,12 @@ def planned(epsilon: float = 2.0, **options: Any) -> CoarsePlan:
     return method.plan(SCHEMA, 1000)
 
 
-def wrong_q(plan: Plan, truth: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def wrong_q(plan: ReleasePlan, truth: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     """Split epsilon over the cells that are shown, and forget that the label takes its part."""
     return planned(4.0).noise(truth, stream)
 
 
-def chosen_by_value(plan: Plan, truth: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def chosen_by_value(plan: ReleasePlan, truth: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     """Show the age of the young and the job of the others: every published cell has its law."""
     drawn = plan.noise(truth, stream)
     young = truth["age"] == 0
@@ -54,7 +54,7 @@ def chosen_by_value(plan: Plan, truth: Mapping[str, AnyArray], stream: Stream) -
     }
 
 
-def verdicts(plan: Plan) -> dict[str, set[str]]:
+def verdicts(plan: ReleasePlan) -> dict[str, set[str]]:
     guesses = attack_prior(plan, n=8_000, stream=Stream.from_seed(1))
     claims = attack_claims(plan, stream=Stream.from_seed(2))
     return {"floors": {g.verdict for g in guesses}, "claims": {r.verdict for r in claims}}

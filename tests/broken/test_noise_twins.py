@@ -13,9 +13,9 @@ import pytest
 from scipy import special
 
 from discreet.audit import (
-    Draws,
     Lattice,
     LawPair,
+    MechanismDraws,
     SingleDraws,
     density,
     distinguish,
@@ -225,7 +225,7 @@ def test_slow_draws_at_the_end_of_the_block(
     sampler: Callable[[float, int, Stream], Ints], verdict: str, size: int
 ) -> None:
     calls = max(20, SHORT // size)
-    subject = Draws(draw=lambda stream: sampler(1000.0, size, stream), claim=GAUSSIAN, calls=calls)
+    subject = MechanismDraws(draw=lambda stream: sampler(1000.0, size, stream), claim=GAUSSIAN, calls=calls)
     result = position(subject, stream=Stream.from_seed(1))
     assert result.verdict == verdict, result
     if verdict == "broken":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.audit import Planned, attack_claims, attack_prior, attack_rows, expose_rows, run_audit
+from discreet.audit import PlannedAttacks, attack_claims, attack_prior, attack_records, attack_rows, run_audit
 from discreet.noise import Stream, randomized_response, response_threshold
 from discreet.noise_law import Clear
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
@@ -20,44 +20,50 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
 
 N = 8_000
 
 
-def broken(plan: Plan, seed: int = 1) -> set[tuple[str, str]]:
+def broken(plan: ReleasePlan, seed: int = 1) -> set[tuple[str, str]]:
     """Which columns are broken by which attack."""
     guesses = attack_prior(plan, n=N, stream=Stream.from_seed(seed))
     return {(g.column, g.attack) for g in guesses if g.verdict == "broken"}
 
 
-def half_the_noise(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def half_the_noise(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     drawn = plan.draw(rows, stream)
     return {k: (v + rows[k]) / 2 if v.dtype == np.float64 else v for k, v in drawn.items()}
 
 
-def age_in_the_clear(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def age_in_the_clear(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     return {**plan.draw(rows, stream), "age": rows["age"]}
 
 
-def noise_of_the_first_row(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def noise_of_the_first_row(
+    plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream
+) -> dict[str, AnyArray]:
     drawn = plan.draw(rows, stream)
     return {k: rows[k] + (v[0] - rows[k][0]) if v.dtype == np.float64 else v for k, v in drawn.items()}
 
 
-def job_kept_too_often(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def job_kept_too_often(
+    plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream
+) -> dict[str, AnyArray]:
     threshold = response_threshold(0.75, len(JOB.levels))
     return {**plan.draw(rows, stream), "job": randomized_response(rows["job"], 4, threshold, stream)}
 
 
-def job_hidden_in_the_weight(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def job_hidden_in_the_weight(
+    plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream
+) -> dict[str, AnyArray]:
     """One column says another one: what is published of the job itself is as it should be."""
     drawn = plan.draw(rows, stream)
     return {**drawn, "weight": drawn["weight"] + 1000.0 * rows["job"]}
 
 
 def age_in_the_noise_of_the_weight(
-    plan: Plan, rows: Mapping[str, AnyArray], stream: Stream
+    plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream
 ) -> dict[str, AnyArray]:
     """One draw is used twice, so that the difference of two columns has no noise."""
     drawn = plan.draw(rows, stream)
@@ -107,7 +113,7 @@ def test_half_the_noise_is_caught_in_every_law_and_after_clamping(
     assert broken(plan) == set()
     loud = release(**size, schema=schema).plan(schema, 1_000)
 
-    def twin(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+    def twin(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
         weight = half_the_noise(loud, rows, stream)["weight"]
         return {"weight": WEIGHT.clip(weight) if clamp else weight}
 
@@ -117,7 +123,7 @@ def test_half_the_noise_is_caught_in_every_law_and_after_clamping(
 def test_clamping_that_the_law_does_not_know_of_breaks_nothing() -> None:
     """Post-processing: the floor stands, and no attack may say otherwise."""
 
-    def clamped(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+    def clamped(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
         return {"weight": WEIGHT.clip(plan.draw(rows, stream)["weight"])}
 
     assert broken(Twin(gaussian(Schema(columns=[WEIGHT]), weight=20), clamped)) == set()
@@ -153,7 +159,7 @@ def test_a_value_that_nobody_clips_does_not_help_in_range_noise_that_is_too_narr
 def test_a_broken_floor_is_broken_in_the_suite_too() -> None:
     plan = Twin(gaussian(), half_the_noise)
     floor = next(p for p in plan.promises if isinstance(p, ErrorFloor))
-    result = run_audit(Planned(plan=plan, claim=floor, n=N), stream=Stream.from_seed(1))
+    result = run_audit(PlannedAttacks(plan=plan, claim=floor, n=N), stream=Stream.from_seed(1))
     assert (result.attack, result.verdict) == ("reconstruct", "broken")
     assert "below its floor" in result.reason
     assert result.strain > 1.3
@@ -164,25 +170,25 @@ def test_a_broken_floor_is_broken_in_the_suite_too() -> None:
 DP = GaussianRelease(privacy=ApproxDP(epsilon=4, delta=1e-6), schema=SCHEMA).plan(SCHEMA, 1_000)
 
 
-def in_floats(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def in_floats(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     drawn = plan.draw(rows, stream)
     law: Any = {s.column: s.law for s in plan.columns}
     noise = stream.generator().standard_normal(len(rows["age"]))
     return {**drawn, "age": rows["age"] + law["age"].sd * noise}
 
 
-def swapped_keep(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def swapped_keep(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     drawn = plan.draw(rows, stream)
     changed = drawn["job"] != rows["job"]
     return {**drawn, "job": np.where(changed, rows["job"], drawn["job"])}
 
 
-def flag_as_it_is(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+def flag_as_it_is(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
     drawn = plan.draw(rows, stream)
     return {**drawn, "pulse": np.where(np.isnan(rows["pulse"]), np.nan, 100.0)}
 
 
-def verdicts(plan: Plan) -> dict[tuple[str, str], str]:
+def verdicts(plan: ReleasePlan) -> dict[tuple[str, str], str]:
     results = attack_claims(plan, stream=Stream.from_seed(1))
     return {(r.claim.kind, r.attack): r.verdict for r in results}
 
@@ -227,7 +233,7 @@ def test_a_table_in_the_clear_gives_everybody_away_who_is_in_it() -> None:
     true = people(1_500)
     plan = gaussian()
 
-    def clear(plan: Plan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
+    def clear(plan: ReleasePlan, rows: Mapping[str, AnyArray], stream: Stream) -> dict[str, AnyArray]:
         return dict(rows)
 
     honest, lying = Twin(plan, clear), Twin(plan, clear)
@@ -249,13 +255,15 @@ def test_a_score_that_is_not_kept_recognizes_nobody() -> None:
     noise = Stream.from_seed(2).generator().standard_normal((2, 300)) * 10
     moved = {**published, "age": true["age"] + noise[0], "weight": true["weight"] + noise[1]}
     kept, lost = (
-        expose_rows(plan, true, shown, stream=Stream.from_seed(3))[0] for shown in (published, moved)
+        attack_records(plan, true, shown, stream=Stream.from_seed(3))[0] for shown in (published, moved)
     )
     assert kept.attack == "invariants"
     assert kept.success > 0.8
     assert lost.success < 0.1
 
 
-def _exposed(plan: Plan, true: Mapping[str, AnyArray], attack: str) -> list[Any]:
+def _exposed(plan: ReleasePlan, true: Mapping[str, AnyArray], attack: str) -> list[Any]:
     published = plan.draw(true, Stream.from_seed(1))
-    return [e for e in expose_rows(plan, true, published, stream=Stream.from_seed(2)) if e.attack == attack]
+    return [
+        e for e in attack_records(plan, true, published, stream=Stream.from_seed(2)) if e.attack == attack
+    ]

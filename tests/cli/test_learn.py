@@ -286,7 +286,7 @@ def test_a_folder_is_replaced_only_if_asked(survey: Path) -> None:
 def test_what_cannot_be_saved_is_refused_before_it_is_paid(
     survey: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discreet.learn._pca.PrivatePCA.domains", {})
+    monkeypatch.setattr("discreet.learn._pca.PrivatePCA._constraints", {})
     monkeypatch.setattr(Learner, "check_parameters", lambda _: None)
     done = learn(survey, "--model", "pca", "--set", 'radius={"a": 1}', "--mu", "1")
     assert (done.code, "must be plain numbers or text to be saved" in done.err) == (1, True)

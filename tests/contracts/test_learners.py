@@ -49,8 +49,8 @@ def test_scikit_learn_accepts_it_as_one_of_its_own(estimator: Any, check: Any) -
 
 @methods
 def test_a_parameter_outside_its_domain_is_named_with_what_it_must_be(name: str) -> None:
-    assert METHODS[name].domains
-    for parameter, domain in METHODS[name].domains.items():
+    assert METHODS[name]._constraints
+    for parameter, domain in METHODS[name]._constraints.items():
         for value in domain.outside:
             assert not domain.contains(value)
             learner = LEARNERS[name](**{parameter: value})
@@ -82,7 +82,7 @@ def test_a_saved_model_is_the_same_model(name: str, kind: type, tmp_path: Path) 
     assert loaded.get_params() == learner.get_params()
     assert np.array_equal(outcome(loaded, X), outcome(learner, X))
     assert outcome(loaded, X).dtype == outcome(learner, X).dtype
-    for attribute in learner.saved:
+    for attribute in learner._saved_attributes:
         assert np.array_equal(getattr(loaded, attribute), getattr(learner, attribute)), attribute
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

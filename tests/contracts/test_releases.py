@@ -171,7 +171,7 @@ def test_several_rows_of_one_person_cost_accordingly(name: str) -> None:
 
 
 def cost(promises: tuple[Promise, ...]) -> float:
-    return Spending.of(promises).epsilon_at(1e-6)
+    return Spending.from_promises(promises).epsilon_at(1e-6)
 
 
 @methods

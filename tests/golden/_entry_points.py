@@ -153,7 +153,7 @@ def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, 
 
         def failing(part: str) -> AbstractContextManager[Any]:
             where, name, error = {
-                "engine": (service.dataset.database, "asking", EngineFailed()),
+                "engine": (service.dataset.database, "ask_task", EngineFailed()),
                 "ledger": (
                     service.dataset.ledger,
                     "execute",

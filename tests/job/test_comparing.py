@@ -10,7 +10,7 @@ import pytest
 
 from discreet import Column, Schema
 from discreet.evaluation.columns import MOST_BARS, compare_columns, correlate
-from discreet.evaluation.samples import Pairs
+from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def compared(
     columns: list[Column], rows: dict[str, AnyArray], published: dict[str, AnyArray]
 ) -> list[ColumnComparison]:
-    pairs = Pairs(Schema(columns=columns), Stream.from_seed(1))
+    pairs = PairedSample(Schema(columns=columns), Stream.from_seed(1))
     pairs(rows, published)
     return compare_columns(pairs.totals.values())
 

@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from discreet import Column, ErrorFloor, GaussianRelease, InvariantRelease, Schema
 from discreet.evaluation import learning
-from discreet.evaluation._models import Features, Question
-from discreet.evaluation.learning import Trial, accuracy_meter, measure_learning
+from discreet.evaluation._models import FeatureMatrix, PredictionTask
+from discreet.evaluation.learning import LearningRun, accuracy_meter, measure_learning
 from discreet.evaluation.scores import LEAST_IN_GROUP, score
 from discreet.noise import Stream
 from discreet.release.invariant.plan import encoded_rows
@@ -22,7 +22,7 @@ from tests.job.people import PEOPLE, people
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
 
 METHOD = GaussianRelease(privacy=ErrorFloor(age=6), schema=PEOPLE)
 
@@ -36,7 +36,7 @@ def measured(
     """Measure with the noise of the plan, unless what was published is given; no curve unless asked for."""
     n = len(rows[schema.released[0].name])
     method = METHOD if schema is PEOPLE else GaussianRelease(scale=1.0, schema=schema)
-    plan: Plan = more.pop("plan", None) or method.plan(schema, n)
+    plan: ReleasePlan = more.pop("plan", None) or method.plan(schema, n)
     if published is None:
         published = plan.draw(rows, Stream.from_seed(3))
     options = {"seconds": 0.0, **more}
@@ -97,7 +97,7 @@ def test_the_same_key_measures_the_same() -> None:
     assert measured(rows, seconds=600.0) == measured(rows, seconds=600.0)
 
 
-class Leaky(Trial):
+class Leaky(LearningRun):
     """A wrong twin: people who are tested on are trained on too."""
 
     def __init__(self, *args: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_coin_cannot_be_learned_and_a_leak_from_test_to_train_would_show(
 
 
 def test_nobody_is_trained_on_and_tested_on() -> None:
-    trial = Trial(PEOPLE, people(100), Stream.from_seed(1))
+    trial = LearningRun(PEOPLE, people(100), Stream.from_seed(1))
 
     assert sorted([*trial.train, *trial.test]) == list(range(100))
     leaky = Leaky(PEOPLE, people(100), Stream.from_seed(1))
@@ -136,7 +136,7 @@ def test_published_rows_of_the_people_tested_on_teach_nothing() -> None:
     rows = people(300)
     published = METHOD.plan(PEOPLE, 300).draw(rows, Stream.from_seed(3))
     poisoned = {name: values.copy() for name, values in published.items()}
-    test = Trial(PEOPLE, rows, Stream.from_seed(4)).test
+    test = LearningRun(PEOPLE, rows, Stream.from_seed(4)).test
     poisoned["owner"][test] = 1 - poisoned["owner"][test]
     poisoned["age"][test] = 17.0
 
@@ -151,7 +151,7 @@ def test_a_wide_table_trains_on_fewer_rows() -> None:
         + [Column("y", values=(0, 1), role="target")]
     )
     n = 1_000
-    trial = Trial(wide, {"y": np.zeros(n, np.int32)}, Stream.from_seed(1))
+    trial = LearningRun(wide, {"y": np.zeros(n, np.int32)}, Stream.from_seed(1))
 
     assert len(trial.train) == learning.MOST_WORK // 2_000
     assert len(trial.test) == 300
@@ -269,10 +269,10 @@ def test_a_target_that_is_all_missing_is_named() -> None:
 
 def test_rows_whose_answer_is_missing_are_left_out() -> None:
     column = Column("owner", values=("no", "yes"), role="target", required=False)
-    codes = Question.of(column).answers({"owner": np.array([0, 1, 2, 1])})
+    codes = PredictionTask.from_column(column).answers({"owner": np.array([0, 1, 2, 1])})
 
     assert codes.tolist() == [0, 1, -1, 1]
-    assert Question.of(column).known(codes).tolist() == [True, True, False, True]
+    assert PredictionTask.from_column(column).known(codes).tolist() == [True, True, False, True]
 
 
 def test_several_classes_of_which_one_never_occurs() -> None:
@@ -306,20 +306,20 @@ def test_long_lists_and_dates_are_features_too() -> None:
     }
     plan = GaussianRelease(privacy=ErrorFloor(code=0.5), schema=schema).plan(schema, 300)
 
-    assert Features(schema).unordered.tolist() == [False, False, False]
+    assert FeatureMatrix(schema).unordered.tolist() == [False, False, False]
     assert accuracy(measured(rows, rows, schema, plan=plan), "original") > 0.95
 
 
 def test_features_come_from_the_schema_alone() -> None:
     rows = people(30)
-    X = Features(PEOPLE).matrix(rows)
-    part = Features(PEOPLE).matrix({name: values[:7] for name, values in rows.items()})
+    X = FeatureMatrix(PEOPLE).matrix(rows)
+    part = FeatureMatrix(PEOPLE).matrix({name: values[:7] for name, values in rows.items()})
 
     assert np.array_equal(X[:7], part)
     assert X[:, 0].tolist() == ((rows["age"] - 17) / 73).tolist()
     assert set(X[np.isnan(rows["pay"])][:, 1]) == {0.5}
     assert X[:, 2].tolist() == np.isnan(rows["pay"]).tolist()
-    assert Features(PEOPLE).unordered.tolist() == [False, False, False, True]
+    assert FeatureMatrix(PEOPLE).unordered.tolist() == [False, False, False, True]
 
 
 def test_subgroups_are_large_enough_and_cover_the_levels() -> None:
@@ -390,7 +390,7 @@ def test_ranking_and_calibration_are_the_textbook_ones() -> None:
     g = Stream.from_seed(8).generator()
     chance = np.round(g.uniform(0, 1, 500), 2)
     y = (g.uniform(size=500) < chance).astype(np.int64)
-    question = Question.of(Column("y", values=(0, 1), role="target"))
+    question = PredictionTask.from_column(Column("y", values=(0, 1), role="target"))
     two = np.column_stack([1 - chance, chance])
     found = score(two, y, question, trained_on="original", tested_on="original")
 
@@ -399,7 +399,7 @@ def test_ranking_and_calibration_are_the_textbook_ones() -> None:
     assert sum(share for _, _, share in found.calibration) == pytest.approx(1)
     first = (chance * 10).astype(int) == 0
     assert found.calibration[0] == pytest.approx((chance[first].mean(), y[first].mean(), first.mean()))
-    three = Question.of(Column("y", values=(0, 1, 2), role="target"))
+    three = PredictionTask.from_column(Column("y", values=(0, 1, 2), role="target"))
     chances = g.dirichlet([1, 1, 1], 500)
     answers = g.integers(0, 3, 500)
     several = score(chances, answers, three, trained_on="original", tested_on="original")
@@ -505,8 +505,8 @@ def test_lists_stay_unordered_in_a_wide_table_while_they_are_short() -> None:
     wide = Schema(columns=[*lists, *(Column(f"x{j}", lower=0, upper=1) for j in range(100))])
     narrow = Schema(columns=lists)
 
-    assert Features(narrow).unordered.tolist() == [True, True]
-    assert Features(wide).unordered[:2].tolist() == [True, False]
+    assert FeatureMatrix(narrow).unordered.tolist() == [True, True]
+    assert FeatureMatrix(wide).unordered[:2].tolist() == [True, False]
 
 
 def test_a_wide_table_with_lists_is_learned_from() -> None:

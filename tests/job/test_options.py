@@ -10,7 +10,6 @@ from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, PureDP, Sche
 from discreet.errors import ParameterError, PromiseError
 from discreet.pipeline.options import (
     check_floors,
-    floors_asked,
     how_much,
     make_method,
     method_class,
@@ -19,6 +18,7 @@ from discreet.pipeline.options import (
     promise_for,
     read_pairs,
     read_value,
+    requested_floors,
 )
 from discreet.release import METHODS
 from discreet.schema import Protect
@@ -66,8 +66,8 @@ def test_an_option_of_another_method_is_refused_with_what_is_taken() -> None:
 
 
 def test_floors_come_from_the_schema_and_from_the_request_which_goes_first() -> None:
-    assert floors_asked(SCHEMA) == {"age": 5.0}
-    assert floors_asked(SCHEMA, {"age": 9, "hours": 3}) == {"age": 9.0, "hours": 3.0}
+    assert requested_floors(SCHEMA) == {"age": 5.0}
+    assert requested_floors(SCHEMA, {"age": 9, "hours": 3}) == {"age": 9.0, "hours": 3.0}
     promise = promise_for(SCHEMA, protect={"hours": 3})
     assert isinstance(promise, ErrorFloor)
     assert set(promise.columns) == {"age", "hours"}
@@ -85,7 +85,7 @@ def test_floors_come_from_the_schema_and_from_the_request_which_goes_first() -> 
 )
 def test_wrong_floors_are_named(protect: dict[str, Any], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
-        floors_asked(SCHEMA, protect)
+        requested_floors(SCHEMA, protect)
 
 
 def test_an_epsilon_makes_a_promise_of_its_kind() -> None:

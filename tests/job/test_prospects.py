@@ -21,7 +21,13 @@ from discreet import (
 )
 from discreet.errors import ParameterError
 from discreet.evaluation.noise_aware import law_of
-from discreet.evaluation.sample_size import Evidence, Prospect, advise, evidence_of, prospect_of
+from discreet.evaluation.sample_size import (
+    SampleSizeEstimate,
+    SignalEvidence,
+    estimate_sample_size,
+    recommend,
+    signal_evidence,
+)
 from discreet.noise import Stream
 from discreet.pipeline.plan import plan_for
 
@@ -37,8 +43,8 @@ def gaussian(epsilon: float) -> GaussianRelease:
     return GaussianRelease(privacy=ApproxDP(epsilon=epsilon, delta=1e-5), label="clear", schema=CENSUS)
 
 
-def prospect(epsilon: float, n_rows: int = ROWS) -> Prospect:
-    found = prospect_of(gaussian(epsilon), CENSUS, n_rows, explained=12 * SIGNAL)
+def prospect(epsilon: float, n_rows: int = ROWS) -> SampleSizeEstimate:
+    found = estimate_sample_size(gaussian(epsilon), CENSUS, n_rows, explained=12 * SIGNAL)
     assert found is not None
     return found
 
@@ -60,7 +66,7 @@ def test_the_law_predicts_what_was_measured_on_the_census(epsilon: float, predic
     ],
 )
 def test_rows_needed_are_those_of_the_reference(epsilon: float, mu: float, firm: float, far: float) -> None:
-    evidence = evidence_of(law_of(gaussian(epsilon).plan(CENSUS, ROWS)))
+    evidence = signal_evidence(law_of(gaussian(epsilon).plan(CENSUS, ROWS)))
     assert evidence is not None
     assert evidence.rank == 14
     assert evidence.kept == pytest.approx(1 / (1 + 12 * 14 / mu**2), rel=0.005)
@@ -70,10 +76,10 @@ def test_rows_needed_are_those_of_the_reference(epsilon: float, mu: float, firm:
 
 
 def test_rows_and_ratio_are_each_other_s_inverse() -> None:
-    evidence = Evidence(kept=0.01, rank=20)
+    evidence = SignalEvidence(kept=0.01, rank=20)
     assert evidence.ratio(evidence.rows_for(7.5, 0.3), 0.3) == pytest.approx(7.5)
     assert evidence.rows_for(7.5, 0.3) == pytest.approx(6.5 * 20 / (0.3 * 0.01))
-    assert Evidence(kept=0.0, rank=3).rows_for(5, 0.3) == math.inf
+    assert SignalEvidence(kept=0.0, rank=3).rows_for(5, 0.3) == math.inf
 
 
 def test_the_epsilon_for_these_rows_is_enough_and_little_less_is_not() -> None:
@@ -99,7 +105,7 @@ def test_randomized_cells_say_as_much_as_the_law_predicts() -> None:
     explained = 6 * (2 * tilt) ** 2  # small: the squared correlations add up
     for options in ({"label": "clear"}, {"label": "clear", "per_row": 3}, {}):
         method = CoarseRelease(privacy=PureDP(epsilon=4), schema=schema, random_state=3, **options)
-        found = prospect_of(method, schema, n, explained=explained)
+        found = estimate_sample_size(method, schema, n, explained=explained)
         assert found is not None
         model = NoiseAwareClassifier(on_weak="rank").fit(method.release(rows))
         assert model.p_ == 18
@@ -109,9 +115,9 @@ def test_randomized_cells_say_as_much_as_the_law_predicts() -> None:
 
 def test_one_answer_for_column_and_label_keeps_more_than_two_answers() -> None:
     schema = Schema(columns=[Column("a", values=(0, 1)), Column("y", values=(0, 1))], target="y")
-    apart = evidence_of(law_of(CoarseRelease(privacy=PureDP(epsilon=1), schema=schema).plan(schema, 10)))
+    apart = signal_evidence(law_of(CoarseRelease(privacy=PureDP(epsilon=1), schema=schema).plan(schema, 10)))
     joint = CoarseRelease(privacy=PureDP(epsilon=1), joint=("a", "y"), schema=schema)
-    together = evidence_of(law_of(joint.plan(schema, 10)))
+    together = signal_evidence(law_of(joint.plan(schema, 10)))
     assert apart is not None
     assert together is not None
     gap = (math.e - 1) / (math.e + 3)
@@ -120,7 +126,7 @@ def test_one_answer_for_column_and_label_keeps_more_than_two_answers() -> None:
 
 
 def test_advice_names_rows_epsilon_method_and_columns_in_sentences() -> None:
-    found = advise(gaussian(4), CENSUS, 10_000, explained=12 * SIGNAL)
+    found = recommend(gaussian(4), CENSUS, 10_000, explained=12 * SIGNAL)
     assert found is not None
     expects, needs, recommends = found.sentences
     assert "explain 33% of the variance of income" in expects
@@ -132,7 +138,7 @@ def test_advice_names_rows_epsilon_method_and_columns_in_sentences() -> None:
     assert found.best.per_row == 2
     assert found.columns < 14
     assert f"the {found.columns} most telling columns, chosen by what is publicly known" in recommends
-    enough = advise(gaussian(4), CENSUS, 10**6)
+    enough = recommend(gaussian(4), CENSUS, 10**6)
     assert enough is not None
     assert enough.columns == 14
     assert "can learn probabilities" in enough.sentences[0]
@@ -140,34 +146,34 @@ def test_advice_names_rows_epsilon_method_and_columns_in_sentences() -> None:
 
 def test_at_a_small_epsilon_few_columns_are_recommended_however_many_rows_there_are() -> None:
     method = CoarseRelease(privacy=PureDP(epsilon=2), label="clear", schema=CENSUS)
-    found = advise(method, CENSUS, 10**8)
+    found = recommend(method, CENSUS, 10**8)
     assert found is not None
     assert found.columns == 6
     assert found.best == found.chosen
     assert not any("joint" in sentence for sentence in found.sentences)
-    both = advise(CoarseRelease(privacy=PureDP(epsilon=2), schema=CENSUS), CENSUS, 10**8)
+    both = recommend(CoarseRelease(privacy=PureDP(epsilon=2), schema=CENSUS), CENSUS, 10**8)
     assert both is not None
     assert "randomized together with income" in both.sentences[-1]
 
 
 def test_nothing_is_said_where_nothing_can_be() -> None:
     no_target = Schema(columns=CENSUS.columns[:3])
-    assert advise(GaussianRelease(scale=1.0, schema=no_target), no_target, 100) is None
+    assert recommend(GaussianRelease(scale=1.0, schema=no_target), no_target, 100) is None
     # Numbers that are redrawn in their range cannot be corrected for, and points of nobody are no rows.
     inside = BoundedRelease(privacy=PureDP(epsilon=4), in_range=True, schema=CENSUS)
-    advice = advise(inside, CENSUS, 1000)
+    advice = recommend(inside, CENSUS, 1000)
     assert advice is not None
     assert advice.chosen is None
     assert advice.best.method == "coarse"
     masked = MaskedRelease(privacy=PureDP(epsilon=4), regularization=0.1, schema=CENSUS)
-    assert prospect_of(masked, CENSUS, 1000) is None
+    assert estimate_sample_size(masked, CENSUS, 1000) is None
     with pytest.raises(ParameterError, match="explained"):
-        advise(gaussian(1), CENSUS, 100, explained=0.0)
+        recommend(gaussian(1), CENSUS, 100, explained=0.0)
 
 
 def test_a_floor_gets_advice_on_rows_and_none_on_epsilon() -> None:
     method = GaussianRelease(privacy=ErrorFloor(x0=0.25), schema=CENSUS)
-    found = advise(method, CENSUS, 50_000)
+    found = recommend(method, CENSUS, 50_000)
     assert found is not None
     assert found.chosen is not None
     assert found.chosen.epsilon_to_learn is None

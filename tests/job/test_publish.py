@@ -32,9 +32,9 @@ from discreet.errors import (
 from discreet.ledger.audit_log import check_log
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages, publish
-from discreet.pipeline._output import Keeper
-from discreet.pipeline.plan import plan_for, rehearse
-from discreet.pipeline.published import redraw
+from discreet.pipeline._output import KeyEscrow
+from discreet.pipeline.plan import dry_run, plan_for
+from discreet.pipeline.published import rebuild_report
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt
 from discreet.release import METHODS
@@ -100,7 +100,7 @@ def test_both_folders_hold_what_they_should_and_nothing_else(done: Published) ->
 
 
 def test_internal_files_are_for_the_curator_alone(done: Published, tmp_path: Path) -> None:
-    again = redraw(done.folder, tmp_path / "report.html")
+    again = rebuild_report(done.folder, tmp_path / "report.html")
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (*done.internal.iterdir(), again)}
     assert modes == {0o600}
 
@@ -178,7 +178,7 @@ def test_nothing_is_drawn_before_the_charge_is_on_disk(
                 seen.append(len(other.history()))
         fill(self, out)
 
-    monkeypatch.setattr(Keeper, "stream", lambda self: Stream.from_seed(1))
+    monkeypatch.setattr(KeyEscrow, "stream", lambda self: Stream.from_seed(1))
     monkeypatch.setattr(Stream, "fill", watched)
     released(tmp_path)
     assert seen
@@ -318,7 +318,7 @@ def test_no_attack_on_real_rows_withholds_a_release(tmp_path: Path, monkeypatch:
 
 def of_neighbors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Published]:
     """Release two tables that differ in one person, under one key and one clock, with the same noise."""
-    monkeypatch.setattr(Keeper, "stream", lambda self: Stream.for_replay(bytes(range(32))))
+    monkeypatch.setattr(KeyEscrow, "stream", lambda self: Stream.for_replay(bytes(range(32))))
     # Noise follows from the rows too: without that, the two files differ in one line alone.
     monkeypatch.setattr("discreet.release.keystream.rows_digest", lambda rows: "")
     monkeypatch.setattr(receipt, "now", lambda: "2026-01-01T00:00:00.000000+00:00")
@@ -578,7 +578,7 @@ def test_the_key_of_a_release_that_failed_is_not_kept(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("the disk broke")
 
-    monkeypatch.setattr(Keeper, "keep", _then(Keeper.keep, fail))
+    monkeypatch.setattr(KeyEscrow, "keep", _then(KeyEscrow.keep, fail))
     with pytest.raises(RuntimeError):
         released(tmp_path, keep_key=tmp_path / "release.key", passphrase="correct horse battery")
     assert not (tmp_path / "release.key").exists()
@@ -609,7 +609,7 @@ def test_a_rehearsal_reads_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a cell was read")
 
     monkeypatch.setattr(Table, "_pieces", refuse)
-    done = rehearse(people(), schema=SCHEMA, protect={"age": 9}, attack_records=200)
+    done = dry_run(people(), schema=SCHEMA, protect={"age": 9}, attack_records=200)
     assert [row.column for row in done.rows] == ["age", "hours", "sex", "city"]
     assert done.sentences
     assert done.open
@@ -655,7 +655,7 @@ def test_refusals_say_what_to_change_and_leave_nothing(
 
 
 def test_the_report_can_be_drawn_again(done: Published, tmp_path: Path) -> None:
-    place = redraw(done.folder, tmp_path / "again.html")
+    place = rebuild_report(done.folder, tmp_path / "again.html")
     assert place.read_bytes() == (done.internal / "report.html").read_bytes()
     with pytest.raises(SourceError, match="must be a release"):
-        redraw(tmp_path)
+        rebuild_report(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError
-from discreet.evaluation.samples import Pairs
+from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square
@@ -37,14 +37,14 @@ class Script:
         return np.array(out, np.uint64)
 
 
-class FirstStay(Pairs):
+class FirstStay(PairedSample):
     """A wrong twin: whoever came first stays."""
 
     def _choose(self, rows: Any, published: Any, words: Words) -> None:
         super()._choose(rows, published, np.arange(len(words), dtype=np.uint64) + np.uint64(self.seen))
 
 
-class BatchByBatch(Pairs):
+class BatchByBatch(PairedSample):
     """A wrong twin: a full batch replaces what was there, however many rows came before."""
 
     def _choose(self, rows: Any, published: Any, words: Words) -> None:
@@ -52,21 +52,21 @@ class BatchByBatch(Pairs):
         super()._choose(rows, published, words)
 
 
-class Misaligned(Pairs):
+class Misaligned(PairedSample):
     """A wrong twin: the published rows come from the next person."""
 
     def __call__(self, rows: Any, published: Any) -> None:
         super().__call__(rows, {name: np.roll(values, 1) for name, values in published.items()})
 
 
-def feed(pairs: Pairs, n: int, batch: int) -> Pairs:
+def feed(pairs: PairedSample, n: int, batch: int) -> PairedSample:
     for start in range(0, n, batch):
         values = np.arange(start, min(n, start + batch), dtype=np.float64)
         pairs({"x": values}, {"x": values + 0.25})
     return pairs
 
 
-def subsets(kind: type[Pairs], batch: int) -> Counter[tuple[float, ...]]:
+def subsets(kind: type[PairedSample], batch: int) -> Counter[tuple[float, ...]]:
     """Count which two of five rows stay, over every order that five different words can have."""
     found: Counter[tuple[float, ...]] = Counter()
     for order in itertools.permutations(range(1, 6)):
@@ -77,18 +77,18 @@ def subsets(kind: type[Pairs], batch: int) -> Counter[tuple[float, ...]]:
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 5])
 def test_every_subset_is_equally_likely_whatever_the_batches(batch: int) -> None:
-    found = subsets(Pairs, batch)
+    found = subsets(PairedSample, batch)
 
     assert set(found) == set(itertools.combinations(range(5), 2))
     assert set(found.values()) == {math.factorial(5) // math.comb(5, 2)}
 
 
 @pytest.mark.parametrize("twin", [FirstStay, BatchByBatch])
-def test_a_biased_reservoir_is_caught_by_the_same_count(twin: type[Pairs]) -> None:
+def test_a_biased_reservoir_is_caught_by_the_same_count(twin: type[PairedSample]) -> None:
     assert len(set(subsets(twin, 2).values())) > 1 or len(subsets(twin, 2)) < math.comb(5, 2)
 
 
-def places(kind: type[Pairs]) -> AnyArray:
+def places(kind: type[PairedSample]) -> AnyArray:
     """Sample 10 of 200 rows a thousand times, and count how often each twentieth of the table is there."""
     stream, counts = Stream.from_seed(1), np.zeros(20, np.int64)
     for _ in range(1_000):
@@ -98,23 +98,23 @@ def places(kind: type[Pairs]) -> AnyArray:
 
 
 def test_real_words_keep_early_and_late_rows_alike() -> None:
-    assert chi_square(places(Pairs), np.full(20, 1 / 20)) > ALPHA
+    assert chi_square(places(PairedSample), np.full(20, 1 / 20)) > ALPHA
 
 
 def test_a_reservoir_that_prefers_late_rows_is_caught() -> None:
     assert chi_square(places(BatchByBatch), np.full(20, 1 / 20)) < ALPHA
 
 
-def misaligned(pairs: Pairs) -> bool:
+def misaligned(pairs: PairedSample) -> bool:
     return bool((pairs.published["x"] - pairs.rows["x"] != 0.25).any())
 
 
 def test_true_and_published_rows_stay_side_by_side() -> None:
-    assert not misaligned(feed(Pairs(SCHEMA, Stream.from_seed(2), rows=50), 900, 128))
+    assert not misaligned(feed(PairedSample(SCHEMA, Stream.from_seed(2), rows=50), 900, 128))
     assert misaligned(feed(Misaligned(SCHEMA, Stream.from_seed(2), rows=50), 900, 128))
 
 
-class Forgetful(Pairs):
+class Forgetful(PairedSample):
     """A wrong twin: whoever had to go is not passed on."""
 
     def _choose(self, rows: Any, published: Any, words: Words) -> None:
@@ -129,10 +129,10 @@ class Forgetful(Pairs):
             others({name: values[here] for name, values in batch.items()})
 
 
-@pytest.mark.parametrize(("kind", "complete"), [(Pairs, True), (Forgetful, False)])
+@pytest.mark.parametrize(("kind", "complete"), [(PairedSample, True), (Forgetful, False)])
 @pytest.mark.parametrize("batch", [7, 64, 1_000])
 def test_everybody_is_in_the_sample_or_passed_on_and_nobody_is_both(
-    kind: type[Pairs], complete: bool, batch: int
+    kind: type[PairedSample], complete: bool, batch: int
 ) -> None:
     passed: list[AnyArray] = []
     stream = Stream.from_seed(6)
@@ -143,7 +143,7 @@ def test_everybody_is_in_the_sample_or_passed_on_and_nobody_is_both(
 
 
 def test_a_short_table_is_kept_whole() -> None:
-    pairs = feed(Pairs(SCHEMA, Stream.from_seed(3), rows=50), 30, 7)
+    pairs = feed(PairedSample(SCHEMA, Stream.from_seed(3), rows=50), 30, 7)
 
     assert pairs.whole
     assert pairs.seen == 30
@@ -151,7 +151,7 @@ def test_a_short_table_is_kept_whole() -> None:
 
 
 def test_memory_is_the_same_after_many_rows() -> None:
-    pairs = feed(Pairs(SCHEMA, Stream.from_seed(4), rows=50), 1_000, 100)
+    pairs = feed(PairedSample(SCHEMA, Stream.from_seed(4), rows=50), 1_000, 100)
     before = {name: values.nbytes for name, values in pairs._kept[0].items()}
     feed(pairs, 20_000, 1_000)
 
@@ -163,17 +163,17 @@ def test_memory_is_the_same_after_many_rows() -> None:
 def test_a_wide_table_keeps_fewer_rows() -> None:
     wide = Schema(columns=[Column(f"x{j}", lower=0, upper=1) for j in range(4_000)])
 
-    assert Pairs(wide, Stream.from_seed(5))._capacity == 2_000
+    assert PairedSample(wide, Stream.from_seed(5))._capacity == 2_000
 
 
 def test_sides_of_different_lengths_are_refused() -> None:
     with pytest.raises(ParameterError, match="one for one"):
-        Pairs(SCHEMA, Stream.from_seed(6))({"x": np.zeros(3)}, {"x": np.zeros(2)})
+        PairedSample(SCHEMA, Stream.from_seed(6))({"x": np.zeros(3)}, {"x": np.zeros(2)})
 
 
 def test_no_room_is_refused() -> None:
     with pytest.raises(ParameterError, match="rows of Pairs"):
-        Pairs(SCHEMA, Stream.from_seed(6), rows=0)
+        PairedSample(SCHEMA, Stream.from_seed(6), rows=0)
 
 
 MIXED = Schema(
@@ -204,7 +204,7 @@ def mixed(n: int) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
 
 def test_totals_are_exact_over_all_rows_not_over_the_sample() -> None:
     rows, published = mixed(5_000)
-    pairs = Pairs(MIXED, Stream.from_seed(8), rows=20)
+    pairs = PairedSample(MIXED, Stream.from_seed(8), rows=20)
     for start in range(0, 5_000, 700):
         pairs(*({k: v[start : start + 700] for k, v in side.items()} for side in (rows, published)))
 
@@ -226,7 +226,7 @@ def test_totals_are_exact_over_all_rows_not_over_the_sample() -> None:
 
 
 def test_bounds_themselves_are_inside() -> None:
-    pairs = Pairs(SCHEMA, Stream.from_seed(9))
+    pairs = PairedSample(SCHEMA, Stream.from_seed(9))
     pairs({"x": np.array([0.0, 1000.0])}, {"x": np.array([-1e-6, 1000.0 + 1e-6])})
     totals = pairs.totals["x"]
 
@@ -237,7 +237,7 @@ def test_bounds_themselves_are_inside() -> None:
 def test_it_watches_a_release(tmp_path: Path) -> None:
     source = {"x": np.linspace(0, 1000, 3_000)}
     method = GaussianRelease(scale=5.0, schema=SCHEMA)
-    pairs = Pairs(SCHEMA, Stream.from_seed(10), rows=500)
+    pairs = PairedSample(SCHEMA, Stream.from_seed(10), rows=500)
     method.publish(source, tmp_path / "out.parquet", watch=pairs)
 
     noise = pairs.published["x"] - pairs.rows["x"]

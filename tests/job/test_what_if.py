@@ -20,7 +20,7 @@ from discreet import (
     Schema,
 )
 from discreet.evaluation import what_if as module
-from discreet.evaluation.samples import MOST_IN_RULE, ONE_IN, RULE, made_up_rows
+from discreet.evaluation.samples import MOST_IN_RULE, ONE_IN, RULE, rows_from_schema
 from discreet.evaluation.what_if import FACTORS, epsilon_of, plan_table, what_if
 from discreet.noise import Stream
 from discreet.noise_law import GaussianLaw, ResponseLaw
@@ -34,7 +34,7 @@ from tests.statistical.checks import chi_square
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from discreet.release import Plan, ReleaseMethod
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.report.findings import WhatIf
 
 N = 1_000
@@ -97,7 +97,7 @@ def test_the_chosen_one_is_there_even_if_nobody_asks_for_it() -> None:
     assert [p.factor for p in what_if(METHODS["gaussian floor"], PEOPLE, N, factors=[2.0])] == [1.0, 2.0]
 
 
-def laws(plan: Plan) -> dict[str, object]:
+def laws(plan: ReleasePlan) -> dict[str, object]:
     return {s.column: s.law for s in plan.columns}
 
 
@@ -191,7 +191,7 @@ def test_positions_near_the_chosen_one_come_first_and_are_told() -> None:
     asked: list[float] = []
     told: list[float] = []
 
-    def accuracy(plan: Plan, factor: float) -> float:
+    def accuracy(plan: ReleasePlan, factor: float) -> float:
         asked.append(factor)
         return factor
 
@@ -207,7 +207,7 @@ def test_positions_near_the_chosen_one_come_first_and_are_told() -> None:
 
 
 def test_rows_are_drawn_from_what_was_declared() -> None:
-    rows = made_up_rows(PEOPLE, 20_000, Stream.from_seed(1))
+    rows = rows_from_schema(PEOPLE, 20_000, Stream.from_seed(1))
     age = np.bincount(rows["age"].astype(int) - 17, minlength=74)
 
     assert set(rows) == {"age", "pay", "sex", "owner"}
@@ -220,7 +220,7 @@ def test_rows_are_drawn_from_what_was_declared() -> None:
 
 
 def test_the_target_follows_the_planted_rule_in_nine_rows_of_ten() -> None:
-    rows = made_up_rows(PEOPLE, 20_000, Stream.from_seed(2))
+    rows = rows_from_schema(PEOPLE, 20_000, Stream.from_seed(2))
     places = [(rows["age"] - 17) / 73, np.nan_to_num(rows["pay"] / 100, nan=0.5), rows["sex"] / 1]
     mean = np.mean(places, axis=0)
     rule = mean > np.median(mean)
@@ -234,10 +234,10 @@ def test_numbers_and_tables_without_features_have_targets_too() -> None:
     number = Schema(
         columns=[Column("x", lower=0, upper=1), Column("y", type="integer", lower=5, upper=9, role="target")]
     )
-    y = made_up_rows(number, 500, Stream.from_seed(3))["y"]
+    y = rows_from_schema(number, 500, Stream.from_seed(3))["y"]
     assert set(y) == {5.0, 6.0, 7.0, 8.0, 9.0}
     alone = Schema(columns=[Column("y", values=(0, 1), role="target")])
-    assert set(made_up_rows(alone, 50, Stream.from_seed(3))["y"]) == {0, 1}
+    assert set(rows_from_schema(alone, 50, Stream.from_seed(3))["y"]) == {0, 1}
 
 
 def test_a_plan_reads_nothing_and_is_the_same_for_everybody() -> None:
@@ -263,7 +263,7 @@ def test_without_a_target_a_plan_has_no_accuracy() -> None:
 
 def test_a_public_sample_is_learned_from(tmp_path: Path) -> None:
     rows, path = people(800), tmp_path / "public.parquet"
-    write_table(path, tuple(Field.of(c) for c in PEOPLE.released), [rows])
+    write_table(path, tuple(Field.from_column(c) for c in PEOPLE.released), [rows])
     method = METHODS["gaussian floor"]
     (sampled,) = plan_table(method, PEOPLE, N, public_sample=path, factors=[])
     (made_up,) = plan_table(method, PEOPLE, N, factors=[])

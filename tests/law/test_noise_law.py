@@ -72,7 +72,7 @@ def test_it_says_what_is_clear_what_is_sampled_and_what_is_predicted() -> None:
 
 def test_what_stands_for_not_published_is_no_level_of_the_column() -> None:
     column = Column("job", values=("a", "b", "not published"), closed=True, required=False)
-    made = ColumnLaw.of(column, sampled())
+    made = ColumnLaw.from_column(column, sampled())
     assert made.levels == ("a", "b", None)
     with pytest.raises(ParameterError, match="'not published' that is no level"):
         listed("job", sampled(unpublished="a"))

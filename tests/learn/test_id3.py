@@ -12,10 +12,10 @@ from scipy import special
 from discreet import datasets
 from discreet.errors import ParameterError
 from discreet.learn import PrivateID3Classifier
-from discreet.learn._bins import Cells, public_edges
+from discreet.learn._bins import Bins, public_edges
 from discreet.learn._id3 import Tree, count_error, information, information_error, least_count
-from discreet.learn.budget_schedule import ExactSums
-from discreet.learn.feature_map import Layout
+from discreet.learn.budget_schedule import NoiselessSums
+from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database, Histogram
@@ -170,10 +170,10 @@ def test_cells_that_no_row_is_in_are_counted_and_have_a_branch() -> None:
 
 def test_cells_of_rows_in_hand_are_those_that_an_engine_counts() -> None:
     schema, rows = people_schema(), people(500)
-    layout = Layout.of(schema)
-    cells = Cells.of(layout, {"age": [30.5, 60.0], "height": [0.0]}, 5)
+    layout = FeatureMap.from_schema(schema)
+    cells = Bins.from_features(layout, {"age": [30.5, 60.0], "height": [0.0]}, 5)
     codes = cells.codes({name: rows[name] for name in layout.names})
-    with ExactSums(rows, schema=schema) as sums:
+    with NoiselessSums(rows, schema=schema) as sums:
         for i, name in enumerate(layout.names):
             counted = sums.ask(Histogram(name, cells.among([name])), privacy=EXACT).value
             assert (
@@ -245,7 +245,7 @@ def test_the_depth_follows_from_public_facts() -> None:
     with Many(rows, schema=census) as sums:
         for epsilon, depth in ((0.1, 2), (1.0, 3), (10.0, 4)):
             model = PrivateID3Classifier(privacy=ApproxDP(epsilon=epsilon, delta=1e-6))
-            cells = Cells.of(Layout.of(census), None, model.n_bins)
+            cells = Bins.from_features(FeatureMap.from_schema(census), None, model.n_bins)
             passes = model._passes(sums, cells, "income", None)
             assert len(passes.split) == depth
 

@@ -120,7 +120,7 @@ def test_empty_clusters_are_answered_with_noise_and_start_anew_in_public() -> No
 def test_a_pass_costs_its_radius_and_not_its_clusters_and_columns() -> None:
     # sulq-sensitivity: the paper charges k (d + 1) = 168; a row moves one cluster, by 4 B^2 at most.
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(20)])
-    bound = ClusterSums(schema.names, [[0.5] * 20] * 8, 1.0).bind(Curation.of(schema), "replace-one")
+    bound = ClusterSums(schema.names, [[0.5] * 20] * 8, 1.0).bind(Curation.from_schema(schema), "replace-one")
     assert bound.squared / 2.0**32 == pytest.approx(4.0, rel=1e-9)
     assert 8 * (20 + 1) / (bound.squared / 2.0**32) == pytest.approx(42, rel=1e-9)
 
@@ -175,8 +175,8 @@ def test_shrinking_takes_away_what_noise_explains() -> None:
 def test_starting_centers_that_fit_no_table_are_refused_with_the_other_parameters(init: Any) -> None:
     # Before anything is asked, and before a file or a page tries to write them.
     with pytest.raises(ParameterError, match=r"init of PrivateKMeans must be .* \(2, n_coordinates\)"):
-        PrivateKMeans(n_clusters=2, privacy=CLASSIC, bounds=(0, 1), init=init).check_parameters()
-    PrivateKMeans(n_clusters=2, privacy=CLASSIC, bounds=(0, 1), init=[[0.1] * 3] * 2).check_parameters()
+        PrivateKMeans(n_clusters=2, privacy=CLASSIC, bounds=(0, 1), init=init)._check_parameters()
+    PrivateKMeans(n_clusters=2, privacy=CLASSIC, bounds=(0, 1), init=[[0.1] * 3] * 2)._check_parameters()
 
 
 def test_starting_centers_must_fit() -> None:

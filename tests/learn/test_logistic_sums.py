@@ -10,9 +10,9 @@ from scipy import optimize, special
 
 from discreet import datasets
 from discreet.learn import PrivateGradientLogistic
-from discreet.learn._centering import Centered
+from discreet.learn._centering import Centering
 from discreet.learn._gradient_logistic import FEWEST_BINS, MOST_BINS, affordable_bins, noise_penalty
-from discreet.learn.feature_map import Layout
+from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database
@@ -40,15 +40,15 @@ def test_without_noise_the_penalized_likelihood_is_largest_there(columns: list[s
     model = PrivateGradientLogistic(privacy=EXACT, schema=schema, rounds=150, regularization=2.0)
     rows, y = rows[columns], (rows["owner"] == "yes").to_numpy()
     model.fit(rows, np.where(y, "yes", "no"))
-    centered = Centered(Layout.of(schema))
-    vectors = centered.rows(Layout.of(schema).rows(rows))
+    centered = Centering(FeatureMap.from_schema(schema))
+    vectors = centered.rows(FeatureMap.from_schema(schema).rows(rows))
     w = model.weights_[0]
     gradient = vectors.T @ (y - special.expit(vectors @ w)) - 2.0 * w
     assert np.linalg.norm(gradient) <= GRID * np.abs(vectors).sum(axis=0).max() * math.sqrt(len(w))
     assert np.linalg.norm(w) > 0.5
     scores = model.decision_function(rows)
     assert np.allclose(scores, vectors @ w, rtol=0, atol=1e-12)
-    decoded = Layout.of(schema).decode(Layout.of(schema).rows(rows))
+    decoded = FeatureMap.from_schema(schema).decode(FeatureMap.from_schema(schema).rows(rows))
     assert np.allclose(scores, decoded @ model.coef_[0] + model.intercept_[0], rtol=0, atol=1e-9)
 
 

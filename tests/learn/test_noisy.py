@@ -10,7 +10,7 @@ import pytest
 
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.learn import PrivateKMeans, PrivatePCA, PrivatePerceptron
-from discreet.learn.feature_map import Layout
+from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
@@ -210,7 +210,7 @@ def test_labels_are_declared() -> None:
 
 def test_a_layout_counts_like_the_questions_do() -> None:
     schema, rows = townsfolk_schema(), townsfolk(40)
-    layout = Layout.of(schema)
+    layout = FeatureMap.from_schema(schema)
     assert layout.coordinates[:4] == (("age", None), ("income", None), ("share", None), ("job", "clerk"))
     assert layout.size == 3 + 4 + 3
     found = layout.rows(rows)
@@ -220,14 +220,14 @@ def test_a_layout_counts_like_the_questions_do() -> None:
     assert (found[missing, 1] == 0.5).all()
     assert (found[:, 3:7].sum(axis=1) == 1).all()
     assert (found[:, 7:].sum(axis=1) == 1).all()
-    assert Layout.from_dict(layout.to_dict()) == layout
-    plain = Layout(Schema(columns=[Column("x", lower=-1, upper=3)]))
+    assert FeatureMap.from_dict(layout.to_dict()) == layout
+    plain = FeatureMap(Schema(columns=[Column("x", lower=-1, upper=3)]))
     assert plain.rows(np.array([[-5.0], [1.0], [9.0]])).ravel().tolist() == [0.0, 0.5, 1.0]
     assert plain.decode(np.array([[0.5]])).tolist() == [[1.0]]
     with pytest.raises(ParameterError, match="one column for each of 1 features"):
         plain.named(np.zeros((3, 2)))
     with pytest.raises(ParameterError, match="must have the kind"):
-        Layout.from_dict({"kind": "other"})
+        FeatureMap.from_dict({"kind": "other"})
 
 
 def test_a_table_without_rows_is_answered_with_noise_alone() -> None:

@@ -155,7 +155,7 @@ def test_a_matrix_costs_its_radius_and_not_its_number_of_entries() -> None:
     # sulq-sensitivity: the paper charges d^2 + d; rows of length B move the matrix by 2 B^4.
     d, radius = 50, 1.0
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(d)])
-    bound = Gram(schema.names, None, radius, False).bind(Curation.of(schema), "replace-one")
+    bound = Gram(schema.names, None, radius, False).bind(Curation.from_schema(schema), "replace-one")
     tight = bound.squared * GRID**4
     assert tight == pytest.approx(2.0, rel=1e-9)
     assert (d**2 + d) / tight == pytest.approx(1275, rel=1e-9)

@@ -182,5 +182,5 @@ def test_labels_times_rows_cost_four_times_what_the_paper_charges() -> None:
     # sulq-2: entries span [-1, 1]. Two rows of length B with opposite labels move the sum by 2 B.
     schema = Schema(columns=[Column("x", lower=0, upper=1), Column("y", values=(0, 1), role="target")])
     question = HalfspaceSums(columns=("x",), target="y", positive=1, weights=(0.0,), intercept=False)
-    bound = question.bind(Curation.of(schema), "replace-one")
+    bound = question.bind(Curation.from_schema(schema), "replace-one")
     assert bound.squared / 2.0**32 == pytest.approx(4 * 0.25)

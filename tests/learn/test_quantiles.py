@@ -10,7 +10,7 @@ from scipy import special
 from discreet.errors import ParameterError
 from discreet.learn import private_quantiles
 from discreet.learn._quantiles import _tail_in_sds, chosen_method
-from discreet.learn.budget_schedule import ExactSums
+from discreet.learn.budget_schedule import NoiselessSums
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database
@@ -33,7 +33,7 @@ def exact_quantile(values: Any, q: float) -> float:
 
 @pytest.mark.parametrize("qs", [[0.5], DECILES, [0.0, 1.0], [0.9, 0.1]])
 def test_without_noise_whole_numbers_are_exact_either_way(qs: list[float]) -> None:
-    with ExactSums({"age": ages(997)}, schema=AGES) as sums:
+    with NoiselessSums({"age": ages(997)}, schema=AGES) as sums:
         found = private_quantiles(sums, "age", qs, privacy=EXACT)
     wanted = [exact_quantile(ages(997), q) for q in qs]
     # No row is wanted below the smallest value at all.
@@ -44,7 +44,7 @@ def test_without_noise_whole_numbers_are_exact_either_way(qs: list[float]) -> No
 
 def test_without_noise_numbers_are_right_to_a_cell() -> None:
     heights = np.sin(np.arange(2001.0))
-    with ExactSums({"height": heights}, schema=HEIGHTS) as sums:
+    with NoiselessSums({"height": heights}, schema=HEIGHTS) as sums:
         found = private_quantiles(sums, "height", DECILES, privacy=EXACT, bits=14)
     assert found.method == "bisection"
     for q, value in zip(DECILES, found.value, strict=True):
@@ -125,7 +125,7 @@ def test_quantiles_rise_with_what_was_asked() -> None:
 def test_rows_without_a_value_do_not_count() -> None:
     schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120, required=False)])
     values = np.where(np.arange(3000) % 3 == 0, np.nan, ages(3000))
-    with ExactSums({"age": values}, schema=schema) as sums:
+    with NoiselessSums({"age": values}, schema=schema) as sums:
         for qs in ([0.5], DECILES * 3):
             found = private_quantiles(sums, "age", qs, privacy=EXACT)
             known = values[~np.isnan(values)]

@@ -8,10 +8,10 @@ import pytest
 
 from discreet.errors import ParameterError
 from discreet.learn import PrivateRidge
-from discreet.learn._centering import Centered, spectral_edge
+from discreet.learn._centering import Centering, spectral_edge
 from discreet.learn._ridge import moments
-from discreet.learn.budget_schedule import ExactSums
-from discreet.learn.feature_map import Layout
+from discreet.learn.budget_schedule import NoiselessSums
+from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
@@ -66,7 +66,7 @@ def test_categories_are_levels_and_their_sums_come_with_the_products() -> None:
     rows, schema = townsfolk(900), townsfolk_schema(target="share")
     schema = Schema(columns=[c for c in schema.columns if c.name not in ("income", "owner", "age")])
     model = PrivateRidge(privacy=EXACT, schema=schema, regularization=2.0).fit(rows, rows["share"])
-    U = Layout.of(schema).rows(rows)
+    U = FeatureMap.from_schema(schema).rows(rows)
     slopes, intercept = by_the_book(U, rows["share"].to_numpy(), 2.0)
     assert np.allclose(model.predict(rows), U @ slopes + intercept, rtol=0, atol=1e-9)
     assert len(model.coef_) == 4 + 3
@@ -74,10 +74,10 @@ def test_categories_are_levels_and_their_sums_come_with_the_products() -> None:
 
 def test_sums_read_off_the_products_with_levels_are_exact() -> None:
     rows, schema = townsfolk(900), townsfolk_schema()
-    layout = Layout.of(schema, ["age", "share", "job", "town"])
-    centered = Centered(layout)
+    layout = FeatureMap.from_schema(schema, ["age", "share", "job", "town"])
+    centered = Centering(layout)
     assert not centered.intercept
-    with ExactSums(rows, schema=schema) as sums:
+    with NoiselessSums(rows, schema=schema) as sums:
         answer = sums.ask(Gram(**centered.asked, with_sums=False), privacy=EXACT)
     vectors = centered.rows(layout.rows(rows))
     for n_rows in (900, None):
@@ -90,16 +90,16 @@ def test_sums_read_off_the_products_with_levels_are_exact() -> None:
 
 def test_no_row_is_longer_than_the_reach_and_none_is_shortened() -> None:
     rows, schema = townsfolk(900), townsfolk_schema()
-    layout = Layout.of(schema)
-    centered = Centered(layout)
+    layout = FeatureMap.from_schema(schema)
+    centered = Centering(layout)
     vectors = centered.rows(layout.rows(rows))
     assert np.linalg.norm(vectors, axis=1).max() <= centered.reach
     assert centered.reach == pytest.approx(math.sqrt(3 / 4 + 2), rel=1e-12)
     assert not centered.shortens
-    short = Centered(layout, 0.5)
+    short = Centering(layout, 0.5)
     assert short.shortens
     assert np.linalg.norm(short.rows(layout.rows(rows)), axis=1).max() <= 0.5 + 1e-12
-    with_ones = Centered(Layout.of(schema, ["age", "share"]))
+    with_ones = Centering(FeatureMap.from_schema(schema, ["age", "share"]))
     assert with_ones.intercept
     assert np.all(with_ones.rows(with_ones.layout.rows(rows))[:, -1] == 1)
 

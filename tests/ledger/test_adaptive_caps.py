@@ -80,11 +80,15 @@ def best(admits: Admits, menu: tuple[Promise, ...], epsilon: float, depth: int) 
 def under(caps: Caps) -> Admits:
     @cache
     def books(past: tuple[Promise, ...]) -> Spending:
-        return caps.admit(books(past[:-1]), Spending.of(past[-1]), scope="a test") if past else Spending()
+        return (
+            caps.admit(books(past[:-1]), Spending.from_promises(past[-1]), scope="a test")
+            if past
+            else Spending()
+        )
 
     def admits(past: tuple[Promise, ...], event: Promise) -> bool:
         try:
-            caps.admit(books(past), Spending.of(event), scope="a test")
+            caps.admit(books(past), Spending.from_promises(event), scope="a test")
         except (BudgetExceeded, PromiseError):
             return False
         return True
@@ -96,7 +100,7 @@ def running_minimum(limit: ApproxDP) -> Admits:
     """Wrong: whatever leaves the smaller of all valid readings of what was charged within the limit."""
 
     def admits(past: tuple[Promise, ...], event: Promise) -> bool:
-        total = sum(map(Spending.of, (*past, event)), Spending())
+        total = sum(map(Spending.from_promises, (*past, event)), Spending())
         return total.delta_at(limit.epsilon) <= limit.delta
 
     return admits
@@ -106,7 +110,7 @@ def pure_as_gaussian(limit: ApproxDP) -> Admits:
     """Wrong: reads pure events through mu = sqrt(2 rho)."""
 
     def admits(past: tuple[Promise, ...], event: Promise) -> bool:
-        total = sum(map(Spending.of, (*past, event)), Spending())
+        total = sum(map(Spending.from_promises, (*past, event)), Spending())
         if total.point_delta:
             return False
         return gaussian_delta(limit.epsilon, math.sqrt(2 * float(total.pooled))) <= limit.delta

@@ -72,7 +72,9 @@ def test_no_plan_fits_after_a_first_charge_that_passes_a_cap(first: Promise, sha
     caps = Caps.from_limit(LIMIT, gaussian_share=share)
     for later in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9), ApproxDP(epsilon=1e-9, delta=1e-15)):
         with pytest.raises(BudgetExceeded, match="left 0 of"):
-            caps.admit(Spending(), Spending.of(first), scope="total", later=Spending.of(later))
+            caps.admit(
+                Spending(), Spending.from_promises(first), scope="total", later=Spending.from_promises(later)
+            )
 
 
 class OldCaps(Caps):
@@ -211,8 +213,8 @@ def play(dice: Dice, total: Caps, own: Caps) -> tuple[int, float]:
         charged = [scopes[0]] + ([scopes[1 + dice.below(2)]] if dice.roll() < 0.6 else [])
         near = dice.one_of(charged)
         parts = some_charge(dice, near)
-        asked = Spending.of(parts)
-        later = Spending.of(some_charge(dice, near)) if dice.roll() < 0.1 else None
+        asked = Spending.from_promises(parts)
+        later = Spending.from_promises(some_charge(dice, near)) if dice.roll() < 0.1 else None
         try:
             after = [one.caps.admit(one.books, asked, scope="a test", later=later) for one in charged]
         except (BudgetExceeded, PromiseError):
@@ -267,7 +269,7 @@ def test_a_ledger_admits_what_its_caps_admit() -> None:
                     continue
                 admitted += 1
                 for name in {None, owner}:
-                    scopes[name].books += Spending.of(parts)
+                    scopes[name].books += Spending.from_promises(parts)
                     scopes[name].told.add(parts)
             for name, scope in scopes.items():
                 assert ledger.spent(name) == scope.books

@@ -146,7 +146,7 @@ def test_what_a_limit_guarantees_is_beaten_by_nobody() -> None:
         admitted: dict[str, list[Event]] = {"a": [], "n": []}
         for asked, events in sequence(draws):
             try:
-                books = caps.admit(books, Spending.of(asked), scope="total")
+                books = caps.admit(books, Spending.from_promises(asked), scope="total")
             except (PromiseError, BudgetExceeded):
                 refused += 1
                 continue
@@ -167,14 +167,14 @@ def test_what_floors_are_left_without_a_limit_is_beaten_by_nobody() -> None:
     claimed = fooled = 0
     for _ in range(150):
         charges = sequence(draws)
-        books = sum((Spending.of(promises) for promises, _ in charges), Spending())
+        books = sum((Spending.from_promises(promises) for promises, _ in charges), Spending())
         for name, floor in books.floors().items():
             claimed += 1
             assert floor <= combined_error(name, [events[name] for _, events in charges], whole=False) * 1.002
         # The twin lets a floor stand that some charge says nothing about.
         twin = Spending(charges=1)
         for promises, _ in charges:
-            twin = twin._merge(Spending.of(promises))
+            twin = twin._merge(Spending.from_promises(promises))
         fooled += sum(
             floor > combined_error(name, [events[name] for _, events in charges], whole=False) * 1.002
             for name, floor in twin.floors().items()
@@ -261,7 +261,7 @@ def test_a_limit_from_laplace_noise_is_guaranteed_as_gaussian_noise_keeps_it() -
 
     limit = stated(LaplaceRelease)
     caps = Caps.from_limit(limit)
-    books = caps.admit(Spending(), Spending.of(stated(GaussianRelease)), scope="total")
+    books = caps.admit(Spending(), Spending.from_promises(stated(GaussianRelease)), scope="total")
     guarantee = caps.guarantee(books)
     assert isinstance(guarantee, ErrorFloor)
     true = combined_error("a", [("gaussian", 0.05)], whole=False)
@@ -274,7 +274,7 @@ def test_an_integer_under_a_continuous_limit_is_refused() -> None:
     floors = next(p for p in promises if isinstance(p, ErrorFloor)).columns
     caps = Caps.from_limit(ErrorFloor(x=floors["a"]))
     with pytest.raises(PromiseError, match="van_trees of the floor for 'x'"):
-        caps.admit(Spending(), Spending.of(ErrorFloor(x=floors["n"])), scope="total")
+        caps.admit(Spending(), Spending.from_promises(ErrorFloor(x=floors["n"])), scope="total")
 
 
 def test_unpublished_columns_are_written_and_read() -> None:
@@ -282,7 +282,7 @@ def test_unpublished_columns_are_written_and_read() -> None:
     assert promise_from_dict(promise.to_dict()) == promise
     assert "unpublished" not in ErrorFloor(age=9).to_dict()
     assert "name, zip: not published." in promise.sentence()
-    books = Spending.of(promise)
+    books = Spending.from_promises(promise)
     assert Spending.from_dict(books.to_dict()) == books
     with pytest.raises(ValueError, match="columns without a floor"):
         ErrorFloor(age=9, unpublished=("age",))

@@ -46,7 +46,7 @@ promises = st.one_of(
 def total(parts: Iterable[Promise]) -> Spending:
     spent = Spending()
     for part in parts:
-        spent = spent + Spending.of(part)
+        spent = spent + Spending.from_promises(part)
     return spent
 
 
@@ -134,10 +134,10 @@ def _gaussian(epsilon: float, mu: float) -> float:
 
 def test_samplers_add_up_and_are_paid_in_delta() -> None:
     books = total([GaussianDP(mu=0.1, total_variation=1e-12)] * 5)
-    assert books.total_variation == Amount.up(5e-12)
+    assert books.total_variation == Amount.rounded_up(5e-12)
     clean = gaussian_delta(1.0, math.sqrt(5) * 0.1)
     assert books.delta_at(1.0) >= clean + (1 + math.e) * 5e-12 * (1 - 1e-9)
-    alone = Spending(charges=1, unit="row", neighbors="replace-one", total_variation=Amount.up(0.3))
+    alone = Spending(charges=1, unit="row", neighbors="replace-one", total_variation=Amount.rounded_up(0.3))
     assert alone.delta_at(0.0) == pytest.approx(0.6)
 
 
@@ -158,9 +158,9 @@ def test_a_kind_without_a_rule_is_refused() -> None:
         def sentence(self) -> str:
             return "?"
 
-    assert Spending.of(Novel(epsilon=1)).epsilon == 1
+    assert Spending.from_promises(Novel(epsilon=1)).epsilon == 1
     with pytest.raises(PromiseError, match="composition rule"):
-        Spending.of(Unruled())
+        Spending.from_promises(Unruled())
 
 
 def test_different_people_or_relations_are_never_added_up() -> None:
@@ -177,7 +177,7 @@ def test_charges_on_different_columns_are_still_added_up() -> None:
     apart = total([PureDP(epsilon=1, covers=("age",)), PureDP(epsilon=1, covers=("sex",))])
     with pytest.raises(PromiseError, match="share none"):
         apart.epsilon_at(1e-6)
-    parts = Spending.of([PureDP(epsilon=1, covers=("age",)), PureDP(epsilon=2, covers=("sex",))])
+    parts = Spending.from_promises([PureDP(epsilon=1, covers=("age",)), PureDP(epsilon=2, covers=("sex",))])
     assert (parts.covers, parts.epsilon, parts.charges) == (("age", "sex"), 3, 1)
 
 
@@ -188,16 +188,16 @@ def test_what_promises_no_epsilon_makes_the_total_promise_none() -> None:
         with pytest.raises(PromiseError, match=reason):
             books.epsilon_at(1e-6)
     assert isinstance(Spending().promise(), NoPromise)
-    together = Spending.of([GaussianDP(mu=1), FLOOR])
+    together = Spending.from_promises([GaussianDP(mu=1), FLOOR])
     assert together.promise() == GaussianDP(mu=1)
     with pytest.raises(ParameterError, match="promises of a charge"):
-        Spending.of([])
+        Spending.from_promises([])
 
 
 def test_floors_add_fisher_information_per_column() -> None:
     unbounded = ErrorFloor(income=ColumnFloor(error=3, fisher_information=0.1))
     together = [(FLOOR, ErrorFloor(income=3)), (FLOOR, unbounded, ErrorFloor(sex=1))]
-    books = sum((Spending.of(parts) for parts in together), Spending())
+    books = sum((Spending.from_promises(parts) for parts in together), Spending())
     prior = 1 / 8**2 - 0.01
     assert books.floors() == {"age": pytest.approx((0.02 + prior) ** -0.5, rel=1e-8)}
     assert books.floors()["age"] <= (0.02 + prior) ** -0.5
@@ -209,7 +209,7 @@ def test_floors_add_fisher_information_per_column() -> None:
 def spend(caps: Caps, parts: Iterable[Promise]) -> Spending:
     books = Spending()
     for part in parts:
-        books = caps.admit(books, Spending.of(part), scope="total")
+        books = caps.admit(books, Spending.from_promises(part), scope="total")
     return books
 
 
@@ -230,8 +230,8 @@ def test_everything_the_caps_allow_at_once_is_within_the_limit(
         neighbors="replace-one",
         gaussian=amounts["rho"],
         point_epsilon=amounts["epsilon"],
-        point_delta=amounts["delta"].less(Amount.up(tau).times(caps.weight)),
-        total_variation=Amount.up(tau),
+        point_delta=amounts["delta"].less(Amount.rounded_up(tau).times(caps.weight)),
+        total_variation=Amount.rounded_up(tau),
     )
     assert full.delta_at(epsilon) <= delta * (1 + 1e-12)
     assert Caps.from_dict(json.loads(json.dumps(caps.to_dict()))) == caps
@@ -242,7 +242,7 @@ def test_a_pure_limit_is_filled_exactly_and_refuses_other_kinds() -> None:
     caps = Caps.from_limit(PureDP(epsilon=1))
     books = spend(caps, [PureDP(epsilon=0.1)] * 10)
     with pytest.raises(BudgetExceeded, match="left 0 of 1") as refusal:
-        caps.admit(books, Spending.of(PureDP(epsilon=0.1)), scope="total")
+        caps.admit(books, Spending.from_promises(PureDP(epsilon=0.1)), scope="total")
     assert (refusal.value.asked, refusal.value.left, refusal.value.limit) == (0.1, 0.0, 1.0)
     assert (refusal.value.currency, refusal.value.scope) == ("epsilon", "total")
     for event in (GaussianDP(mu=0.01), ZCDP(rho=0.01), ApproxDP(epsilon=0.01, delta=1e-9)):
@@ -258,7 +258,7 @@ def test_a_concentrated_limit_is_one_pool() -> None:
     books = spend(caps, [GaussianDP(mu=0.2), ZCDP(rho=0.06), PureDP(epsilon=0.2)])
     assert caps.left(books)["rho"] == 0
     with pytest.raises(BudgetExceeded):
-        caps.admit(books, Spending.of(GaussianDP(mu=1e-6)), scope="total")
+        caps.admit(books, Spending.from_promises(GaussianDP(mu=1e-6)), scope="total")
     with pytest.raises(PromiseError, match="ApproxDP"):
         spend(caps, [ApproxDP(epsilon=0.1, delta=1e-9)])
 
@@ -275,16 +275,16 @@ def test_a_gaussian_limit_takes_gaussian_events_only() -> None:
 def test_an_approximate_limit_splits_epsilon_once() -> None:
     caps = Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6))
     amounts = dict(caps.amounts)
-    assert amounts["epsilon"] == Amount.up(0.5)
+    assert amounts["epsilon"] == Amount.rounded_up(0.5)
     assert float(amounts["rho"]) == pytest.approx(gaussian_mu(0.5, 5e-7) ** 2 / 2, rel=1e-9)
     small = PureDP(epsilon=0.1)
     books = spend(caps, [small] * 5)
     with pytest.raises(BudgetExceeded, match="epsilon") as refusal:
-        caps.admit(books, Spending.of(small), scope="ann")
+        caps.admit(books, Spending.from_promises(small), scope="ann")
     assert refusal.value.scope == "ann"
-    books = caps.admit(books, Spending.of(GaussianDP(mu=0.1)), scope="total")
+    books = caps.admit(books, Spending.from_promises(GaussianDP(mu=0.1)), scope="total")
     with pytest.raises(BudgetExceeded, match="rho"):
-        caps.admit(books, Spending.of(GaussianDP(mu=0.1)), scope="total")
+        caps.admit(books, Spending.from_promises(GaussianDP(mu=0.1)), scope="total")
     with pytest.raises(BudgetExceeded, match="delta"):
         spend(caps, [small, GaussianDP(mu=0.01, total_variation=1e-6)])
     with pytest.raises(PromiseError, match="zcdp_rho"):
@@ -308,8 +308,8 @@ def test_a_first_charge_is_read_exactly_and_closes_the_ledger(event: Promise) ->
         books = spend(caps, [event])
         for more in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9), ApproxDP(epsilon=1e-9, delta=1e-12)):
             with pytest.raises(BudgetExceeded):
-                caps.admit(books, Spending.of(more), scope="total")
-    bigger = Spending.of([event, PureDP(epsilon=1e-3)])
+                caps.admit(books, Spending.from_promises(more), scope="total")
+    bigger = Spending.from_promises([event, PureDP(epsilon=1e-3)])
     with pytest.raises((BudgetExceeded, PromiseError)):
         Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6)).admit(Spending(), bigger, scope="total")
 
@@ -347,10 +347,10 @@ def test_a_floor_limit_caps_fisher_information() -> None:
     caps = Caps.from_limit(limit)
     books = spend(caps, [FLOOR, FLOOR, FLOOR])
     with pytest.raises(BudgetExceeded, match="Fisher information of age"):
-        caps.admit(books, Spending.of(FLOOR), scope="total")
+        caps.admit(books, Spending.from_promises(FLOOR), scope="total")
     with pytest.raises(PromiseError, match="must include an ErrorFloor for 'age'"):
-        caps.admit(books, Spending.of(ErrorFloor(income=3)), scope="total")
-    caps.admit(books, Spending.of(ErrorFloor(income=3, unpublished=("age",))), scope="total")
+        caps.admit(books, Spending.from_promises(ErrorFloor(income=3)), scope="total")
+    caps.admit(books, Spending.from_promises(ErrorFloor(income=3, unpublished=("age",))), scope="total")
     with pytest.raises(PromiseError, match="fisher_information"):
         spend(caps, [ErrorFloor(age=9)])
     with pytest.raises(PromiseError, match="must include an ErrorFloor"):

@@ -246,19 +246,21 @@ def test_a_number_is_the_decimal_it_prints(value: float) -> None:
     assert abs(exact(value) - Fraction(value)) <= Fraction(value) / 2**53
     third = exact(value) / 3
     assert exact(float_down(third)) <= third <= exact(float_up(third))
-    assert Amount.down(third) <= Amount.up(third)
-    assert Amount.parse(str(Amount.up(third))) == Amount.up(third)
+    assert Amount.rounded_down(third) <= Amount.rounded_up(third)
+    assert Amount.parse(str(Amount.rounded_up(third))) == Amount.rounded_up(third)
 
 
 def test_amounts_add_exactly_and_never_go_below_nothing() -> None:
-    tenth = Amount.up(0.1)
+    tenth = Amount.rounded_up(0.1)
     total = Amount(0)
     for _ in range(10):
         total = total + tenth
-    assert total == Amount.down(1.0)
+    assert total == Amount.rounded_down(1.0)
     assert not tenth.less(total)
-    assert Amount.up(Fraction(1, 3)).exact > Fraction(1, 3) > Amount.down(Fraction(1, 3)).exact
-    assert Amount.up(0.25).root_up() == Fraction(1, 2)
+    assert (
+        Amount.rounded_up(Fraction(1, 3)).exact > Fraction(1, 3) > Amount.rounded_down(Fraction(1, 3)).exact
+    )
+    assert Amount.rounded_up(0.25).root_up() == Fraction(1, 2)
     assert float_up(Fraction(10) ** 400) == math.inf
     assert float_down(Fraction(10) ** 400) < math.inf
     assert eval(repr(tenth)) == tenth

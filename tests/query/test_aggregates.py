@@ -22,9 +22,9 @@ from discreet.query.aggregates import (
     HalfspaceSums,
     Histogram,
     Moments,
-    Node,
     NodeTables,
     Sums,
+    TreeNode,
     aggregate_from_dict,
 )
 from discreet.query.calibration import QueryNoise
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from discreet.schema.schema import Neighbors
 
 SCHEMA, ROWS = corners()
-CURATION = Curation.of(SCHEMA)
+CURATION = Curation.from_schema(SCHEMA)
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 NUMBERS = ("x", "a")
 CUTS = (10.2, 10.5)
@@ -88,8 +88,12 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
     (Histogram("x", {"x": [10.2, 10.5]}), True, True),
     (Histogram("a", expression="x"), True, True),
     (Histogram("a", expression="x - 10.5"), True, True),
-    (NodeTables("y", [Node([], ["job", "a"])]), True, True),
-    (NodeTables("y", [Node([("job", 0)], ["a", "x"]), Node([("job", 1)], ["a"])], {"x": [10.5]}), True, True),
+    (NodeTables("y", [TreeNode([], ["job", "a"])]), True, True),
+    (
+        NodeTables("y", [TreeNode([("job", 0)], ["a", "x"]), TreeNode([("job", 1)], ["a"])], {"x": [10.5]}),
+        True,
+        True,
+    ),
     (Moments(("a", "y")), True, True),
     (Moments(("job", "a")), True, True),
     (Gram(NUMBERS, with_sums=False), True, True),
@@ -150,7 +154,7 @@ def test_the_charges_are_those_of_the_table_in_the_specification(d: int) -> None
     names = tuple(f"x{i}" for i in range(d))
     label = Column("y", values=(0, 1), role="target")
     schema = Schema(columns=[*(Column(name, lower=0, upper=1) for name in names), label])
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     grid = 2.0**-16
 
     def squared(question: Aggregate, neighbors: Neighbors, unit: float) -> float:
@@ -173,14 +177,14 @@ def test_the_charges_are_those_of_the_table_in_the_specification(d: int) -> None
     assert Sums(names).bind(curation, "replace-one").squared == d * 2**40
     assert Histogram("y").bind(curation, "replace-one").squared == 2
     assert Histogram("y").bind(curation, "add-remove").squared == 1
-    levels = NodeTables("y", [Node([("x0", 0)], names)], {name: [0.5] for name in names})
+    levels = NodeTables("y", [TreeNode([("x0", 0)], names)], {name: [0.5] for name in names})
     assert levels.bind(curation, "replace-one").squared == 2 * d
     assert levels.bind(curation, "add-remove").squared == d
 
 
 def test_random_pairs_in_the_cube_come_close_to_the_gram_charge_and_never_above() -> None:
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(4)])
-    bound = Gram(schema.names, with_sums=False).bind(Curation.of(schema), "replace-one")
+    bound = Gram(schema.names, with_sums=False).bind(Curation.from_schema(schema), "replace-one")
     signs = np.array(list(itertools.product((-1, 1), repeat=4))) * 2**15
     matrices = [np.outer(s, s) for s in signs]
     upper = np.triu_indices(4)
@@ -229,7 +233,7 @@ def test_canonical_forms_tell_questions_apart_and_spellings_do_not() -> None:
 def test_a_number_in_cells_is_answered_like_the_category_of_its_cells() -> None:
     """Cells of a number, a missing one included, give what a table with a column of cells would give."""
     schema = people_schema()
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     rows = people(300)
     cuts = {"income": [0.25, 0.5], "age": [30.0, 60.0]}
     names = ("income", "height", "age")
@@ -248,7 +252,7 @@ def test_a_number_in_cells_is_answered_like_the_category_of_its_cells() -> None:
     center = (0.0,) * 4 + (0.5,) + (0.0,) * 3
     banded, listed = DuckDBEngine(), DuckDBEngine()
     banded.register(rows, curation)
-    listed.register({**coded, "owner": rows["owner"]}, Curation.of(plain))
+    listed.register({**coded, "owner": rows["owner"]}, Curation.from_schema(plain))
     for cells, codes in (
         (Gram(names, center, edges=cuts), Gram(names, center)),
         (Gram(names, center, 0.75, edges=cuts), Gram(names, center, 0.75)),
@@ -257,7 +261,10 @@ def test_a_number_in_cells_is_answered_like_the_category_of_its_cells() -> None:
             GradientSums(names, "owner", 1, weights, center),
         ),
     ):
-        one, other = cells.bind(curation, "replace-one"), codes.bind(Curation.of(plain), "replace-one")
+        one, other = (
+            cells.bind(curation, "replace-one"),
+            codes.bind(Curation.from_schema(plain), "replace-one"),
+        )
         assert one.exact(banded) == other.exact(listed)
         assert (one.squared, one.absolute) == (other.squared, other.absolute)
     # One level of each of two lists and half a range: the longest row has 1 + 1 + 1/4, not one for each cell.
@@ -313,8 +320,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: GradientSums(("x", "y"), "y", 1, (1,)), "must not hold its target"),
     (lambda: GradientSums(("x",), "y", 1, (float("nan"), 1)).bind(CURATION, "replace-one"), "must be 2"),
     (lambda: NodeTables("y", []), "at least one"),
-    (lambda: NodeTables("y", [Node([], ["y"])]), "other than the target"),
-    (lambda: NodeTables("y", [Node([("job", 9)], ["a"])]).bind(CURATION, "replace-one"), "has no 9"),
+    (lambda: NodeTables("y", [TreeNode([], ["y"])]), "other than the target"),
+    (lambda: NodeTables("y", [TreeNode([("job", 9)], ["a"])]).bind(CURATION, "replace-one"), "has no 9"),
     (lambda: aggregate_from_dict({"kind": "median"}), "kind of a question"),
     (lambda: aggregate_from_dict({"kind": "gram", "cols": 3}), "what its to_dict"),
 ]
@@ -330,7 +337,7 @@ def test_more_cells_than_make_sense_are_refused() -> None:
     names = ("income", "height", "age", "job", "owner")
     edges = {name: [i / 300 for i in range(1, 300)] for name in ("income", "height")}
     with pytest.raises(ParameterError, match=f"at most {MOST_CELLS} cells"):
-        Histogram(names, edges).bind(Curation.of(people_schema()), "replace-one")
+        Histogram(names, edges).bind(Curation.from_schema(people_schema()), "replace-one")
 
 
 def _moments_exceed(bound: BoundAggregate, top: int) -> bool:
@@ -346,7 +353,7 @@ def _moments_exceed(bound: BoundAggregate, top: int) -> bool:
 def test_squares_come_free_with_sums_and_a_greater_weight_on_them_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    curation = Curation.of(Schema(columns=[Column("x", type="integer", lower=0, upper=256)]))
+    curation = Curation.from_schema(Schema(columns=[Column("x", type="integer", lower=0, upper=256)]))
     bound = Moments("x").bind(curation, "replace-one")
     assert bound.squared == bound.precision[0] * 512**2
     assert not _moments_exceed(bound, 256)
@@ -390,11 +397,11 @@ def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighb
 
 def test_a_strong_promise_on_moments_has_noise_that_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(64)])
-    bound = Moments(schema.names).bind(Curation.of(schema), "replace-one")
+    bound = Moments(schema.names).bind(Curation.from_schema(schema), "replace-one")
     noise = QueryNoise.calibrate(bound, schema, privacy=PureDP(epsilon=0.001))
     assert max(scale for scale, _ in noise.groups) <= LARGEST_SCALE
     # Squares on the grid of the cells themselves would need more than can be drawn.
     monkeypatch.setattr("discreet.query.aggregates._moments._SQUARE_BITS", 60)
-    fine = Moments(schema.names).bind(Curation.of(schema), "replace-one")
+    fine = Moments(schema.names).bind(Curation.from_schema(schema), "replace-one")
     with pytest.raises(PromiseError):
         QueryNoise.calibrate(fine, schema, privacy=PureDP(epsilon=0.001))

@@ -20,7 +20,7 @@ from discreet.learn import PrivateKMeans, PrivatePCA
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import ClusterSums, Database, Gram, Histogram, NodeTables, Sums
-from discreet.query.aggregates import Node
+from discreet.query.aggregates import TreeNode
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
 
@@ -42,7 +42,7 @@ SCHEMA = Schema(
 QUESTIONS: list[Aggregate] = [
     Sums(("age * 2", "income")),
     Histogram("job"),
-    NodeTables("owner", [Node([("job", 0)], ["age"])], {"age": [40.0]}),
+    NodeTables("owner", [TreeNode([("job", 0)], ["age"])], {"age": [40.0]}),
     Gram(("age", "income", "job")),
     ClusterSums(("age", "income"), [[0.2, 0.2], [0.8, 0.8]], radius=0.5),
 ]
@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[Callable[[Database], object], str]] = {
         "at most 4194304 cells",
     ),
     "a node that does not exist": (
-        lambda db: db.ask(NodeTables("owner", [Node([("job", 5)], ["age"])]), privacy=PRIVACY),
+        lambda db: db.ask(NodeTables("owner", [TreeNode([("job", 5)], ["age"])]), privacy=PRIVACY),
         "has no 5",
     ),
     "so strong a promise that nothing could be read": (

@@ -14,7 +14,7 @@ from discreet.schema import Column, Schema
 from discreet.tables import open_table
 from tests.query.people import people, people_schema
 
-UNIT = Curation.of(Schema(columns=[Column("x", lower=0, upper=1, required=False)]))
+UNIT = Curation.from_schema(Schema(columns=[Column("x", lower=0, upper=1, required=False)]))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_ties_go_up_and_not_to_even() -> None:
 
 
 def test_whole_numbers_and_dates_are_kept_exactly_and_codes_are_positions() -> None:
-    curation = Curation.of(
+    curation = Curation.from_schema(
         Schema(
             columns=[
                 Column("age", type="integer", lower=17, upper=90),
@@ -66,7 +66,7 @@ def test_whole_numbers_and_dates_are_kept_exactly_and_codes_are_positions() -> N
 
 
 def test_a_whole_number_with_more_steps_than_the_grid_is_quantized() -> None:
-    curation = Curation.of(Schema(columns=[Column("n", type="integer", lower=0, upper=2**40)]))
+    curation = Curation.from_schema(Schema(columns=[Column("n", type="integer", lower=0, upper=2**40)]))
     assert curation.column("n").top == 2**BITS
     assert curation.encode({"n": np.array([2.0**39])})["c0"].tolist() == [2**19]
 
@@ -76,7 +76,7 @@ def test_every_cell_lies_in_its_declared_range_and_rounds_to_the_nearest_step(
     lower: float, width: float, cells: list[float]
 ) -> None:
     column = Column("x", lower=lower, upper=lower + width, required=False)
-    curation = Curation.of(Schema(columns=[column]))
+    curation = Curation.from_schema(Schema(columns=[column]))
     (laid_out,) = curation.columns
     made = curation.encode({"x": column.clip(np.array(cells))})["c0"]
     assert made.dtype == np.int32
@@ -89,14 +89,14 @@ def test_every_cell_lies_in_its_declared_range_and_rounds_to_the_nearest_step(
 
 @given(st.floats(-10, 100), st.sampled_from(["income", "height", "age"]))
 def test_an_edge_separates_values_below_it_from_those_at_or_above(edge: float, name: str) -> None:
-    column = Curation.of(people_schema()).column(name)
+    column = Curation.from_schema(people_schema()).column(name)
     index = column.nearest_index(edge)
     assert index == 0 or column.lower + column.step * (index - 1) < edge
     assert index == column.top + 1 or column.lower + column.step * index >= edge
 
 
 def _encoded(n: int, order: list[int] | None = None) -> tuple[Curation, dict[str, np.ndarray]]:
-    curation = Curation.of(people_schema())
+    curation = Curation.from_schema(people_schema())
     rows = people(n)
     if order is not None:
         rows = {name: values[order] for name, values in rows.items()}
@@ -131,14 +131,14 @@ def test_the_name_of_a_version_is_nothing_without_the_key() -> None:
 
 
 def test_a_column_that_is_not_there_is_refused_with_the_nearest_name() -> None:
-    curation = Curation.of(people_schema())
+    curation = Curation.from_schema(people_schema())
     with pytest.raises(ParameterError, match=r"'incom'\. Did you mean 'income'"):
         curation.column("incom")
 
 
 def test_columns_that_do_not_leave_are_not_in_the_curated_table() -> None:
     schema = Schema(columns=[Column("who", type="id"), Column("x", lower=0, upper=1)])
-    assert Curation.of(schema).identifiers() == ("c0",)
+    assert Curation.from_schema(schema).identifiers() == ("c0",)
     wide = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(2049)])
     with pytest.raises(SchemaError, match="1 to 2048"):
-        Curation.of(wide)
+        Curation.from_schema(wide)

@@ -192,16 +192,16 @@ def test_the_whole_language_agrees_with_arrays_and_with_postgres(postgres_url: s
     assert len(expressions) >= 10
     question = Sums(tuple(expressions))
     with Database(people(400), schema=schema) as local:
-        duck = question.bind(Curation.of(schema), "replace-one").exact(local._engine)
+        duck = question.bind(Curation.from_schema(schema), "replace-one").exact(local._engine)
         (arrays,) = local._engine.batches(local.curation.identifiers())
     named = local.curation.named(dict(zip(local.curation.identifiers(), arrays, strict=True)))
-    bound = question.bind(Curation.of(schema), "replace-one")
+    bound = question.bind(Curation.from_schema(schema), "replace-one")
     for expression, total, term in zip(expressions, duck, bound.canonical["terms"], strict=True):
         if expression.bare is None:
             bits = 0 if expression.is_condition else 20
             assert int(expression.evaluate(named, bits).sum()) == total - term[1] * 400
     engine = PostgresEngine(postgres_url)
-    engine.register(people(400), Curation.of(schema))
+    engine.register(people(400), Curation.from_schema(schema))
     assert bound.exact(engine) == duck
     engine.close()
 

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
 from discreet.noise import Stream
-from discreet.query.aggregates import Histogram, Moments, Node, NodeTables, Sums
+from discreet.query.aggregates import Histogram, Moments, NodeTables, Sums, TreeNode
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import ROWS, Engine, EngineCells, Tally, curated_batches
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TYPES = {"income": "float64", "height": "float64", "age": "int64", "job": "string", "owner": "int64"}
 SCHEMA = people_schema()
-CURATION = Curation.of(SCHEMA)
+CURATION = Curation.from_schema(SCHEMA)
 
 
 def _duckdb(_: pytest.FixtureRequest) -> Engine:
@@ -190,7 +190,7 @@ def _cell(values: AnyArray, edges: list[float]) -> AnyArray:
 
 def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(thousand: Engine) -> None:
     edges = {"age": [30.0, 50.0, 70.5], "height": [0.25]}
-    nodes = [Node([("job", 0), ("age", 1)], ["height"]), Node([("job", 2)], ["age", "height"])]
+    nodes = [TreeNode([("job", 0), ("age", 1)], ["height"]), TreeNode([("job", 2)], ["age", "height"])]
     question = NodeTables("owner", nodes, edges)
     bound = question.bind(CURATION, "replace-one")
     wanted = curated(people(1000))
@@ -223,7 +223,7 @@ def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(
             Histogram(("owner", "job")),
             Histogram("job", expression="EXP(LEAST(height, 1))"),
             Histogram("owner", expression="age"),
-            NodeTables("owner", [Node([("job", 0)], ["age"])], {"age": [40.0]}),
+            NodeTables("owner", [TreeNode([("job", 0)], ["age"])], {"age": [40.0]}),
         ],
     ]
     for asked in questions:
@@ -421,7 +421,7 @@ LIMITED = Schema(
 def test_extra_rows_of_a_person_are_left_out() -> None:
     engine = DuckDBEngine()
     rows = {"who": ["a"] * 5 + ["b"] + ["c"] * 3, "x": np.ones(9)}
-    assert engine.register(rows, Curation.of(LIMITED)).n_rows == 5
+    assert engine.register(rows, Curation.from_schema(LIMITED)).n_rows == 5
     engine.close()
 
 
@@ -437,7 +437,7 @@ def test_a_table_whose_ids_change_while_it_is_read_is_refused(later: list[int], 
             texts = np.array([b"1"] * len(units), object)
             yield Batch({"x": np.ones(len(units))}, n_rows=len(units), start=0, ids=units, id_texts=texts)
 
-    curation = Curation.of(LIMITED)
+    curation = Curation.from_schema(LIMITED)
     reading = curated_batches(Changing(), curation, Tally(curation), "salt")  # type: ignore[arg-type]
     if later == [1, 1, 1] and at == 2:
         # Fewer rows of the same people: their share still holds.
@@ -547,8 +547,8 @@ def test_reading_a_long_table_takes_constant_memory() -> None:
     peaks = []
     for n in (2**20, 2**22):
         engine = DuckDBEngine()
-        engine.register({"x": np.zeros(n)}, Curation.of(schema))
-        kernel = GramPass(Features.of(Curation.of(schema), ["x"], center=None, radius=None), True)
+        engine.register({"x": np.zeros(n)}, Curation.from_schema(schema))
+        kernel = GramPass(Features.of(Curation.from_schema(schema), ["x"], center=None, radius=None), True)
         tracemalloc.start()
         engine.reduce(kernel)
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -599,7 +599,7 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
 
     n = 10**8
     schema = Schema(columns=[Column("x", lower=0, upper=1), Column("a", type="integer", lower=0, upper=9)])
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     connection = duckdb.connect()
     relation = connection.sql(f"SELECT (i % 1025) / 1024 AS x, i % 10 AS a FROM range({n}) t(i)")
     engine = DuckDBEngine()

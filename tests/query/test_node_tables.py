@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from discreet.query import Database, Node, NodeTables
+from discreet.query import Database, NodeTables, TreeNode
 from discreet.schema import Column, Schema
 from tests.effort import function_calls
 
@@ -36,7 +36,7 @@ def cell_of(name: str, row: dict[str, float]) -> int:
     return 3 if np.isnan(row["x"]) else int(np.searchsorted(EDGES["x"], row["x"], side="right"))
 
 
-def reference(nodes: list[Node]) -> list[int]:
+def reference(nodes: list[TreeNode]) -> list[int]:
     """Count by going through rows and nodes one by one."""
     table = rows()
     inside: list[int | None] = []
@@ -60,21 +60,25 @@ def reference(nodes: list[Node]) -> list[int]:
 
 CASES = {
     "a tree whose branches split by other columns": [
-        Node([("a", 0), ("b", 1)], ["c"]),
-        Node([("a", 0), ("b", 2)], ["c", "x"]),
-        Node([("a", 1), ("x", 3)], ["b"]),
-        Node([("c", 1), ("a", 2)], ["b"]),
+        TreeNode([("a", 0), ("b", 1)], ["c"]),
+        TreeNode([("a", 0), ("b", 2)], ["c", "x"]),
+        TreeNode([("a", 1), ("x", 3)], ["b"]),
+        TreeNode([("c", 1), ("a", 2)], ["b"]),
     ],
     "nodes that overlap: the first wins": [
-        Node([("a", 1)], ["b"]),
-        Node([("a", 1), ("b", 1)], ["c"]),
-        Node([("b", 1)], ["c"]),
+        TreeNode([("a", 1)], ["b"]),
+        TreeNode([("a", 1), ("b", 1)], ["c"]),
+        TreeNode([("b", 1)], ["c"]),
     ],
-    "a node for all the rest": [Node([("a", 1), ("b", 0)], ["c"]), Node([], ["c"]), Node([("a", 0)], ["c"])],
-    "the root": [Node([], ["a", "b", "c", "x"])],
-    "a path that no row fits": [Node([("a", 1), ("a", 2)], ["b"]), Node([("a", 1)], ["b"])],
-    "nothing but such paths": [Node([("a", 1), ("a", 2)], ["b"])],
-    "steps in another order": [Node([("x", 0), ("a", 1)], ["b"]), Node([("a", 1), ("x", 2)], ["b"])],
+    "a node for all the rest": [
+        TreeNode([("a", 1), ("b", 0)], ["c"]),
+        TreeNode([], ["c"]),
+        TreeNode([("a", 0)], ["c"]),
+    ],
+    "the root": [TreeNode([], ["a", "b", "c", "x"])],
+    "a path that no row fits": [TreeNode([("a", 1), ("a", 2)], ["b"]), TreeNode([("a", 1)], ["b"])],
+    "nothing but such paths": [TreeNode([("a", 1), ("a", 2)], ["b"])],
+    "steps in another order": [TreeNode([("x", 0), ("a", 1)], ["b"]), TreeNode([("a", 1), ("x", 2)], ["b"])],
 }
 
 
@@ -96,11 +100,11 @@ def test_the_work_of_six_hundred_nodes_is_linear_in_their_number() -> None:
     )
     i = np.arange(5000)
     table = {name: i // 5**k % 5 for k, name in enumerate(names)} | {"y": i % 2}
-    nodes = [Node([(names[k], j // 5**k % 5) for k in range(4)], ["a4"]) for j in range(625)]
+    nodes = [TreeNode([(names[k], j // 5**k % 5) for k in range(4)], ["a4"]) for j in range(625)]
     with Database(table, schema=schema) as sums:
         found: list[int] = []
 
-        def ask(nodes: list[Node]) -> None:
+        def ask(nodes: list[TreeNode]) -> None:
             found[:] = NodeTables("y", nodes).bind(sums.curation, "replace-one").exact(sums._engine)
 
         fifth = function_calls(lambda: ask(nodes[:125]))

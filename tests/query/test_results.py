@@ -42,7 +42,7 @@ def asked(db: Database, text: str, **how: Any) -> QueryResult:
 
 
 def term(reply: QueryResult, times: float = 1.0, place: int = 0) -> ResultTerm:
-    return ResultTerm.of(reply, reply.cells[place], times)
+    return ResultTerm.from_cell(reply, reply.cells[place], times)
 
 
 def made(**changed: Any) -> ResultTerm:
@@ -144,7 +144,7 @@ def test_a_group_without_a_number_is_refused(db: Database) -> None:
     reply = asked(db, "mean(age) by sex")
     empty = ResultCell(key=("x",), value=None, sd=None, margin=None)
     with pytest.raises(ParameterError, match="over too few rows"):
-        ResultTerm.of(reply, empty)
+        ResultTerm.from_cell(reply, empty)
 
 
 def inside(laplace: list[float], gaussian: float, reach: float) -> float:

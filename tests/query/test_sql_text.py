@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from discreet.noise import Stream
-from discreet.query.aggregates import Histogram, Moments, Node, NodeTables, Sums
+from discreet.query.aggregates import Histogram, Moments, NodeTables, Sums, TreeNode
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines._postgres import PostgresEngine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from discreet.query.engines import Engine
 
 SCHEMA = people_schema()
-CURATION = Curation.of(SCHEMA)
+CURATION = Curation.from_schema(SCHEMA)
 ENGINES: list[tuple[type[Engine], str]] = [
     (DuckDBEngine, "duckdb"),
     (PostgresEngine, "postgres"),
@@ -44,7 +44,7 @@ QUESTIONS: list[Aggregate] = [
     Histogram("income", {"income": [0.25, 0.5, 0.75]}),
     NodeTables(
         "owner",
-        [Node([("job", 0)], ["age"]), Node([("job", 1), ("age", 1)], ["height", "income"])],
+        [TreeNode([("job", 0)], ["age"]), TreeNode([("job", 1), ("age", 1)], ["height", "income"])],
         {"age": [40.0], "height": [0.0], "income": [0.5]},
     ),
 ]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate
 
 SCHEMA = people_schema()
-CURATION = Curation.of(SCHEMA)
+CURATION = Curation.from_schema(SCHEMA)
 CLASSIC = ApproxDP(epsilon=1.0, delta=1e-6)
 QUESTIONS: list[Aggregate] = [
     Sums("height"),
@@ -337,7 +337,7 @@ def test_several_rows_of_one_person_are_paid_for_together() -> None:
         id_column="who",
         max_rows_per_unit=5,
     )
-    bound = Sums("x").bind(Curation.of(schema), "replace-one")
+    bound = Sums("x").bind(Curation.from_schema(schema), "replace-one")
     for privacy in (GaussianDP(mu=1.0), PureDP(epsilon=1.0)):
         noise = QueryNoise.calibrate(bound, schema, privacy=privacy)
         assert noise.scale == 5 * 2**20

@@ -192,7 +192,7 @@ def test_a_noise_that_is_none_is_refused(sd: float) -> None:
 
 def test_how_many_more_an_amount_would_pay_for(db: Database) -> None:
     reply = asked(db, "mean(age) by sex", privacy=ZCDP(rho=0.1))
-    price = float(sum((Spending.of(promise) for promise in reply.cost), Spending()).gaussian)
+    price = float(sum((Spending.from_promises(promise) for promise in reply.cost), Spending()).gaussian)
     assert price == pytest.approx(0.1)
     assert reply.more_with({"rho": 3.5 * price}) == 3
     assert reply.more_with({"rho": 0.99 * price}) == 0

@@ -77,7 +77,7 @@ def by_hand(rows: Rows, curation: Curation, salt: str) -> Counter[tuple[int, ...
     schema = curation.schema
     with open_table({name: values for name, values in rows.items() if name != "who"}) as table:
         bare = Schema(columns=schema.released)
-        arrays = [Curation.of(bare).encode(batch) for batch in table.batches(bare)]
+        arrays = [Curation.from_schema(bare).encode(batch) for batch in table.batches(bare)]
     cells = [tuple(int(v) for v in row) for part in arrays for row in zip(*part.values(), strict=True)]
     people: dict[Any, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
     for who, row in zip(rows["who"], cells, strict=True):
@@ -95,7 +95,7 @@ def held(engine: Engine) -> Counter[tuple[int, ...]]:
 
 def registered(rows: Any, schema: Schema, salt: str = SALT) -> DuckDBEngine:
     engine = DuckDBEngine()
-    engine.register(rows, Curation.of(schema), salt=salt)
+    engine.register(rows, Curation.from_schema(schema), salt=salt)
     return engine
 
 
@@ -108,8 +108,8 @@ def test_rows_of_a_person_are_ranked_by_a_salted_hash(kind: str, most: int) -> N
     engine = registered(rows, schema)
     found = held(engine)
     engine.close()
-    assert found == by_hand(rows, Curation.of(schema), SALT)
-    assert found != by_hand(rows, Curation.of(schema), SALT[::-1])
+    assert found == by_hand(rows, Curation.from_schema(schema), SALT)
+    assert found != by_hand(rows, Curation.from_schema(schema), SALT[::-1])
     # In any order of rows, and in whatever kind of source.
     order = rng.permutation(400)
     sources: list[Any] = [{name: values[order] for name, values in rows.items()}, pd.DataFrame(rows)]
@@ -122,7 +122,7 @@ def test_rows_of_a_person_are_ranked_by_a_salted_hash(kind: str, most: int) -> N
 def test_the_rule_is_what_sql_makes_of_it() -> None:
     rng = Stream.from_seed(8).generator()
     schema = visits_schema(2)
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     rows = visits(rng, ids_of(rng, 300, "text"))
     engine = registered(rows, schema)
     found = held(engine)
@@ -131,7 +131,7 @@ def test_the_rule_is_what_sql_makes_of_it() -> None:
     with open_table({name: values for name, values in rows.items() if name != "who"}) as table:
         bare = Schema(columns=schema.released)
         (batch,) = table.batches(bare)
-    cells = pd.DataFrame({"id": rows["who"], **Curation.of(bare).encode(batch)})
+    cells = pd.DataFrame({"id": rows["who"], **Curation.from_schema(bare).encode(batch)})
     joined = " || ',' || ".join(names)
     query = (
         f"SELECT {', '.join(names)} FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY "
@@ -159,7 +159,7 @@ def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
                 "INSERT INTO visits VALUES (%s, %s, %s, %s)",
                 (who, None if np.isnan(cost) else float(cost), int(days), ward),
             )
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     engine = PostgresEngine(postgres_url)
     version = engine.register(f"{postgres_url}?table=visits", curation, salt=SALT)
     assert held(engine) == by_hand(rows, curation, SALT)
@@ -186,11 +186,11 @@ def test_spark_holds_the_same_rows(spark: Any, kind: str) -> None:
     frame = spark.createDataFrame(listed, types).repartition(3)
     local = registered(rows, schema)
     engine = SparkEngine()
-    assert engine.register(frame, Curation.of(schema), salt=SALT) == local.version
+    assert engine.register(frame, Curation.from_schema(schema), salt=SALT) == local.version
     engine.close()
     local.close()
     with pytest.raises(DiscreetError, match="Cast the id to text in a view"):
-        SparkEngine().register(frame.withColumn("who", frame["cost"]), Curation.of(schema))
+        SparkEngine().register(frame.withColumn("who", frame["cost"]), Curation.from_schema(schema))
 
 
 def test_asking_again_after_another_registration_is_free(tmp_path: Path) -> None:
@@ -218,13 +218,13 @@ def test_releases_use_the_rows_that_questions_use(tmp_path: Path) -> None:
     seen: Counter[tuple[int, ...]] = Counter()
 
     def watch(truth: Mapping[str, AnyArray], _: object) -> None:
-        integers = Curation.of(schema).encode(truth)
+        integers = Curation.from_schema(schema).encode(truth)
         seen.update(tuple(int(v) for v in row) for row in zip(*integers.values(), strict=True))
 
     method = GaussianRelease(privacy=PRIVACY, schema=schema, ledger=ledger)
     done = method.publish(rows, tmp_path / "published.parquet", watch=watch)
     assert done.rows_salt == salt
-    assert seen == by_hand(rows, Curation.of(schema), salt)
+    assert seen == by_hand(rows, Curation.from_schema(schema), salt)
     assert len(method.release(rows).columns["cost"]) == done.n_rows == seen.total()
     # Without a ledger the salt follows from the key of the release.
     alone = GaussianRelease(privacy=PRIVACY, schema=schema, random_state=1)
@@ -261,7 +261,7 @@ def brute_force(neighbors: Neighbors, most: int, trials: int) -> float:
     """Return the largest change of any question as a part of its stated bound."""
     rng = Stream.from_seed(100 * most + len(neighbors)).generator()
     schema = visits_schema(most, neighbors)
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     largest = 0.0
     for _ in range(trials):
         rows = visits(rng, rng.integers(0, 4, 14).tolist())
@@ -305,7 +305,7 @@ def test_noise_grows_with_the_rows_of_a_person() -> None:
     sds = []
     for most in (1, 3):
         schema = visits_schema(most)
-        bound = Sums("cost").bind(Curation.of(schema), "replace-one")
+        bound = Sums("cost").bind(Curation.from_schema(schema), "replace-one")
         sds.append(QueryNoise.calibrate(bound, schema, privacy=PRIVACY).sd(bound)[0])
     assert sds[1] == pytest.approx(3 * sds[0], rel=1e-9)
 

@@ -159,7 +159,7 @@ def test_sketches_are_the_sums_that_they_are_said_to_be() -> None:
     rows = rows_of(70_000)  # more than one batch
     ids = np.arange(70_000) * 3 + 1
     engine = DuckDBEngine()
-    curation = Curation.of(numbers("a", "b"), ids=True)
+    curation = Curation.from_schema(numbers("a", "b"), ids=True)
     engine.register({"id": ids, "a": rows["a"], "b": rows["b"]}, curation)
     bound = SignSketches(("a", "b"), 70, "k").bind(curation, "replace-one")
     found = bound.exact(engine)
@@ -192,7 +192,7 @@ def test_every_engine_has_the_same_sketches_and_refuses_the_same_ids(
 ) -> None:
     rows = rows_of(500)
     ids = [f"person {i}" for i in range(500)]
-    curation = Curation.of(numbers("a", "b"), ids=True)
+    curation = Curation.from_schema(numbers("a", "b"), ids=True)
     bound = SignSketches(("a", "b"), 70, "k").bind(curation, "replace-one")
     cells = {"id": ids, "a": rows["a"].tolist(), "b": rows["b"].tolist()}
     reference = DuckDBEngine()
@@ -243,7 +243,7 @@ def test_a_table_that_was_registered_without_ids_is_not_asked_for_signs() -> Non
 
 def test_changed_ids_are_another_version_of_the_rows() -> None:
     rows = rows_of(50)
-    curation = Curation.of(numbers("a"), ids=True)
+    curation = Curation.from_schema(numbers("a"), ids=True)
     versions = []
     for ids in (np.arange(50), np.arange(50)[::-1].copy()):
         engine = DuckDBEngine()
@@ -256,7 +256,7 @@ def test_changed_ids_are_another_version_of_the_rows() -> None:
 
 CORNERS, EVERYBODY = corners()
 WITH_IDS = schema_of(*CORNERS.columns)
-CURATION = Curation.of(WITH_IDS, ids=True)
+CURATION = Curation.from_schema(WITH_IDS, ids=True)
 CASES: list[tuple[SignSketches, bool]] = [
     (SignSketches("x", 1, "k"), True),
     (SignSketches("x", 5, "k"), True),

@@ -16,7 +16,7 @@ from discreet import ApproxDP, Column, NoiseAwareClassifier, PureDP, Schema, loa
 from discreet.errors import ParameterError
 from discreet.evaluation.learning import measure_learning
 from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, law_of
-from discreet.evaluation.samples import Pairs
+from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
 from discreet.release import CoarseRelease, GaussianRelease
 from discreet.report.folder.keys import unseal_key
@@ -214,7 +214,7 @@ def test_the_model_that_knows_the_law_learns_from_everybody_whom_it_is_not_teste
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = 3_000
-    monkeypatch.setattr("discreet.pipeline.release.Pairs", functools.partial(Pairs, rows=1_000))
+    monkeypatch.setattr("discreet.pipeline.release.Pairs", functools.partial(PairedSample, rows=1_000))
     done = publish(
         {name: values[:n] for name, values in TABLE.items()},
         schema=SCHEMA,
@@ -280,7 +280,7 @@ def test_a_failure_of_the_learner_does_not_stop_a_release_that_is_paid_for(
     def fail(*args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("discreet.learn.noise_aware._moments.Adder.add", fail)
+    monkeypatch.setattr("discreet.learn.noise_aware._moments.MomentSums.add", fail)
     few = {name: values[:300] for name, values in TABLE.items()}
     done = publish(
         few,

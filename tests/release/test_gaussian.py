@@ -56,7 +56,7 @@ def test_more_than_the_range_allows_is_refused_in_those_words() -> None:
 def test_epsilon_covers_all_columns_and_the_label_together(epsilon: float, delta: float) -> None:
     schema = datasets.load("census").schema
     plan = GaussianRelease(privacy=ApproxDP(epsilon=epsilon, delta=delta), schema=schema).plan(schema, 48_842)
-    total = Spending.of(plan.promises).epsilon_at(delta)
+    total = Spending.from_promises(plan.promises).epsilon_at(delta)
     assert total <= epsilon
     assert total == pytest.approx(epsilon, rel=1e-4)
 

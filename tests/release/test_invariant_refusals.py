@@ -22,9 +22,9 @@ from discreet.noise_law import InvariantLaw
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.release.invariant import (
     InvariantRelease,
+    LearnerSolution,
     NetworkLearner,
     RidgeLearner,
-    Solution,
     SVMLearner,
 )
 from discreet.schema import Column, Schema
@@ -123,7 +123,7 @@ class Unsettled:
         self.unique = unique
         self.residual = residual
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         exact = SVMLearner().solve(X, y, n_classes)
         return replace(exact, residual=self.residual, outward=None)
 

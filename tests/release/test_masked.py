@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from discreet.audit import attack_claims, attack_file, attack_prior, attack_rows, expose_rows
+from discreet.audit import attack_claims, attack_file, attack_prior, attack_records, attack_rows
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
 from discreet.learn import PrivateLogisticRegression
 from discreet.noise import Stream
@@ -144,7 +144,7 @@ def test_noisy_counts_have_a_share_of_their_own_and_the_sum_is_what_was_asked_fo
     assert counts.epsilon == 0.5
     assert counts.covers == ("y",)
     assert model.epsilon_at(1e-6) == pytest.approx(1.5, rel=1e-6)
-    assert Spending.of(release.promises).epsilon_at(1e-6) <= 2
+    assert Spending.from_promises(release.promises).epsilon_at(1e-6) <= 2
     assert 20 <= np.sum(release.target == 1) <= 70  # 40 of 400, with noise of scale 4
 
 
@@ -201,7 +201,7 @@ def test_a_sensitive_class_is_masked_and_everybody_else_is_told_that_nothing_pro
     assert restricted.covers == ("x1", "x2", "x3")
     assert isinstance(nobody, NoPromise)
     assert nobody.unit == "person"
-    assert Spending.of(release.promises).unpromised
+    assert Spending.from_promises(release.promises).unpromised
     assert np.abs(retrained(release, 0.02).coef_ - method.model_).max() < 1e-6
 
 
@@ -238,7 +238,7 @@ def test_no_row_is_there_to_be_attacked_and_the_audits_say_so() -> None:
     assert attack_prior(plan) == ()
     assert attack_file(plan, columns) == ()
     assert attack_rows(plan, columns, columns) == ()
-    assert expose_rows(plan, columns, columns) == ()
+    assert attack_records(plan, columns, columns) == ()
     (result,) = attack_claims(plan)
     assert result.verdict == "not tested"
     assert "nobody's" in result.reason

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from discreet import publish, verify
 from discreet.errors import ParameterError, PromiseError
-from discreet.pipeline.plan import plan_for, rehearse
+from discreet.pipeline.plan import dry_run, plan_for
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import published_schema
 from discreet.release.masked.encoding import Encoding
@@ -91,7 +91,9 @@ def test_the_dictionary_is_all_that_it_takes_to_train_and_to_use_the_classifier(
 
 
 def _published() -> Any:
-    encoding = Encoding.of(SCHEMA, norm_bound=None, intercept=True, bounded=True, owner="MaskedRelease")
+    encoding = Encoding.from_schema(
+        SCHEMA, norm_bound=None, intercept=True, bounded=True, owner="MaskedRelease"
+    )
     return published_schema(encoding.published(1.0))
 
 
@@ -119,7 +121,7 @@ def test_a_plan_and_a_rehearsal_need_no_cell(tmp_path: Path) -> None:
     assert by_factor[1.0].epsilon == pytest.approx(2, rel=1e-6)
     assert by_factor[2.0].epsilon == pytest.approx(1, rel=1e-6)
     assert by_factor[0.125].accuracy > by_factor[8.0].accuracy  # type: ignore[operator]
-    rehearsed = rehearse(TABLE, schema=SCHEMA, method="masked", privacy=PureDP(epsilon=2))
+    rehearsed = dry_run(TABLE, schema=SCHEMA, method="masked", privacy=PureDP(epsilon=2))
     assert rehearsed.rows == ()
     assert any("epsilon 2" in sentence for sentence in rehearsed.sentences)
 

@@ -74,7 +74,7 @@ def test_the_promise_is_a_point_event_for_numbers_and_pure_for_labels() -> None:
     assert isinstance(labels, PureDP)
     assert labels.covers == ("y",)
     assert isinstance(floors, ErrorFloor)
-    total = Spending.of((numbers, labels)).epsilon_at(1e-6)
+    total = Spending.from_promises((numbers, labels)).epsilon_at(1e-6)
     assert 1.99 < total <= 2
 
 

@@ -510,7 +510,7 @@ def interrupted(
 ) -> Any:
     """Ask, and have something done once so many questions were answered inside."""
     backend, asked = service.backend, 0
-    real = backend.dataset.database.asking
+    real = backend.dataset.database.ask_task
 
     def counted(*given: Any, **named: Any) -> Any:
         nonlocal asked
@@ -520,11 +520,11 @@ def interrupted(
             act()
         return answer
 
-    backend.dataset.database.asking = counted  # type: ignore[method-assign]
+    backend.dataset.database.ask_task = counted  # type: ignore[method-assign]
     try:
         return service.ask(request), lambda: asked
     finally:
-        backend.dataset.database.asking = real  # type: ignore[method-assign]
+        backend.dataset.database.ask_task = real  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (MEAN, 2)])
@@ -563,13 +563,13 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
     browser = signed_in(service, "ana")
     page = browser.get("/").text
     csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
-    real = service.backend.dataset.database.asking
+    real = service.backend.dataset.database.ask_task
 
     def revoking(*given: Any, **named: Any) -> Any:
         service.backend.revoke_token("test", "ana")
         return real(*given, **named)
 
-    monkeypatch.setattr(service.backend.dataset.database, "asking", revoking)
+    monkeypatch.setattr(service.backend.dataset.database, "ask_task", revoking)
     form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
     response = browser.post("/ask", data={**form, "exact": "mu", "amount": "0.1"})
     assert (response.status_code, response.headers["location"]) == (303, "/login")

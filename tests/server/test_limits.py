@@ -12,7 +12,7 @@ import pytest
 
 from discreet.batching import Step
 from discreet.query import execution
-from discreet.query.aggregates import Histogram, Node, NodeTables
+from discreet.query.aggregates import Histogram, NodeTables, TreeNode
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
 from discreet.server.workers import FairThreadPool
@@ -330,7 +330,7 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
         {"kind": "statistical", "question": Histogram(["age", "sex", "city"]).to_dict()},
         {
             "kind": "statistical",
-            "question": NodeTables("owner", [Node([], ["age", "city"])] * 8).to_dict(),
+            "question": NodeTables("owner", [TreeNode([], ["age", "city"])] * 8).to_dict(),
         },
     ],
 )

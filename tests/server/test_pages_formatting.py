@@ -13,7 +13,7 @@ from discreet.formatting import format_amount, format_amounts, format_share, num
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, PureDP
 from discreet.report.charts import ChartAxis
-from discreet.report.charts.bars import Interval, cell_bar, interval_bar, share_bar, spending_steps
+from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server import accounting
 from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share
 from tests.server.markup import read
@@ -54,7 +54,7 @@ def test_only_privacy_is_listed_among_amounts() -> None:
 
 @given(st.lists(st.tuples(numbers, margins), min_size=1, max_size=3))
 def test_every_answer_can_be_drawn(answers: list[tuple[float, float]]) -> None:
-    intervals = [Interval(v, v - m, v + m, str(k)) for k, (v, m) in enumerate(answers)]
+    intervals = [IntervalMark(v, v - m, v + m, str(k)) for k, (v, m) in enumerate(answers)]
     picture = read(str(interval_bar("key", intervals, "EUR")))
     for band in picture.all("rect", class_="band"):
         left, width = (float(band.attributes[name].removesuffix("%")) for name in ("x", "width"))

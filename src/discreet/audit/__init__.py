@@ -14,7 +14,7 @@ what single rows add to them (``contributions``), guesses cells (``unknown``) an
 (``guessing``).
 """
 
-from discreet.audit._base import AuditResult, Draws, SingleDraws, Trial
+from discreet.audit._base import AuditResult, MechanismDraws, MechanismPair, SingleDraws
 from discreet.audit._bounds import epsilon_lower_bound, mean_bounds
 from discreet.audit._claims import attack_claims
 from discreet.audit._density import (
@@ -30,45 +30,45 @@ from discreet.audit._density import (
 )
 from discreet.audit._distinguishing import distinguish
 from discreet.audit._enumeration import EveryRow, row_law
-from discreet.audit._guess import Exposed, Guess, least_error, most_right
-from discreet.audit._prior import Planned, attack_prior
+from discreet.audit._guess import Guess, Reidentification, max_success_probability, min_error
+from discreet.audit._prior import PlannedAttacks, attack_prior
 from discreet.audit._published_file import attack_file
 from discreet.audit._real_rows import attack_rows
-from discreet.audit._reidentification import expose_rows
+from discreet.audit._reidentification import attack_records
 from discreet.audit._sampler_checks import position, precision, timing
 from discreet.audit._suite import ATTACKS, Attack, run_audit
-from discreet.audit.reconstruction import Rebuilt, Reconstruction, reconstruct
+from discreet.audit.reconstruction import ReconstructedColumn, Reconstruction, reconstruct
 
 __all__ = [
     "ATTACKS",
     "Attack",
     "AuditResult",
     "Density",
-    "Draws",
     "EveryRow",
-    "Exposed",
     "Guess",
     "Lattice",
     "LawPair",
-    "Planned",
-    "Rebuilt",
+    "MechanismDraws",
+    "MechanismPair",
+    "PlannedAttacks",
+    "ReconstructedColumn",
     "Reconstruction",
+    "Reidentification",
     "SingleDraws",
-    "Trial",
     "attack_claims",
     "attack_file",
     "attack_prior",
+    "attack_records",
     "attack_rows",
     "density",
     "distinguish",
     "epsilon_lower_bound",
-    "expose_rows",
     "fisher_information",
     "hockey_stick",
     "largest_loss",
-    "least_error",
+    "max_success_probability",
     "mean_bounds",
-    "most_right",
+    "min_error",
     "position",
     "precision",
     "pushforward",

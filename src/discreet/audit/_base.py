@@ -2,7 +2,7 @@
 
 What can be attacked: a mechanism on two neighboring inputs, two exact laws, a sampler, a clock.
 
-Every attack takes one of these. A release, a learner or a database becomes a :class:`Trial` by a short
+Every attack takes one of these. A release, a learner or a database becomes a :class:`MechanismPair` by a short
 function that runs it on one of two inputs; nothing here knows what kind of thing it is.
 """
 
@@ -169,7 +169,7 @@ Mechanism: TypeAlias = Callable[[Any, Stream], "AnyArray"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class MechanismPair:
     """A mechanism and two inputs that its claim calls neighbors.
 
     Parameters
@@ -230,7 +230,7 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draws:
+class MechanismDraws:
     """A sampler and a promise that rests on it.
 
     Parameters
@@ -247,7 +247,7 @@ class Draws:
 
     Privacy
     -------
-    Draws made for a test hide nobody.
+    MechanismDraws made for a test hide nobody.
 
     Reference
     ---------
@@ -277,7 +277,7 @@ class SingleDraws:
 
     Privacy
     -------
-    Draws made for a test hide nobody.
+    MechanismDraws made for a test hide nobody.
 
     Reference
     ---------

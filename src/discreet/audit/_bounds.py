@@ -188,7 +188,7 @@ class Evidence:
         return self.measured / self.epsilon if self.epsilon else 0.0
 
 
-def foremost(evidence: Sequence[Evidence]) -> int:
+def best_evidence(evidence: Sequence[Evidence]) -> int:
     """Return the place of the evidence that breaks a claim most, or else strains it most."""
     places = range(len(evidence))
     worst = max(places, key=lambda i: evidence[i].excess)
@@ -201,7 +201,7 @@ def strongest_evidence(
     """Return what an event fixed beforehand proves against ``claim``, a promise of DP."""
     pairs = _inequalities(hits_a, n_a, hits_b, n_b, failure_probability)
     found = [_evidence(claim, least, most) for least, most in pairs]
-    return found[foremost(found)]
+    return found[best_evidence(found)]
 
 
 def _evidence(claim: Promise, least: float, most: float) -> Evidence:
@@ -230,7 +230,7 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
     usual = usual_epsilon(claim)
     shown = math.log((least - USUAL_DELTA) / most) if least > USUAL_DELTA and most > 0 else 0.0
     seen.append(Evidence(at(usual).excess, usual, USUAL_DELTA, max(0.0, shown)))
-    return seen[foremost(seen)]
+    return seen[best_evidence(seen)]
 
 
 def usual_epsilon(claim: Promise) -> float:

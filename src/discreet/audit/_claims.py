@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.audit._base import AuditResult, Trial
+from discreet.audit._base import AuditResult, MechanismPair
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, MOST_COORDINATES, try_events
 from discreet.audit._enumeration import EveryRow, enumerated
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.audit._distinguishing import Family
     from discreet.privacy import Promise
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.schema import Column
 
 RUNS = 20_000
@@ -40,7 +40,7 @@ _ATTACKS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 
 
 def attack_claims(
-    plan: Plan, *, failure_probability: float = 1e-6, stream: Stream | None = None
+    plan: ReleasePlan, *, failure_probability: float = 1e-6, stream: Stream | None = None
 ) -> tuple[AuditResult, ...]:
     """Tell two extreme rows apart by what ``plan`` would publish of them, for each promise that it makes.
 
@@ -86,7 +86,7 @@ def attack_claims(
     [('distinguish', 'holds'), ('precision', 'holds')]
     """
     check_failure_probability(failure_probability, "attack_claims")
-    if not plan.of_people:
+    if not plan.row_level:
         return tuple(
             AuditResult(attack="none", claim=promise, verdict="not tested", reason=OF_NOBODY)
             for promise in plan.promises
@@ -113,7 +113,7 @@ def attack_claims(
     return tuple(results)
 
 
-def _whole_row(plan: Plan, promise: Promise) -> bool:
+def _whole_row(plan: ReleasePlan, promise: Promise) -> bool:
     """Whether a promise is about all that is protected in a row, so that whole rows may be compared."""
     protected = {target.name for target in targets_of(plan) if not target.is_clear}
     return promise.covers is None or protected <= set(promise.covers)
@@ -131,7 +131,7 @@ class _Part:
         return self.target.column
 
 
-def _parts(plan: Plan) -> list[tuple[Promise, list[_Part]]]:
+def _parts(plan: ReleasePlan) -> list[tuple[Promise, list[_Part]]]:
     """Return for each promise what it is about.
 
     A number that may be missing is covered twice, by the promise on numbers and by the one on lists, for
@@ -164,10 +164,10 @@ def _parts(plan: Plan) -> list[tuple[Promise, list[_Part]]]:
 class _Extremes:
     """Two rows that differ as much as can be in what a promise covers, and in nothing else."""
 
-    plan: Plan
+    plan: ReleasePlan
     parts: Sequence[_Part]
 
-    def trial(self, promise: Promise) -> Trial:
+    def trial(self, promise: Promise) -> MechanismPair:
         allowed = self.plan.schema.max_rows_per_unit or 1
         rows = max(1, min(allowed, MOST_COORDINATES // len(self.parts)))
         runs = max(2_000, min(RUNS, _MOST_CELLS // (rows * len(self.plan.schema.released))))
@@ -182,7 +182,7 @@ class _Extremes:
             cells = [np.isnan(drawn[p.column.name]) if p.flag else drawn[p.column.name] for p in self.parts]
             return np.column_stack(cells).astype(np.float64).reshape(runs, -1)
 
-        return Trial(mechanism=mechanism, a=a, b=b, claim=promise, n=runs, name="release")
+        return MechanismPair(mechanism=mechanism, a=a, b=b, claim=promise, n=runs, name="release")
 
     def _corners(self) -> tuple[dict[str, float], dict[str, float]]:
         middle = {c.name: 0.0 if c.is_category else c.fill for c in self.plan.schema.released}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.audit.channel import Channel
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.schema import Column
 
 MOST_FEATURES = 512
@@ -63,7 +63,10 @@ class _Piece:
 
 
 def linear_guesses(
-    plan: Plan, targets: Sequence[Target], columns: Mapping[str, AnyArray], shares: Mapping[str, Floats]
+    plan: ReleasePlan,
+    targets: Sequence[Target],
+    columns: Mapping[str, AnyArray],
+    shares: Mapping[str, Floats],
 ) -> list[LinearGuess]:
     """Predict every protected column from all columns, piece by piece where there are too many.
 
@@ -127,7 +130,7 @@ def _piece(target: Target, cells: AnyArray, shares: Floats | None) -> _Piece | N
     return _Piece(target, flagged, np.diag([variance, 0.0]), present=present)
 
 
-def _solve(plan: Plan, group: Sequence[_Piece]) -> LinearGuess:
+def _solve(plan: ReleasePlan, group: Sequence[_Piece]) -> LinearGuess:
     X = np.column_stack([piece.features for piece in group])
     starts = np.cumsum([0] + [piece.features.shape[1] for piece in group])
     noise = _noise_of(plan, group, starts)
@@ -153,7 +156,7 @@ def _solve(plan: Plan, group: Sequence[_Piece]) -> LinearGuess:
     return LinearGuess(errors, len(group))
 
 
-def _noise_of(plan: Plan, group: Sequence[_Piece], starts: Ints) -> Floats:
+def _noise_of(plan: ReleasePlan, group: Sequence[_Piece], starts: Ints) -> Floats:
     """Return the covariance of the noise of all features, most of it in blocks."""
     noise = np.zeros((int(starts[-1]), int(starts[-1])))
     for piece, start, end in zip(group, starts[:-1], starts[1:], strict=True):

@@ -40,7 +40,7 @@ _BUCKETS = 64  # steps of a margin in the table of the sigmoid
 _LAST_MARGIN = 16
 
 
-class Adds(Protocol):
+class Contributions(Protocol):
     """What some rows add to the entries of an answer."""
 
     def total(self, size: int) -> Floats:
@@ -148,7 +148,7 @@ class RowByRow:
 
     size: int
     reads: frozenset[str]
-    of: Callable[[Arrays], Sequence[Adds]]
+    of: Callable[[Arrays], Sequence[Contributions]]
 
     def total(self, arrays: Arrays) -> Floats:
         """Return the sums over some rows."""
@@ -184,7 +184,7 @@ def row_by_row(question: Aggregate, bound: BoundAggregate, curation: Curation) -
     return None
 
 
-_Made = tuple[set[str], "Callable[[Arrays], Sequence[Adds]]"]
+_Made = tuple[set[str], "Callable[[Arrays], Sequence[Contributions]]"]
 
 
 def _length(arrays: Arrays) -> int:
@@ -214,7 +214,7 @@ def _sums(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
         for expression, (_, anchor, *_) in zip(question.expressions, bound.canonical["terms"], strict=True)
     ]
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         return [_Dense(0, np.stack([integers(arrays) for _, integers in terms]))]
 
     return set().union(*(reads for reads, _ in terms)), of
@@ -252,7 +252,7 @@ def _histogram(question: Any, bound: BoundAggregate, curation: Curation) -> _Mad
         more, integers = _term(question.expression, bound.canonical["term"][1], curation)
         reads |= more
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         cell = np.zeros(_length(arrays), np.int64)
         for size, codes in axes:
             cell = cell * size + codes(arrays)
@@ -274,7 +274,7 @@ def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _M
             starts[a][i] = at
             at += axes[a][0] * labels
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         codes = {name: axis[1](arrays) for name, axis in axes.items()}
         which = np.full(_length(arrays), -1)
         for i in range(len(nodes) - 1, -1, -1):
@@ -298,7 +298,7 @@ def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     columns = [curation.column(name) for name in question.columns]
     dropped = dict(zip(question.columns, bound.canonical["dropped"], strict=True))
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         sums: list[AnyArray] = []
         squares: list[AnyArray] = []
         for column in columns:
@@ -336,9 +336,9 @@ def _gram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     d = features.size
     products = d * (d + 1) // 2
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         rows = _rows(features, arrays)
-        parts: list[Adds] = [_Products(rows)]
+        parts: list[Contributions] = [_Products(rows)]
         if question.with_sums:
             parts.append(_Dense(products, rows))
         if bound.size > products + d:
@@ -353,7 +353,7 @@ def _clusters(question: Any, bound: BoundAggregate, curation: Curation) -> _Made
     centers = np.array(bound.canonical["centers"], np.float64)
     square = bound.canonical["square"]
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         rows = _rows(features, arrays)
         scores = np.einsum("ij,ij->i", centers, centers)[:, None] - 2 * (centers @ rows)
         nearest = scores.argmin(axis=0)
@@ -371,18 +371,18 @@ def _labeled(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
     positive, shift = bound.canonical["positive"], bound.canonical.get("shift", 0)
     weights = np.array(bound.canonical["weights"], np.float64)
 
-    def halfspace(rows: Floats, labels: AnyArray) -> Sequence[Adds]:
+    def halfspace(rows: Floats, labels: AnyArray) -> Sequence[Contributions]:
         signs = np.where(labels, 1.0, -1.0)
         wrong = (signs * (weights @ rows) <= 0).astype(np.float64)
         return [_Dense(0, wrong[None]), _Dense(1, rows * (signs * wrong))]
 
-    def gradient(rows: Floats, labels: AnyArray) -> Sequence[Adds]:
+    def gradient(rows: Floats, labels: AnyArray) -> Sequence[Contributions]:
         margin = np.floor((weights @ rows) / 2.0**shift) + 0.5
         margin = np.clip(margin / _BUCKETS, -_LAST_MARGIN, _LAST_MARGIN)
         likely = np.floor(2**SIGMOID_BITS / (1 + np.exp(-margin)) + 0.5)
         return [_Dense(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
 
-    def of(arrays: Arrays) -> Sequence[Adds]:
+    def of(arrays: Arrays) -> Sequence[Contributions]:
         make = gradient if isinstance(question, GradientSums) else halfspace
         return make(_rows(features, arrays), arrays[target] == positive)
 

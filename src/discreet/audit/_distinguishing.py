@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from discreet.audit._base import AuditResult, Mechanism, Trial
+from discreet.audit._base import AuditResult, Mechanism, MechanismPair
 from discreet.audit._bounds import (
     USUAL_DELTA,
+    best_evidence,
     check_failure_probability,
-    foremost,
     strongest_evidence,
     usual_epsilon,
 )
@@ -250,12 +250,12 @@ def distinguish(
     >>> result.verdict, result.measured > 0.5
     ('broken', True)
     """
-    trial = Trial(mechanism=mechanism, a=a, b=b, claim=claim, n=n)
+    trial = MechanismPair(mechanism=mechanism, a=a, b=b, claim=claim, n=n)
     return try_events(trial, "distinguish", events, failure_probability, stream)
 
 
 def try_events(
-    trial: Trial,
+    trial: MechanismPair,
     attack: str,
     families: Sequence[Family],
     failure_probability: float,
@@ -279,7 +279,7 @@ def try_events(
         )
         for k_a, k_b in counts
     ]
-    worst = foremost(evidence)
+    worst = best_evidence(evidence)
     best, event = evidence[worst], finalists[worst]
     broken = best.excess > 0
     k_a, k_b = (int(k) for k in counts[worst])

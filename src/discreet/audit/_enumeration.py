@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats, Ints
     from discreet.privacy import Promise
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
 
 MOST_ENTRIES = 1 << 23
 """True rows times published rows."""
@@ -47,7 +47,7 @@ class EveryRow:
     docs/explanation/theorems/coarse-response.md
     """
 
-    plan: Plan
+    plan: ReleasePlan
     claim: Promise
     name: str = "release"
 
@@ -80,7 +80,7 @@ class RowLaw:
         return worst
 
 
-def row_law(plan: Plan) -> RowLaw | None:
+def row_law(plan: ReleasePlan) -> RowLaw | None:
     """Return the law of a published row as the laws of its columns say; None where there is too much of it.
 
     Reference

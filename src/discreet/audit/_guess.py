@@ -166,7 +166,7 @@ class Guess(_Written):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposed(_Written):
+class Reidentification(_Written):
     """How many people an attacker recognizes, or knows to be in the table.
 
     Attributes
@@ -275,7 +275,7 @@ _SLACK = 1e-12
 """Covers the roundings of some hundred operations on numbers of order 1."""
 
 
-def most_right(promise: Promise, shares: Sequence[float]) -> float:
+def max_success_probability(promise: Promise, shares: Sequence[float]) -> float:
     """Return the largest chance with which any method can guess a cell right.
 
     Parameters
@@ -301,13 +301,13 @@ def most_right(promise: Promise, shares: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> round(most_right(GaussianDP(mu=1.0), [0.5, 0.5]), 3)  # the normal distribution at 1/2
+    >>> round(max_success_probability(GaussianDP(mu=1.0), [0.5, 0.5]), 3)  # the normal distribution at 1/2
     0.691
     """
     given = sorted((float(share) for share in shares), reverse=True)
     if not given or given[-1] < 0 or not math.isclose(sum(given), 1.0, abs_tol=1e-9):
         raise ParameterError(
-            "shares of most_right must be numbers of at least 0 that add up to 1, and do not. Give the share "
+            "shares of max_success_probability must be numbers of at least 0 that add up to 1, and do not. Give the share "
             "of every value."
         )
     first, *others = given
@@ -322,7 +322,7 @@ def most_right(promise: Promise, shares: Sequence[float]) -> float:
     return min(1.0, right + _SLACK)
 
 
-def least_error(promise: Promise, *, sd: float, width: float) -> float:
+def min_error(promise: Promise, *, sd: float, width: float) -> float:
     """Return the least root-mean-square error with which any method can guess a number.
 
     Parameters
@@ -341,7 +341,7 @@ def least_error(promise: Promise, *, sd: float, width: float) -> float:
 
     Privacy
     -------
-    As :func:`most_right`.
+    As :func:`max_success_probability`.
 
     Reference
     ---------
@@ -349,7 +349,7 @@ def least_error(promise: Promise, *, sd: float, width: float) -> float:
 
     Examples
     --------
-    >>> round(least_error(GaussianDP(mu=0.5), sd=10.0, width=60.0), 2)
+    >>> round(min_error(GaussianDP(mu=0.5), sd=10.0, width=60.0), 2)
     8.46
     """
     if not (math.isfinite(sd) and math.isfinite(width) and 0 <= sd <= width):

@@ -27,7 +27,7 @@ _RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class GuessFeatures:
     """Published columns as a learner sees them.
 
     Attributes
@@ -42,7 +42,7 @@ class Features:
     columns: Ints
 
 
-def features_of(columns: Sequence[Column], published: Mapping[str, AnyArray]) -> Features:
+def guess_features(columns: Sequence[Column], published: Mapping[str, AnyArray]) -> GuessFeatures:
     """Turn published columns into a matrix; several rows of a person are averaged, codes by majority.
 
     Parameters
@@ -67,7 +67,7 @@ def features_of(columns: Sequence[Column], published: Mapping[str, AnyArray]) ->
                 made.append(absent.mean(axis=1))
         parts += made
         origin += [place] * len(made)
-    return Features(np.column_stack(parts).astype(np.float64), np.array(origin, np.int64))
+    return GuessFeatures(np.column_stack(parts).astype(np.float64), np.array(origin, np.int64))
 
 
 def _majority(codes: AnyArray) -> AnyArray:
@@ -77,7 +77,7 @@ def _majority(codes: AnyArray) -> AnyArray:
 
 
 def learned_numbers(
-    features: Features, own: int | None, whole: bool, truth: Floats, known: Ints, unknown: Ints
+    features: GuessFeatures, own: int | None, whole: bool, truth: Floats, known: Ints, unknown: Ints
 ) -> Floats:
     """Learn a number from the published columns of some people and guess it for others.
 
@@ -86,7 +86,7 @@ def learned_numbers(
 
     Parameters
     ----------
-    features : Features
+    features : GuessFeatures
         Of all people.
     own : int or None
         Place of the published column that belongs to the number.
@@ -140,7 +140,7 @@ def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
 
 
 def learned_levels(
-    features: Features, own: int | None, levels: int, truth: AnyArray, known: Ints, unknown: Ints
+    features: GuessFeatures, own: int | None, levels: int, truth: AnyArray, known: Ints, unknown: Ints
 ) -> Ints:
     """Learn a level of a list from the published columns of some people and guess it for others.
 
@@ -179,7 +179,7 @@ def _indicators(codes: Ints, levels: int) -> Floats:
     return np.asarray(codes[:, None] == np.arange(min(levels, 64)), np.float64)
 
 
-def _relevant(features: Features, own: int | None, targets: Floats, known: Ints) -> Floats:
+def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: Ints) -> Floats:
     """Return the features to look at: all if they are few, otherwise the most correlated ones."""
     matrix = features.matrix
     if matrix.shape[1] <= MOST_FEATURES:

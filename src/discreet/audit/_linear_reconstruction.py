@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.audit.stored_answers import Told
+    from discreet.audit.stored_answers import StoredAnswer
     from discreet.noise import Stream
     from discreet.privacy import Promise
     from discreet.query.curation import Curated
     from discreet.query.engines.base import Engine
-    from discreet.query.execution import EngineSums
+    from discreet.query.execution import QueryExecutor
 
 POINTS = 16
 """Values of a column that the attacker thinks of: its commonest levels, or quantiles of a number."""
@@ -109,8 +109,8 @@ class People:
     counts: Mapping[str, Ints]
 
     @classmethod
-    def of(
-        cls, database: EngineSums, columns: Sequence[Curated], people: int, stream: Stream | None
+    def from_counts(
+        cls, database: QueryExecutor, columns: Sequence[Curated], people: int, stream: Stream | None
     ) -> People:
         """Draw some people, and count what everybody has in some columns, in one pass."""
         names = [name for column in database.curation.columns for name in sql_names(column)]
@@ -201,7 +201,7 @@ class Prior:
     weights: Floats
 
     @classmethod
-    def of(cls, column: Curated, counts: Ints) -> Prior:
+    def from_counts(cls, column: Curated, counts: Ints) -> Prior:
         """Choose the commonest levels, or quantiles of a number, and whether it is missing."""
         size = _cells(column)
         there, total = counts[:size], counts.sum()
@@ -273,7 +273,7 @@ class Thought:
     beyond: tuple[tuple[int, float, float], ...]
 
 
-def guess_column(column: Curated, people: People, answers: Sequence[Told]) -> Thought:
+def guess_column(column: Curated, people: People, answers: Sequence[StoredAnswer]) -> Thought:
     """Guess one column of some people from answers that depend on it.
 
     Parameters
@@ -298,7 +298,7 @@ def guess_column(column: Curated, people: People, answers: Sequence[Told]) -> Th
     ---------
     docs/explanation/theorems/guessing.md.
     """
-    prior = Prior.of(column, people.counts[column.name])
+    prior = Prior.from_counts(column, people.counts[column.name])
     m, k = people.size, prior.size
     # Everybody once for each value that the cell may have.
     copies = {name: np.repeat(values, k) for name, values in people.cells.items()}
@@ -361,7 +361,7 @@ class _Signals:
 
 
 def _take_in(
-    answer: Told,
+    answer: StoredAnswer,
     copies: Mapping[str, AnyArray],
     people: People,
     prior: Prior,

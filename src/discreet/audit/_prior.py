@@ -22,7 +22,7 @@ from discreet.audit._closed_form_guess import (
     uniform_candidates,
 )
 from discreet.audit._guess import LEFT_OUT, Guess, noted, rms_interval, share_interval, verdict_on
-from discreet.audit._learned_guess import Features, features_of, learned_levels, learned_numbers
+from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
 from discreet.audit.channel import Target, by_person, targets_of
 from discreet.errors import ParameterError
 from discreet.noise import uniform_integers
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Ints
     from discreet.privacy import Promise
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
 
     Progress = Callable[[int, int], None]
 
@@ -57,7 +57,7 @@ ALSO_OTHERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedAttacks:
     """A plan and the floor that it promises, for :func:`discreet.audit.run_audit`.
 
     Parameters
@@ -80,14 +80,14 @@ class Planned:
     See :func:`attack_prior`.
     """
 
-    plan: Plan
+    plan: ReleasePlan
     claim: Promise
     n: int = 20_000
     name: str = "release"
 
 
 def attack_prior(
-    plan: Plan,
+    plan: ReleasePlan,
     *,
     n: int = 20_000,
     failure_probability: float = 1e-6,
@@ -148,7 +148,7 @@ def attack_prior(
     check_failure_probability(failure_probability, "attack_prior")
     if n < 100:
         raise ParameterError(f"n of attack_prior must be at least 100, was {n}. 20,000 is the usual choice.")
-    if not plan.of_people:
+    if not plan.row_level:
         return ()
     attacked = [t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)]
     if not attacked:
@@ -176,7 +176,7 @@ def attack_prior(
     return tuple(guesses)
 
 
-def reconstruct(subject: Planned, failure_probability: float, stream: Stream | None) -> AuditResult:
+def reconstruct(subject: PlannedAttacks, failure_probability: float, stream: Stream | None) -> AuditResult:
     """Try to break an error floor: :func:`attack_prior` in the form of the other attacks."""
     guesses = attack_prior(subject.plan, n=subject.n, failure_probability=failure_probability, stream=stream)
     floored = [(g.floor / g.upper if g.upper else np.inf, g) for g in guesses if g.floor is not None]
@@ -211,7 +211,7 @@ def _is_whole(target: Target) -> bool:
     return target.column.type in ("integer", "date")
 
 
-def prior_records(plan: Plan, n: int, stream: Stream) -> dict[str, AnyArray]:
+def prior_records(plan: ReleasePlan, n: int, stream: Stream) -> dict[str, AnyArray]:
     """Draw records from the floors' prior: all that was declared, equally likely and independent."""
     return {target.name: _prior_cells(target, n, stream) for target in targets_of(plan)}
 
@@ -241,7 +241,7 @@ class _Game:
 
     records: Mapping[str, AnyArray]
     published: Mapping[str, AnyArray]
-    features: Features
+    features: GuessFeatures
     places: Mapping[str, int]
     known: Ints
     unknown: Ints
@@ -249,7 +249,7 @@ class _Game:
     note: str
 
     @classmethod
-    def play(cls, plan: Plan, n: int, stream: Stream) -> _Game:
+    def play(cls, plan: ReleasePlan, n: int, stream: Stream) -> _Game:
         schema = plan.schema
         allowed = schema.max_rows_per_unit or 1
         rows = min(allowed, MOST_ROWS_PER_UNIT)
@@ -270,7 +270,7 @@ class _Game:
         return cls(
             records=records,
             published=published,
-            features=features_of(schema.released, published),
+            features=guess_features(schema.released, published),
             places={column.name: place for place, column in enumerate(schema.released)},
             known=np.arange(attacked, total),
             unknown=np.arange(attacked),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
 
 FILE = "the published file and the published laws"
 EXPECTED = "the error that the attacker expects, estimated from the file"
@@ -41,7 +41,7 @@ class _Population:
 
 
 def attack_file(
-    plan: Plan, columns: Mapping[str, AnyArray], *, progress: Callable[[int, int], None] | None = None
+    plan: ReleasePlan, columns: Mapping[str, AnyArray], *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Guess, ...]:
     """Attack a published file with nothing but itself and its laws.
 
@@ -77,7 +77,7 @@ def attack_file(
     Linear: the error ``S - S (S + V)^-1 S`` of docs/explanation/theorems/fisher-cramer-rao.md with
     ``S`` estimated by the covariance of the file minus ``V``.
     """
-    if not plan.of_people:
+    if not plan.row_level:
         return ()
     targets = [t for t in targets_of(plan) if t.name in columns]
     if absent := {s.column for s in plan.columns} - {t.name for t in targets}:

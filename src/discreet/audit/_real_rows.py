@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet.audit._closed_form_guess import likeliest_levels, observed_candidates, posterior_means
 from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, noted, rough_interval, share_interval
-from discreet.audit._learned_guess import Features, features_of, learned_levels, learned_numbers
+from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
 from discreet.audit.channel import MOST_ROWS, Target, by_person, targets_of
 from discreet.errors import ParameterError
 from discreet.noise import permutation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.schema import Column
 
     Progress = Callable[[int, int], None]
@@ -36,7 +36,7 @@ RECORDS = "true and published records of {n:,} other people, and the published r
 
 
 def attack_rows(
-    plan: Plan,
+    plan: ReleasePlan,
     rows: Mapping[str, AnyArray],
     published: Mapping[str, AnyArray],
     *,
@@ -76,14 +76,14 @@ def attack_rows(
     ---------
     Intervals at 95 %: for numbers by the normal approximation, for lists Clopper and Pearson (1934).
     """
-    if not plan.of_people:
+    if not plan.row_level:
         return ()
     n = check_aligned(plan, rows, published, "attack_rows")
     if n < _FEWEST:
         return ()
     stream = stream_or_fresh(stream)
     chosen = permutation(n, stream.derive("who is attacked"))[:MOST_ROWS]
-    game = _Half.of(plan, rows, published, chosen)
+    game = _Half.from_sample(plan, rows, published, chosen)
     attacked = [t for t in targets_of(plan) if not t.is_clear]
     deadline = time.monotonic() + TOTAL_SECONDS
     slowest = 0.0
@@ -105,7 +105,7 @@ def attack_rows(
 
 
 def check_aligned(
-    plan: Plan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], where: str
+    plan: ReleasePlan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], where: str
 ) -> int:
     """Return how many rows there are, or refuse columns that are not those of the plan, row by row."""
     names = {summary.column for summary in plan.columns}
@@ -124,14 +124,14 @@ class _Half:
 
     rows: Mapping[str, AnyArray]
     published: Mapping[str, AnyArray]
-    features: Features
+    features: GuessFeatures
     places: Mapping[str, int]
-    clear: Features | None
+    clear: GuessFeatures | None
     half: int
 
     @classmethod
-    def of(
-        cls, plan: Plan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], chosen: Ints
+    def from_sample(
+        cls, plan: ReleasePlan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], chosen: Ints
     ) -> _Half:
         columns = [plan.schema.column(summary.column) for summary in plan.columns]
         seen = {c.name: published[c.name][chosen] for c in columns}
@@ -139,9 +139,9 @@ class _Half:
         return cls(
             rows={c.name: rows[c.name][chosen] for c in columns},
             published=seen,
-            features=features_of(columns, by_person(seen)),
+            features=guess_features(columns, by_person(seen)),
             places={c.name: place for place, c in enumerate(columns)},
-            clear=features_of(open_columns, by_person(seen)) if open_columns else None,
+            clear=guess_features(open_columns, by_person(seen)) if open_columns else None,
             half=chosen.size // 2,
         )
 
@@ -221,7 +221,7 @@ class _Half:
 
 
 def _learned(
-    target: Target, features: Features, own: int | None, truth: AnyArray, known: Ints, unknown: Ints
+    target: Target, features: GuessFeatures, own: int | None, truth: AnyArray, known: Ints, unknown: Ints
 ) -> AnyArray:
     if target.is_list:
         return learned_levels(features, own, len(target.column.levels), truth, known, unknown)

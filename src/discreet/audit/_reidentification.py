@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
-from discreet.audit._guess import FAILURE, Exposed, share_interval
+from discreet.audit._guess import FAILURE, Reidentification, share_interval
 from discreet.audit._real_rows import check_aligned
 from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, targets_of
 from discreet.errors import DataError, DiscreetWarning
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Bools, Floats
     from discreet.audit.channel import Target
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
 
 _COMPARISONS = 100_000_000
 """Cells compared by one attack, at most."""
@@ -58,7 +58,7 @@ def linkage(
     published: Mapping[str, AnyArray],
     *,
     with_public: bool,
-) -> Exposed | None:
+) -> Reidentification | None:
     """Look for the published row that is likeliest for a person whose true record is known.
 
     Parameters
@@ -91,7 +91,7 @@ def linkage(
     known = f"a person's true cells in {_columns(len(targets))}" + (
         ", public ones among them" if with_public else ""
     )
-    return Exposed(
+    return Reidentification(
         attack="linkage",
         success=success,
         lower=lower,
@@ -107,7 +107,7 @@ def linkage(
 
 def score_linkage(
     plan: InvariantPlan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
-) -> Exposed | None:
+) -> Reidentification | None:
     """Recognize people by their score, which an invariant release publishes exactly.
 
     The model is trained on the published rows with the learner that the release names; then a person's score
@@ -135,7 +135,7 @@ def score_linkage(
     apart = distance[:, 1] - distance[:, 0] > _TIED * float(np.abs(shown).max())
     hits = (place[:, 0] == np.arange(len(true))) & apart
     success, lower, upper = share_interval(hits, FAILURE)
-    return Exposed(
+    return Reidentification(
         attack="invariants",
         success=success,
         lower=lower,
@@ -187,8 +187,8 @@ _FEWEST = 24
 
 
 def membership(
-    plan: Plan, targets: Sequence[Target], rows: Mapping[str, AnyArray], stream: Stream
-) -> Exposed | None:
+    plan: ReleasePlan, targets: Sequence[Target], rows: Mapping[str, AnyArray], stream: Stream
+) -> Reidentification | None:
     """Publish a third of the people anew and tell them from another third.
 
     A person's statistics are how much likelier the published rows are with that person among them than
@@ -226,7 +226,9 @@ def membership(
     return _exposed(hits, each, f"a person's true cells in {len(targets)} columns, and the published laws")
 
 
-def score_membership(plan: InvariantPlan, rows: Mapping[str, AnyArray], stream: Stream) -> Exposed | None:
+def score_membership(
+    plan: InvariantPlan, rows: Mapping[str, AnyArray], stream: Stream
+) -> Reidentification | None:
     """Do the same for an invariant release, by whether a person's score is among the published ones."""
     n = len(next(iter(rows.values())))
     each = min(n // 2, MOST_PEOPLE)
@@ -306,9 +308,9 @@ def _told_apart(inside: Floats, outside: Floats) -> tuple[float, Bools]:
     return float(gain[best]), hits
 
 
-def _exposed(hits: Bools, each: int, knowledge: str) -> Exposed:
+def _exposed(hits: Bools, each: int, knowledge: str) -> Reidentification:
     success, lower, upper = share_interval(hits, FAILURE)
-    return Exposed(
+    return Reidentification(
         attack="membership",
         success=success,
         lower=lower,
@@ -323,13 +325,13 @@ def _exposed(hits: Bools, each: int, knowledge: str) -> Exposed:
     )
 
 
-def expose_rows(
-    plan: Plan,
+def attack_records(
+    plan: ReleasePlan,
     rows: Mapping[str, AnyArray],
     published: Mapping[str, AnyArray],
     *,
     stream: Stream | None = None,
-) -> tuple[Exposed, ...]:
+) -> tuple[Reidentification, ...]:
     """Link people to their published rows, and tell who is in the table.
 
     *linkage*: the published row that is likeliest for a known true record; a second time with the
@@ -359,9 +361,9 @@ def expose_rows(
     ---------
     For exact scores, docs/explanation/theorems/fisher-invariant.md.
     """
-    if not plan.of_people:
+    if not plan.row_level:
         return ()
-    n = check_aligned(plan, rows, published, "expose_rows")
+    n = check_aligned(plan, rows, published, "attack_records")
     if n < 2:
         return ()
     stream = stream_or_fresh(stream)
@@ -373,7 +375,7 @@ def expose_rows(
     people = {name: rows[name][order] for name in names}
     shown = {name: published[name][order] for name in names}
     fresh = stream.derive("a fresh draw")
-    found: list[Exposed | None]
+    found: list[Reidentification | None]
     if isinstance(plan, InvariantPlan):
         found = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
         return tuple(x for x in found if x is not None)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special, stats
 
-from discreet.audit._base import AuditResult, Mechanism, Trial
+from discreet.audit._base import AuditResult, Mechanism, MechanismPair
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._distinguishing import MOST_COORDINATES, likelier_cells, try_events
 from discreet.errors import ParameterError
@@ -35,7 +35,7 @@ from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Ints
-    from discreet.audit._base import Draws, SingleDraws
+    from discreet.audit._base import MechanismDraws, SingleDraws
     from discreet.audit._distinguishing import Event
     from discreet.privacy.promises import Promise
 
@@ -46,7 +46,7 @@ LEAST_EXPECTED = 100.0
 
 
 def position(
-    subject: Draws, *, failure_probability: float = 1e-6, stream: Stream | None = None
+    subject: MechanismDraws, *, failure_probability: float = 1e-6, stream: Stream | None = None
 ) -> AuditResult:
     """Test that every position of a vector of draws has one law.
 
@@ -118,7 +118,7 @@ def position(
     )
 
 
-def _table(subject: Draws, stream: Stream) -> Ints:
+def _table(subject: MechanismDraws, stream: Stream) -> Ints:
     """Count draws by group of positions (rows) and class of values (columns)."""
     first = np.asarray(subject.draw(stream)).reshape(-1)
     if first.size < 2:
@@ -218,7 +218,7 @@ def precision(
     >>> precision(in_floats, 0.0, 1.0, GaussianDP(mu=1.0), n=20_000, stream=Stream.from_seed(1)).verdict
     'broken'
     """
-    trial = Trial(mechanism=mechanism, a=a, b=b, claim=claim, n=n)
+    trial = MechanismPair(mechanism=mechanism, a=a, b=b, claim=claim, n=n)
     return try_events(trial, "precision", (low_bits,), failure_probability, stream)
 
 

@@ -3,7 +3,7 @@
 Attacks on a promise are rows of :data:`ATTACKS`. Attacks on a whole release (the published file, real rows,
 linkage, membership) judge no promise, so they have functions of their own:
 :func:`~discreet.audit.attack_file`, :func:`~discreet.audit.attack_rows`,
-:func:`~discreet.audit.expose_rows`.
+:func:`~discreet.audit.attack_records`.
 
 To add an attack on a promise:
 
@@ -22,12 +22,12 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.audit._base import VERDICTS, AuditResult, Draws, SingleDraws, Trial
+from discreet.audit._base import VERDICTS, AuditResult, MechanismDraws, MechanismPair, SingleDraws
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._density import LawPair, density
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, try_events
 from discreet.audit._enumeration import EveryRow, enumerated
-from discreet.audit._prior import Planned, reconstruct
+from discreet.audit._prior import PlannedAttacks, reconstruct
 from discreet.audit._sampler_checks import low_bits, position, timing
 from discreet.errors import ParameterError
 
@@ -65,13 +65,13 @@ ATTACKS: dict[str, Attack] = {
     "distinguish": Attack(
         about="tells two neighbors apart by the outputs",
         kinds=DP_KINDS,
-        subject=Trial,
+        subject=MechanismPair,
         run=lambda subject, p, stream: try_events(subject, "distinguish", DEFAULT_EVENTS, p, stream),
     ),
     "precision": Attack(
         about="tells two neighbors apart by the outputs' lowest bits",
         kinds=DP_KINDS,
-        subject=Trial,
+        subject=MechanismPair,
         run=lambda subject, p, stream: try_events(subject, "precision", (low_bits,), p, stream),
     ),
     "density": Attack(
@@ -89,13 +89,13 @@ ATTACKS: dict[str, Attack] = {
     "position": Attack(
         about="looks for positions of a vector whose noise has another law",
         kinds=_EVERY_KIND,
-        subject=Draws,
+        subject=MechanismDraws,
         run=lambda subject, p, stream: position(subject, failure_probability=p, stream=stream),
     ),
     "reconstruct": Attack(
         about="guesses the cells of made-up people by Bayes' rule, by rounding and by learning",
         kinds=frozenset({"error-floor"}),
-        subject=Planned,
+        subject=PlannedAttacks,
         run=reconstruct,
     ),
     "timing": Attack(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats, Ints
     from discreet.audit._guess import Statistic
     from discreet.noise_law import Law
-    from discreet.release import ColumnSummary, Plan
+    from discreet.release import ColumnSummary, ReleasePlan
     from discreet.schema import Column
 
 # Noise goes farther than this with probability 2e-17 and 9e-17, which a million draws leave below 1e-10.
@@ -383,12 +383,12 @@ class Target:
         return law.variance if isinstance(law, Additive) and not law.clamped else None
 
 
-def targets_of(plan: Plan) -> list[Target]:
+def targets_of(plan: ReleasePlan) -> list[Target]:
     """Return every published column of a plan."""
     return [Target(plan.schema.column(summary.column), summary) for summary in plan.columns]
 
 
-def noise_covariance(plan: Plan, names: Sequence[str]) -> Floats | None:
+def noise_covariance(plan: ReleasePlan, names: Sequence[str]) -> Floats | None:
     """Return the covariance of the noise of some columns, which is public; None where it is diagonal."""
     numbers = getattr(plan, "numbers", None)
     if not isinstance(numbers, GaussianNumbers) or numbers.covariance.ndim == 1:

@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.audit._guess import FAILURE, Guess, least_error, most_right, rough_interval, share_interval
+from discreet.audit._guess import (
+    FAILURE,
+    Guess,
+    max_success_probability,
+    min_error,
+    rough_interval,
+    share_interval,
+)
 from discreet.audit._linear_reconstruction import People, Thought, guess_column, row_promise, sql_names
-from discreet.audit.stored_answers import answers_told, noise_alarms
+from discreet.audit.stored_answers import noise_alarms, read_stored_answers
 from discreet.errors import ParameterError, PromiseError, SelfAttackFailed
 from discreet.privacy import NoPromise
 
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.privacy import Promise
     from discreet.query.curation import Curated, Curation
-    from discreet.query.execution import EngineSums
+    from discreet.query.execution import QueryExecutor
     from discreet.schema import Column
 
 PEOPLE = 1000
@@ -45,7 +52,7 @@ KNOWLEDGE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rebuilt:
+class ReconstructedColumn:
     """How well the cells of one column are guessed.
 
     Attributes
@@ -124,7 +131,7 @@ class Reconstruction:
         How many answers the attack used.
     unused : mapping of str to int
         How many it did not, by reason.
-    columns : tuple of Rebuilt
+    columns : tuple of ReconstructedColumn
         One for each column that was attacked.
     alarms : tuple of str
         What cannot be if the program is right: noise smaller or larger than declared, or a person who moves
@@ -147,7 +154,7 @@ class Reconstruction:
     people: int
     used: int
     unused: Mapping[str, int]
-    columns: tuple[Rebuilt, ...]
+    columns: tuple[ReconstructedColumn, ...]
     alarms: tuple[str, ...]
     seconds: float
 
@@ -197,7 +204,7 @@ class Reconstruction:
 
 
 def reconstruct(
-    database: EngineSums,
+    database: QueryExecutor,
     ledger: Ledger | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -250,9 +257,9 @@ def reconstruct(
         raise ParameterError(f"people of reconstruct must be a whole number of at least 1, was {people!r}.")
     book = database.ledger if ledger is None else ledger
     named = _named(database.curation, columns)
-    answers, unused = answers_told(database, book)
+    answers, unused = read_stored_answers(database, book)
     alarms = list(noise_alarms(answers))
-    known = People.of(database, named, people, stream)
+    known = People.from_counts(database, named, people, stream)
     promises = (row_promise(_spent(book)), row_promise(book.guarantee()))
     rebuilt = []
     beyond: dict[int, str] = {}
@@ -300,10 +307,10 @@ def _rebuilt(
     thought: Thought,
     promises: tuple[Promise | None, Promise | None],
     answers: int,
-) -> Rebuilt:
+) -> ReconstructedColumn:
     told = (_level if column.is_category else _number)(column, declared, people, thought)
     floors = [None if promise is None else told.floor(promise) for promise in promises]
-    return Rebuilt(
+    return ReconstructedColumn(
         guess=Guess(
             attack="linear reconstruction",
             column=column.name,
@@ -362,7 +369,9 @@ def _level(column: Curated, declared: Column, people: People, thought: Thought) 
         without,
         1.0,
     )
-    return _Errors(error, without, alike, lambda promise: max(0.0, 1 - most_right(promise, shares.tolist())))
+    return _Errors(
+        error, without, alike, lambda promise: max(0.0, 1 - max_success_probability(promise, shares.tolist()))
+    )
 
 
 def _number(column: Curated, declared: Column, people: People, thought: Thought) -> _Errors:
@@ -391,4 +400,4 @@ def _number(column: Curated, declared: Column, people: People, thought: Thought)
         width,
     )
     sd = people.least_sd(column)
-    return _Errors(error, without, alike, lambda promise: least_error(promise, sd=sd, width=width))
+    return _Errors(error, without, alike, lambda promise: min_error(promise, sd=sd, width=width))

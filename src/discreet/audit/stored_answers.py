@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.query.aggregates import BoundAggregate
     from discreet.query.calibration import Law, QueryNoise
-    from discreet.query.execution import EngineSums
+    from discreet.query.execution import QueryExecutor
 
 FALSE_ALARM = 1e-9
 """Chance that noise which is as declared is said not to be."""
@@ -41,7 +41,7 @@ NOT_BY_ROWS = "answers about signs of ids"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Told:
+class StoredAnswer:
     """One answer, in the integers of its question.
 
     Attributes
@@ -105,7 +105,7 @@ class _Read:
     certain: bool
 
 
-def answers_told(database: EngineSums, ledger: Ledger) -> tuple[list[Told], dict[str, int]]:
+def read_stored_answers(database: QueryExecutor, ledger: Ledger) -> tuple[list[StoredAnswer], dict[str, int]]:
     """Return the answers about the rows that there are now, and how many charges are none, by reason.
 
     Parameters
@@ -147,7 +147,7 @@ def answers_told(database: EngineSums, ledger: Ledger) -> tuple[list[Told], dict
     return told, dict(unused)
 
 
-def _read(database: EngineSums, entry: Entry, digests: Mapping[str, str | None]) -> _Read | str:
+def _read(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | None]) -> _Read | str:
     """Return what a charge was for, or why there is nothing to use."""
     asked, receipt = entry.asked, entry.receipt
     if asked is None or "question" not in asked:
@@ -177,7 +177,7 @@ def _read(database: EngineSums, entry: Entry, digests: Mapping[str, str | None])
     return _Read(entry, bound, noise, by_rows, noisy, certain)
 
 
-def _told(read: _Read, exact: Sequence[int]) -> Told:
+def _told(read: _Read, exact: Sequence[int]) -> StoredAnswer:
     scales, bits = (np.array(values) for values in zip(*read.noise.groups, strict=True))
     shifts = bits[read.noise.group]
     # As whole numbers, which a float would round before the small difference of two large ones is taken.
@@ -185,7 +185,7 @@ def _told(read: _Read, exact: Sequence[int]) -> Told:
     step = 2.0 ** -shifts.astype(np.float64)
     receipt = read.entry.receipt
     assert receipt.seq is not None
-    return Told(
+    return StoredAnswer(
         row=receipt.seq,
         promise=receipt.promises[0],
         law=read.noise.law,
@@ -197,7 +197,7 @@ def _told(read: _Read, exact: Sequence[int]) -> Told:
     )
 
 
-def exact_sums(database: EngineSums, bound: BoundAggregate) -> list[int]:
+def exact_sums(database: QueryExecutor, bound: BoundAggregate) -> list[int]:
     """Ask the engine of a database for exact integers, in turn with whoever else asks it."""
     (found,) = database._passes.submit([bound])
     if isinstance(found, Exception):
@@ -205,12 +205,12 @@ def exact_sums(database: EngineSums, bound: BoundAggregate) -> list[int]:
     return found
 
 
-def noise_alarms(answers: Sequence[Told]) -> Iterator[str]:
+def noise_alarms(answers: Sequence[StoredAnswer]) -> Iterator[str]:
     """Say where the noise that was really added is not what was declared.
 
     Parameters
     ----------
-    answers : sequence of Told
+    answers : sequence of StoredAnswer
         About the same rows.
 
     Privacy
@@ -235,14 +235,14 @@ def noise_alarms(answers: Sequence[Told]) -> Iterator[str]:
         yield "The noise of all answers together is larger than declared."
 
 
-def _is_smaller(answers: Sequence[Told], chance: float) -> bool:
+def _is_smaller(answers: Sequence[StoredAnswer], chance: float) -> bool:
     """Whether noise is so small as it is with less than this chance."""
     # Half a step more, because a draw of a lattice is 0 more often than a real number is near it.
     least = sum(answer.squares(0.5) for answer in answers)
     return bool(special.gammainc(sum(answer.by_rows.size for answer in answers) / 2, least / 2) < chance)
 
 
-def _is_larger(answers: Sequence[Told], chance: float) -> bool:
+def _is_larger(answers: Sequence[StoredAnswer], chance: float) -> bool:
     """Whether noise is so large as it is with less than this chance."""
     most = sum(answer.squares() for answer in answers)
     return bool(special.gammaincc(sum(answer.by_rows.size for answer in answers) / 2, most / 2) < chance)

@@ -36,9 +36,9 @@ def audit(
         if Path(table).is_dir():
             _attack_folder(console, Path(table))
             return
-        from discreet.pipeline.plan import rehearse
+        from discreet.pipeline.plan import dry_run
 
-        done = rehearse(
+        done = dry_run(
             table,
             attack_records=attack_records,
             say=console.stage,

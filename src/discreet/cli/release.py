@@ -101,7 +101,7 @@ def release(
 
 def rehearse(console: Console, table: str, asked: Asked, attack_records: int) -> None:
     """Do everything that needs no cell: names, plan, attacks on made-up records."""
-    from discreet.pipeline.plan import rehearse as run
+    from discreet.pipeline.plan import dry_run as run
 
     done = run(
         table,

@@ -17,9 +17,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Draw internal/report.html again, from attacks.json and the public statement; reads no row."""
-    from discreet.pipeline.published import redraw
+    from discreet.pipeline.published import rebuild_report
 
-    place = redraw(folder, out)
+    place = rebuild_report(folder, out)
     console = Console(as_json=json)
     console.json({"report": str(place)})
     console.line(f"{place}: internal, for your eyes alone.")

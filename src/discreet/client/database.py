@@ -357,7 +357,7 @@ class RemoteDatabase(PrivateTable):
         self.dataset = dataset
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
-        self._cost_model = CostModel(schema, n_rows, curation=Curation.of(schema, ids=ids))
+        self._cost_model = CostModel(schema, n_rows, curation=Curation.from_schema(schema, ids=ids))
 
     def _read_answer(self, told: Any, bound: BoundAggregate, noise: QueryNoise, *, refined: bool) -> Answer:
         """Read an answer, and refuse one that was not computed for this question at this price."""

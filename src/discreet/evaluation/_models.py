@@ -59,7 +59,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantModel:
     """The best guess without looking at a row: the most frequent class, or the mean."""
 
     guess: Floats
@@ -70,17 +70,17 @@ class Constant:
         return np.tile(self.guess, (len(X), 1)) if self.guess.ndim else np.full(len(X), self.guess)
 
 
-def fit_majority(y: AnyArray, question: Question) -> Constant:
+def fit_majority(y: AnyArray, question: PredictionTask) -> ConstantModel:
     """Return the shares of the classes, or the mean."""
     if not question.n_classes:
-        return Constant(np.asarray(np.mean(y) if len(y) else 0.0))
+        return ConstantModel(np.asarray(np.mean(y) if len(y) else 0.0))
     counts = np.bincount(y, minlength=question.n_classes)
-    return Constant(counts / max(1, counts.sum()))
+    return ConstantModel(counts / max(1, counts.sum()))
 
 
 @dataclass(frozen=True, slots=True)
-class Boosted:
-    """Boosted trees."""
+class BoostedModel:
+    """BoostedModel trees."""
 
     estimator: Any
     n_classes: int
@@ -98,7 +98,9 @@ class Boosted:
             return out
 
 
-def fit_boosted(X: Floats, y: AnyArray, question: Question, features: Features, seed: int) -> Model:
+def fit_boosted(
+    X: Floats, y: AnyArray, question: PredictionTask, features: FeatureMatrix, seed: int
+) -> Model:
     """Train small boosted trees; a constant where there is nothing to tell apart."""
     # Here, so that nobody who learns nothing waits for scikit-learn.
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -116,11 +118,11 @@ def fit_boosted(X: Floats, y: AnyArray, question: Question, features: Features, 
         random_state=seed,
     )
     with one_thread():
-        return Boosted(estimator.fit(X, y), question.n_classes)
+        return BoostedModel(estimator.fit(X, y), question.n_classes)
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearModel:
     """The model of the learner that an invariant release keeps.
 
     Attributes
@@ -149,21 +151,23 @@ class Linear:
             return np.asarray(expit(both)) if self.chances else both
         return np.asarray(softmax(scores, axis=1)) if self.chances else np.asarray(scores)
 
-    def distance(self, other: Linear) -> float:
+    def distance(self, other: LinearModel) -> float:
         """Return the largest difference of a weight, relative to the largest weight."""
         size = max(float(np.abs(self.weights).max()), np.finfo(float).tiny)
         return float(np.abs(self.weights - other.weights).max()) / size
 
 
-def fit_linear(learner: InvariantLearner | None, X: Floats, y: AnyArray, question: Question) -> Linear:
+def fit_linear(
+    learner: InvariantLearner | None, X: Floats, y: AnyArray, question: PredictionTask
+) -> LinearModel:
     """Train the named learner to machine precision; without one, least squares, for each class its own."""
     if learner is not None:
         solution = learner.solve(X, y, question.n_classes)
-        return Linear(solution.weights, solution.intercept, question.n_classes, learner)
+        return LinearModel(solution.weights, solution.intercept, question.n_classes, learner)
     ridge = RidgeLearner()
     targets = [(y == k).astype(np.float64) for k in range(question.n_classes)] or [y]
     parts = [ridge.solve(X, target, 0) for target in targets]
-    return Linear(
+    return LinearModel(
         np.column_stack([part.weights for part in parts]),
         np.concatenate([part.intercept for part in parts]),
         question.n_classes,
@@ -180,7 +184,7 @@ Lists with more levels enter a model as positions in their declared order.
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PredictionTask:
     """The target of a table.
 
     Attributes
@@ -195,7 +199,7 @@ class Question:
     n_classes: int
 
     @classmethod
-    def of(cls, column: Column, *, as_number: bool = False) -> Question:
+    def from_column(cls, column: Column, *, as_number: bool = False) -> PredictionTask:
         """Ask for a class of a list, or for a number; ``as_number`` for a list of whole numbers."""
         if not column.is_category or as_number:
             return cls(column, 0)
@@ -225,7 +229,7 @@ class Question:
         return np.asarray(answers >= 0 if self.n_classes else ~np.isnan(answers))
 
 
-class Features:
+class FeatureMatrix:
     """The columns that a model sees.
 
     A number is scaled by its declared range, a missing one is the public fill and has a flag beside it; a

@@ -84,7 +84,7 @@ def _number(totals: ColumnTotals) -> ColumnComparison:
     )
 
 
-def _bars(column: Column, bins: Bins) -> tuple[list[str], list[int]]:
+def _bars(column: Column, bins: HistogramBins) -> tuple[list[str], list[int]]:
     """Return the names of the bars, and where each begins among the bins."""
     size = -(-bins.count // MOST_BARS)
     starts = list(range(0, bins.count, size))
@@ -193,7 +193,7 @@ _INSIDE = 1 - 2.0**-40
 
 
 @dataclass(frozen=True, slots=True)
-class Bins:
+class HistogramBins:
     """Equal bins over what was declared about a number.
 
     Each whole number is the middle of a bin of its own where there are few enough of them.
@@ -211,7 +211,7 @@ class Bins:
     count: int
 
     @classmethod
-    def of(cls, column: Column) -> Bins:
+    def from_column(cls, column: Column) -> HistogramBins:
         """Return the bins of a number, an integer or a date."""
         lower, upper = column.range
         if column.type == "number":
@@ -228,7 +228,7 @@ class Bins:
         return np.linspace(self.lower, self.upper, self.count + 1)
 
 
-class Tally:
+class ColumnTally:
     """One side of a column: where its cells are, and their first two moments.
 
     Attributes
@@ -241,7 +241,7 @@ class Tally:
 
     __slots__ = ("_bins", "_squares", "_sum", "counts", "missing")
 
-    def __init__(self, bins: Bins | int) -> None:
+    def __init__(self, bins: HistogramBins | int) -> None:
         self._bins = bins
         self.counts: Ints = np.zeros(bins if isinstance(bins, int) else bins.count + 2, np.int64)
         self.missing = 0
@@ -299,9 +299,9 @@ class ColumnTotals:
 
     Attributes
     ----------
-    bins : Bins or None
+    bins : HistogramBins or None
         Of a number; None for a list.
-    original, release : Tally
+    original, release : ColumnTally
         The two sides.
     """
 
@@ -309,10 +309,10 @@ class ColumnTotals:
 
     def __init__(self, column: Column) -> None:
         self.column = column
-        self.bins = None if column.is_category else Bins.of(column)
-        cells: Bins | int = len(column.levels) if self.bins is None else self.bins
-        self.original = Tally(cells)
-        self.release = Tally(cells)
+        self.bins = None if column.is_category else HistogramBins.from_column(column)
+        cells: HistogramBins | int = len(column.levels) if self.bins is None else self.bins
+        self.original = ColumnTally(cells)
+        self.release = ColumnTally(cells)
 
     def add(self, original: AnyArray, release: AnyArray) -> None:
         """Count the same rows on both sides."""

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import DiscreetError
-from discreet.evaluation._models import Question, fit_linear, fit_majority
+from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
 from discreet.evaluation.scores import Tested, Trained, by_subgroup, score, worth
 from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.release.invariant.plan import matrix
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.evaluation._models import Model
     from discreet.noise import Stream
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.release.invariant.plan import InvariantPlan
     from discreet.schema import Schema
 
@@ -35,7 +35,7 @@ Solvers on 50,000 rows were 1e-6 apart at most, models of a part of the rows hal
 """
 
 
-def measure_kept(
+def check_invariant_model(
     schema: Schema, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], plan: InvariantPlan
 ) -> Learning:
     """Train the learner that a release keeps on all rows, before and after.
@@ -63,7 +63,7 @@ def measure_kept(
     assert schema.target is not None
     column = schema.column(schema.target)
     wants_number = plan.learner is not None and plan.learner.wants == "number"
-    question = Question.of(column, as_number=wants_number)
+    question = PredictionTask.from_column(column, as_number=wants_number)
     sides: dict[Tested, Mapping[str, AnyArray]] = {"original": rows, "release": published}
     X = {name: matrix(side, schema) for name, side in sides.items()}
     y = question.answers(rows)
@@ -134,7 +134,7 @@ _NOTE = (
 _TOLERANCE = 1e-8
 
 
-def measure_masked(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Floats) -> Learning:
+def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Floats) -> Learning:
     """Compare the released classifier with the one that was trained without noise.
 
     Parameters
@@ -150,7 +150,7 @@ def measure_masked(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Floats
     -------
     Measured on true rows: internal.
     """
-    question = Question.of(plan.target)
+    question = PredictionTask.from_column(plan.target)
     y = question.answers(rows)
     X = plan.encoding.rows(rows)
     guesses = {"release": _chances(X, model)}
@@ -183,15 +183,17 @@ def measure_masked(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Floats
     )
 
 
-def masked_meter(rows: Mapping[str, AnyArray], *, stream: Stream) -> Callable[[Plan, float], float | None]:
+def masked_meter(
+    rows: Mapping[str, AnyArray], *, stream: Stream
+) -> Callable[[ReleasePlan, float], float | None]:
     """Return a function that says how good the classifier of a plan is on true rows.
 
     All plans draw under the same key, so that they differ by the amount of noise and not by luck.
     """
 
-    def meter(plan: Plan, factor: float) -> float | None:
+    def meter(plan: ReleasePlan, factor: float) -> float | None:
         assert isinstance(plan, MaskedPlan)
-        question = Question.of(plan.target)
+        question = PredictionTask.from_column(plan.target)
         try:
             weights = plan.train(rows, stream.derive("what if"), sample=True)
         except DiscreetError:

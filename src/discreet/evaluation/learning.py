@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.evaluation._models import BOOSTING, Features, Question, fit_boosted, fit_majority
-from discreet.evaluation.exact_models import masked_meter, measure_kept
+from discreet.evaluation._models import BOOSTING, FeatureMatrix, PredictionTask, fit_boosted, fit_majority
+from discreet.evaluation.exact_models import check_invariant_model, masked_meter
 from discreet.evaluation.noise_aware import AwareModel, AwareRows
 from discreet.evaluation.scores import Tested, Trained, by_subgroup, score, worth
 from discreet.noise import permutation
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats, Ints
     from discreet.evaluation._models import Model
     from discreet.noise import Stream
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.schema import Schema
 
     Rows = Mapping[str, AnyArray]
@@ -39,7 +39,7 @@ SHARES = {0.01: 5, 0.02: 5, 0.05: 3, 0.1: 2, 0.2: 1, 0.5: 1}
 _LEAST_TRAINED = 10
 
 
-class Trial:
+class LearningRun:
     """True rows, split once into people to train on and people to test on.
 
     Parameters
@@ -66,8 +66,8 @@ class Trial:
 
     def __init__(self, schema: Schema, rows: Rows, stream: Stream) -> None:
         assert schema.target is not None
-        self.question = Question.of(schema.column(schema.target))
-        self._features = Features(schema)
+        self.question = PredictionTask.from_column(schema.column(schema.target))
+        self._features = FeatureMatrix(schema)
         n = len(rows[schema.target])
         order = permutation(n, stream.derive("train or test"))
         n_test = max(1, round(TEST_SHARE * n))
@@ -101,7 +101,7 @@ def measure_learning(
     rows: Rows,
     published: Rows,
     *,
-    plan: Plan,
+    plan: ReleasePlan,
     stream: Stream,
     beside: AwareRows | None = None,
     seconds: float = 8.0,
@@ -117,7 +117,7 @@ def measure_learning(
     schema : Schema
         Of the published table, as ``Plan.schema``.
     rows, published : mapping of str to array
-        True and published rows of the same people, in one order, as :class:`~discreet.evaluation.samples.Pairs`
+        True and published rows of the same people, in one order, as :class:`~discreet.evaluation.samples.PairedSample`
         keeps them.
     plan : Plan
         What was done; an invariant release is tried with the learner that it keeps.
@@ -143,13 +143,13 @@ def measure_learning(
     if schema.target is None:
         return None
     n = len(rows[schema.target])
-    question = Question.of(schema.column(schema.target))
+    question = PredictionTask.from_column(schema.column(schema.target))
     if reason := _hopeless(schema, n):
         return _nothing(question, n, reason)
     if isinstance(plan, InvariantPlan) and (plan.learner is None or plan.learner.unique):
-        return measure_kept(schema, rows, published, plan)
+        return check_invariant_model(schema, rows, published, plan)
     until = time.monotonic() + seconds
-    trial = Trial(schema, rows, stream)
+    trial = LearningRun(schema, rows, stream)
     models = {"original": trial.fit(rows), "release": trial.fit(published)}
     tell(0.4)
     scores = _scores(trial, models, rows, published)
@@ -199,7 +199,7 @@ def measure_learning(
 
 def accuracy_meter(
     schema: Schema, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
-) -> Callable[[Plan, float], float | None]:
+) -> Callable[[ReleasePlan, float], float | None]:
     """Return a function that says how good the model gets under a plan, for :func:`~discreet.evaluation.what_if`.
 
     Parameters
@@ -219,14 +219,14 @@ def accuracy_meter(
     """
     if schema.target is None or _hopeless(schema, len(rows[schema.target])):
         return lambda plan, factor: None
-    trial = Trial(schema, rows, stream)
+    trial = LearningRun(schema, rows, stream)
     X, y = trial.part(rows, trial.test)
     some = {name: values[trial.others] for name, values in rows.items()}
     everyone = np.arange(len(trial.others))
     kept: list[float | None] = []
     spent = 0.0
 
-    def meter(plan: Plan, factor: float) -> float | None:
+    def meter(plan: ReleasePlan, factor: float) -> float | None:
         nonlocal spent
         if isinstance(plan, InvariantPlan):
             # The model does not depend on the amount of noise: one fit says all.
@@ -254,8 +254,8 @@ def accuracy_meter(
 
 
 def meter_for(
-    plan: Plan, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
-) -> Callable[[Plan, float], float | None]:
+    plan: ReleasePlan, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
+) -> Callable[[ReleasePlan, float], float | None]:
     """Return :func:`accuracy_meter`, or its like for a release whose published rows are nobody's."""
     if isinstance(plan, MaskedPlan):
         return masked_meter(rows, stream=stream)
@@ -265,7 +265,7 @@ def meter_for(
 def _kept_worth(schema: Schema, rows: Rows, plan: InvariantPlan) -> float | None:
     if plan.learner is not None and not plan.learner.unique:
         return None
-    first = measure_kept(schema, rows, rows, plan).scores[:1]
+    first = check_invariant_model(schema, rows, rows, plan).scores[:1]
     return next((s.r2 if s.accuracy is None else s.accuracy for s in first), None)
 
 
@@ -278,7 +278,7 @@ def _hopeless(schema: Schema, n: int) -> str:
     return ""
 
 
-def _nothing(question: Question, n: int, why: str) -> Learning:
+def _nothing(question: PredictionTask, n: int, why: str) -> Learning:
     return Learning(
         target=question.column.name,
         task=question.task,
@@ -290,7 +290,7 @@ def _nothing(question: Question, n: int, why: str) -> Learning:
     )
 
 
-def _scores(trial: Trial, models: Mapping[str, Model], rows: Rows, published: Rows) -> list[Score]:
+def _scores(trial: LearningRun, models: Mapping[str, Model], rows: Rows, published: Rows) -> list[Score]:
     """Test both models, and the best guess without a row, on true and on published rows."""
     sides: dict[Tested, Rows] = {"original": rows, "release": published}
     found = []
@@ -318,7 +318,7 @@ def _scores(trial: Trial, models: Mapping[str, Model], rows: Rows, published: Ro
 
 
 def _curve(
-    trial: Trial, rows: Rows, whole: float | None, until: float, tell: Callable[[float], None]
+    trial: LearningRun, rows: Rows, whole: float | None, until: float, tell: Callable[[float], None]
 ) -> list[tuple[float, float]]:
     """Train on shares of the true training rows; small shares several times, on other people each time."""
     if whole is None:
@@ -340,7 +340,7 @@ def _curve(
     return [*((share, float(np.mean(values))) for share, values in found.items() if values), (1.0, whole)]
 
 
-def _doubt(question: Question, whole: float | None, n: int) -> float:
+def _doubt(question: PredictionTask, whole: float | None, n: int) -> float:
     """Return how far two models can be apart on ``n`` rows by chance: twice the standard error."""
     if whole is None or not n:
         return 0.0
@@ -373,7 +373,7 @@ def _equal_share(
     return float(math.exp(np.interp(part, [0, 1], np.log(shares[after - 1 : after + 1])))), ""
 
 
-def _notes(trial: Trial, schema: Schema, rows: Rows, published: Rows, plan: Plan) -> list[str]:
+def _notes(trial: LearningRun, schema: Schema, rows: Rows, published: Rows, plan: ReleasePlan) -> list[str]:
     """Return what the reader must know about these rows."""
     name, notes = trial.question.column.name, []
     for side, values in (("true", rows), ("published", published)):

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from discreet.errors import DataError, InsufficientInformation, ParameterError
-from discreet.evaluation._models import Question
+from discreet.evaluation._models import PredictionTask
 from discreet.noise_law import NoiseLaw
 from discreet.release.publication import in_words
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.learn.noise_aware.base import Gathering
+    from discreet.learn.noise_aware.base import MomentAccumulator
     from discreet.noise import Stream
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.schema import Schema
 
     Rows = Mapping[str, AnyArray]
@@ -51,7 +51,7 @@ class AwareModel:
 
     estimator: Any
     schema: Schema
-    question: Question
+    question: PredictionTask
 
     @property
     def chances(self) -> bool:
@@ -80,9 +80,9 @@ class AwareModel:
         return np.asarray(softmax(scores[:, places], axis=1))
 
 
-def law_of(plan: Plan) -> NoiseLaw:
+def law_of(plan: ReleasePlan) -> NoiseLaw:
     """Return the noise law that a plan publishes."""
-    return NoiseLaw.of((plan.schema.column(done.column), done.law) for done in plan.columns)
+    return NoiseLaw.from_columns((plan.schema.column(done.column), done.law) for done in plan.columns)
 
 
 class AwareRows:
@@ -106,24 +106,24 @@ class AwareRows:
     Reads published rows and their public law alone.
     """
 
-    def __init__(self, plan: Plan, n_rows: int, stream: Stream) -> None:
+    def __init__(self, plan: ReleasePlan, n_rows: int, stream: Stream) -> None:
         self._schema = plan.schema
         self._stream = stream
-        self._gathering: Gathering | None = None
+        self._gathering: MomentAccumulator | None = None
         self._orders: dict[str, Ints] = {}
         self._threshold = np.uint64(0)
         self._failed: Exception | None = None
         target = plan.schema.target
-        if target is None or not plan.of_people:
+        if target is None or not plan.row_level:
             return
         # Here, so that nobody who learns nothing waits for scikit-learn.
         from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 
-        self.question = Question.of(plan.schema.column(target))
+        self.question = PredictionTask.from_column(plan.schema.column(target))
         kind = NoiseAwareClassifier if self.question.n_classes else NoiseAwareRidge
         try:
             law = law_of(plan)
-            self._gathering = kind(law, on_weak="raise").gathering()
+            self._gathering = kind(law, on_weak="raise").accumulator()
         except ParameterError:
             return
         for column in law.columns:

@@ -42,7 +42,7 @@ _LEAST, _MOST = 0.01, 32.0
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SignalEvidence:
     """What one published row says about its label, whatever the table holds.
 
     Attributes
@@ -65,7 +65,7 @@ class Evidence:
         return (ratio - 1) * self.rank / (explained * self.kept) if self.kept > 0 else math.inf
 
 
-def evidence_of(law: NoiseLaw) -> Evidence | None:
+def signal_evidence(law: NoiseLaw) -> SignalEvidence | None:
     """Return what a row says under a law; None where it cannot be corrected for, or there is no label.
 
     Every column is taken to explain the same part, to be uniform on what was declared, and to be independent
@@ -81,7 +81,7 @@ def evidence_of(law: NoiseLaw) -> Evidence | None:
     >>> noise = GaussianLaw(variance=16.0)
     >>> numbers = [ColumnLaw(name=f"x{j}", lower=0, upper=1, law=noise) for j in range(14)]
     >>> label = ColumnLaw(name="y", type="category", levels=(0, 1), role="target", law=Clear())
-    >>> evidence = evidence_of(NoiseLaw(columns=[*numbers, label]))
+    >>> evidence = signal_evidence(NoiseLaw(columns=[*numbers, label]))
     >>> evidence.rank, round(evidence.ratio(32561, 0.33), 1)
     (14, 5.0)
     """
@@ -99,7 +99,7 @@ def evidence_of(law: NoiseLaw) -> Evidence | None:
         for column, part in zip(law.features, kept, strict=True)
     ]
     rank = sum(len(c.levels or ()) - 1 if c.is_category else 1 + c.missing for c in law.features)
-    return Evidence(math.fsum(parts) / len(parts), rank)
+    return SignalEvidence(math.fsum(parts) / len(parts), rank)
 
 
 def _kept(column: ColumnLaw) -> float | None:
@@ -118,7 +118,7 @@ def _kept(column: ColumnLaw) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prospect:
+class SampleSizeEstimate:
     """What a learner can expect of a release.
 
     Attributes
@@ -159,14 +159,14 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Recommendation:
     """What to expect of the release that was asked for, and what would be better.
 
     Attributes
     ----------
-    chosen : Prospect or None
+    chosen : SampleSizeEstimate or None
         None where nothing can be said about its noise.
-    best : Prospect
+    best : SampleSizeEstimate
         The method that says most about the label at the same epsilon.
     columns : int
         How many columns to publish by it.
@@ -176,8 +176,8 @@ class Advice:
         All of it in words.
     """
 
-    chosen: Prospect | None
-    best: Prospect
+    chosen: SampleSizeEstimate | None
+    best: SampleSizeEstimate
     columns: int
     explained: float
     sentences: tuple[str, ...]
@@ -187,9 +187,9 @@ class Advice:
         return dataclasses.asdict(self)
 
 
-def prospect_of(
+def estimate_sample_size(
     method: ReleaseMethod, schema: Schema, n_rows: int, *, explained: float = EXPLAINED
-) -> Prospect | None:
+) -> SampleSizeEstimate | None:
     """Say what a learner can expect of a release; None where its noise or its schema does not tell.
 
     Parameters
@@ -217,7 +217,7 @@ def prospect_of(
     tests = classes if classes > 2 else 1
     by_chance = critical_value(evidence.rank, _MOST_ROWS, tests) / evidence.rank
     asked = getattr(method, "privacy", None)
-    return Prospect(
+    return SampleSizeEstimate(
         method=method.name,
         epsilon=getattr(asked, "epsilon", None),
         n_rows=n_rows,
@@ -230,13 +230,13 @@ def prospect_of(
     )
 
 
-def _evidence(method: ReleaseMethod, schema: Schema, n_rows: int) -> tuple[Evidence, int | None] | None:
+def _evidence(method: ReleaseMethod, schema: Schema, n_rows: int) -> tuple[SignalEvidence, int | None] | None:
     if schema.target is None:
         return None
     plan = method.plan(schema, n_rows)
-    if not plan.of_people:
+    if not plan.row_level:
         return None
-    found = evidence_of(law_of(plan))
+    found = signal_evidence(law_of(plan))
     if found is None or found.rank < 1:
         return None
     sampled = isinstance(plan, CoarsePlan) and any(cell.sampled for cell in plan.cells)
@@ -274,30 +274,30 @@ def _epsilon_for(method: ReleaseMethod, schema: Schema, n_rows: int, explained: 
     return float(f"{high * 1.005:.2g}") if enough(float(f"{high * 1.005:.2g}")) else float(f"{high:.3g}")
 
 
-def advise(
+def recommend(
     method: ReleaseMethod, schema: Schema, n_rows: int, *, explained: float = EXPLAINED
-) -> Advice | None:
+) -> Recommendation | None:
     """Say what to expect of a release, and which method, how many columns in a row and altogether to choose.
 
     Parameters
     ----------
     method, schema, n_rows, explained
-        As of :func:`prospect_of`.
+        As of :func:`estimate_sample_size`.
 
     Returns
     -------
-    Advice or None
+    Recommendation or None
         None without a label, or where the method has no epsilon and nothing can be said about its noise.
 
     Privacy
     -------
-    As of :func:`prospect_of`.
+    As of :func:`estimate_sample_size`.
     """
-    chosen = prospect_of(method, schema, n_rows, explained=explained)
+    chosen = estimate_sample_size(method, schema, n_rows, explained=explained)
     best, asked = chosen, getattr(method, "privacy", None)
     if isinstance(asked, PureDP | ApproxDP) and not isinstance(method, CoarseRelease):
         coarse = _coarse(method, schema, asked.epsilon)
-        other = coarse and prospect_of(coarse, schema, n_rows, explained=explained)
+        other = coarse and estimate_sample_size(coarse, schema, n_rows, explained=explained)
         if other and (best is None or other.ratio > best.ratio):
             best = other
     if best is None:
@@ -309,7 +309,7 @@ def advise(
     small = best.method == CoarseRelease.name and (best.epsilon or math.inf) <= SMALL_EPSILON
     if small and getattr(method, "label", "clear") != "clear" and not getattr(method, "joint", None):
         sentences.append(TOGETHER.format(target=target))
-    return Advice(
+    return Recommendation(
         chosen=chosen,
         best=best,
         columns=columns,
@@ -328,14 +328,14 @@ def _coarse(method: ReleaseMethod, schema: Schema, epsilon: float) -> CoarseRele
     return coarse
 
 
-def _columns(best: Prospect) -> int:
+def _columns(best: SampleSizeEstimate) -> int:
     """Return how many columns to publish: where all explain alike, half of them have twice the ratio."""
     firm = math.floor(best.columns * min(1.0, (best.ratio - 1) / (FIRM - 1)))
     most = FEW_COLUMNS if best.epsilon is not None and best.epsilon <= SMALL_EPSILON else best.columns
     return max(1, min(firm, most, best.columns))
 
 
-def _expectation(found: Prospect, target: str, explained: float) -> str:
+def _expectation(found: SampleSizeEstimate, target: str, explained: float) -> str:
     can = {
         "ok": "can learn probabilities of it",
         "ranking-only": "can order rows by it, without probabilities",
@@ -349,7 +349,7 @@ def _expectation(found: Prospect, target: str, explained: float) -> str:
     )
 
 
-def _needs(found: Prospect) -> list[str]:
+def _needs(found: SampleSizeEstimate) -> list[str]:
     if found.rows_to_learn is None:
         return ["No number of rows would do with so much noise."]
     said = f"It takes about {found.rows_to_learn:,} rows to learn"
@@ -360,7 +360,7 @@ def _needs(found: Prospect) -> list[str]:
     return [f"{said}."]
 
 
-def _recommendation(best: Prospect, chosen: Prospect | None, columns: int) -> str:
+def _recommendation(best: SampleSizeEstimate, chosen: SampleSizeEstimate | None, columns: int) -> str:
     better = chosen is None or best.method != chosen.method
     shown = ""
     if best.per_row is not None and columns > best.per_row:

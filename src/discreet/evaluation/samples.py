@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.evaluation._models import Question
+from discreet.evaluation._models import PredictionTask
 from discreet.evaluation.columns import ColumnTotals
 from discreet.noise import Stream, uniform_integers
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._types import AnyArray, Floats, Ints, Words
-    from discreet.release.base import Encoded
+    from discreet.release.publication import Encoded
     from discreet.schema import Column, Schema
 
 MOST_IN_RULE = 5
@@ -36,7 +36,7 @@ RULE = (
 """What the rows are, for whoever reads an accuracy that was measured on them."""
 
 
-def made_up_rows(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
+def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
     """Draw rows from the schema alone, with a rule that a model can find.
 
     Parameters
@@ -98,7 +98,7 @@ def _place(column: Column, values: AnyArray) -> Floats:
 
 
 def _answers(column: Column, rank: Floats) -> AnyArray:
-    n_classes = Question.of(column).n_classes
+    n_classes = PredictionTask.from_column(column).n_classes
     if n_classes:
         return np.asarray(np.floor(rank * n_classes).astype(np.int32))
     values = column.range[0] + rank * column.width
@@ -147,7 +147,7 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
             f"schema of dummy_rows must not declare a column {WATERMARK!r}, by which made-up rows are told "
             "from true ones, and does. Rename the column."
         )
-    encoded = made_up_rows(schema, n, Stream.from_seed(seed))
+    encoded = rows_from_schema(schema, n, Stream.from_seed(seed))
     rows = {column.name: _decoded(column, encoded[column.name]) for column in schema.released}
     return {**rows, WATERMARK: [True] * n}
 
@@ -168,7 +168,7 @@ MOST_CELLS = 8_000_000
 """Of true rows and as many of published ones: 64 MB each."""
 
 
-class Pairs:
+class PairedSample:
     """A uniform sample of (true, published) rows of a table that passes by once, with totals over all rows.
 
     Give it to a release as ``publish(watch=pairs)``. Memory does not grow with the number of rows.
@@ -205,7 +205,7 @@ class Pairs:
     >>> import numpy as np
     >>> from discreet import Column, Schema
     >>> from discreet.noise import Stream
-    >>> pairs = Pairs(Schema(columns=[Column("age", lower=0, upper=120)]), Stream.from_seed(1), rows=3)
+    >>> pairs = PairedSample(Schema(columns=[Column("age", lower=0, upper=120)]), Stream.from_seed(1), rows=3)
     >>> for start in (0, 50):
     ...     ages = np.arange(start, start + 50.0)
     ...     pairs({"age": ages}, {"age": ages + 0.5})
@@ -262,7 +262,9 @@ class Pairs:
         n = len(rows[self._names[0]])
         for side in (rows, published):
             if any(len(side[name]) != n for name in self._names):
-                raise ParameterError("Pairs needs true and published rows of the same people, one for one.")
+                raise ParameterError(
+                    "PairedSample needs true and published rows of the same people, one for one."
+                )
         for name in self._names:
             self.totals[name].add(rows[name], published[name])
         self.seen += n

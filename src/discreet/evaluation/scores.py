@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from discreet._types import AnyArray, Bools, Floats
-    from discreet.evaluation._models import Question
+    from discreet.evaluation._models import PredictionTask
     from discreet.schema import Column, Schema
 
 FAILURE = 0.05
@@ -29,7 +29,7 @@ Trained = Literal["original", "release", "aware", "majority"]
 Tested = Literal["original", "release"]
 
 
-def worth(predicted: Floats, y: AnyArray, question: Question) -> float | None:
+def worth(predicted: Floats, y: AnyArray, question: PredictionTask) -> float | None:
     """Return accuracy, or R2; None where there is no row, or no variance to explain."""
     if not len(y):
         return None
@@ -44,7 +44,7 @@ def worth(predicted: Floats, y: AnyArray, question: Question) -> float | None:
 def score(
     predicted: Floats,
     y: AnyArray,
-    question: Question,
+    question: PredictionTask,
     *,
     trained_on: Trained,
     tested_on: Tested,
@@ -125,7 +125,7 @@ def by_subgroup(
     rows: Mapping[str, AnyArray],
     guesses: Mapping[str, Floats],
     y: AnyArray,
-    question: Question,
+    question: PredictionTask,
 ) -> list[Subgroup]:
     """Compare the models within each group that is large enough.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.errors import DiscreetError, DiscreetWarning, PromiseError
 from discreet.evaluation.learning import meter_for
-from discreet.evaluation.samples import Pairs, made_up_rows
+from discreet.evaluation.samples import PairedSample, rows_from_schema
 from discreet.noise import InRange, Stream
 from discreet.noise_law import Additive, InRangeLaw, InvariantLaw, JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import Spending
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.noise_law import Law
-    from discreet.release import Plan, ReleaseMethod
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.schema import Schema
 
 FACTORS = tuple(2.0 ** (k / 2) for k in range(-6, 7))
@@ -41,7 +41,7 @@ def what_if(
     n_rows: int,
     *,
     delta: float = 1e-6,
-    accuracy: Callable[[Plan, float], float | None] | None = None,
+    accuracy: Callable[[ReleasePlan, float], float | None] | None = None,
     factors: Sequence[float] = FACTORS,
     seconds: float = 15.0,
     progress: Callable[[float], None] | None = None,
@@ -130,7 +130,7 @@ def plan_table(
     if schema.target is None:
         return what_if(method, schema, n_rows, delta=delta, factors=factors, progress=progress)
     if public_sample is None:
-        rows = made_up_rows(schema, MADE_UP_ROWS, stream.derive("rows"))
+        rows = rows_from_schema(schema, MADE_UP_ROWS, stream.derive("rows"))
     else:
         rows = _read(public_sample, schema, stream.derive("sample"))
     plan = method.plan(schema, n_rows)
@@ -141,23 +141,23 @@ def plan_table(
 
 
 def _read(public_sample: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
-    sample = Pairs(schema, stream)
+    sample = PairedSample(schema, stream)
     with open_table(public_sample) as table:
         for batch in table.batches(schema):
             sample(batch, batch)
     return sample.rows
 
 
-def _has_knob(plan: Plan) -> bool:
+def _has_knob(plan: ReleasePlan) -> bool:
     return not isinstance(plan, InvariantPlan) or plan.learner is not None
 
 
 def _position(
     method: ReleaseMethod,
-    plan: Plan,
+    plan: ReleasePlan,
     factor: float,
     delta: float,
-    accuracy: Callable[[Plan, float], float | None] | None,
+    accuracy: Callable[[ReleasePlan, float], float | None] | None,
 ) -> WhatIf:
     noise = {s.column: _amount(s.law) for s in plan.columns}
     epsilon = epsilon_of(plan, delta)
@@ -172,7 +172,7 @@ def _position(
     )
 
 
-def epsilon_of(plan: Plan, delta: float) -> float | None:
+def epsilon_of(plan: ReleasePlan, delta: float) -> float | None:
     """Return the epsilon of everything in a row together at ``delta``; None where there is none.
 
     Privacy
@@ -183,7 +183,7 @@ def epsilon_of(plan: Plan, delta: float) -> float | None:
     ---------
     docs/explanation/theorems/composition.md
     """
-    spent = Spending.of(plan.promises)
+    spent = Spending.from_promises(plan.promises)
     if spent.unpromised:
         return None
     try:
@@ -221,7 +221,7 @@ def _in_range_error(law: InRangeLaw) -> float:
     return math.sqrt(float(np.mean(np.sum(table.masses * 2.0**-63 * squares, axis=1))))
 
 
-def _regularization(method: ReleaseMethod, plan: Plan) -> float | None:
+def _regularization(method: ReleaseMethod, plan: ReleasePlan) -> float | None:
     """Return lambda of ``V = Pi^(-1/2) / sqrt(lambda)``; where V has another shape, of its mean."""
     if not isinstance(method, GaussianRelease) or not isinstance(plan, TablePlan):
         return None

@@ -11,9 +11,9 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.learn._sums_base import SumsClassifier
-from discreet.learn.base import Domain, is_number
-from discreet.learn.feature_map import Layout
-from discreet.query import Node, NodeTables
+from discreet.learn.base import Constraint, is_number
+from discreet.learn.feature_map import FeatureMap
+from discreet.query import NodeTables, TreeNode
 from discreet.query.curation import Curation
 from discreet.tables import open_table
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AMOUNT = 1000
 """A whole number that is counted from 0 and may reach this is an amount, and its cells grow."""
 
-EDGES = Domain(
+EDGES = Constraint(
     "None or a mapping of column to rising numbers",
     lambda v: (
         v is None
@@ -38,18 +38,18 @@ EDGES = Domain(
     ),
     (3, "age", {"age": [2.0, 1.0]}, {"age": []}),
 )
-BINS = Domain(
+BINS = Constraint(
     "a whole number from 2 to 1024",
     lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 1024,
     (1, 0, 2.5, "4", True, 2000),
 )
-BINS_OR_NONE = Domain("None or " + BINS.words, lambda v: v is None or BINS.contains(v), BINS.outside)
+BINS_OR_NONE = Constraint("None or " + BINS.words, lambda v: v is None or BINS.contains(v), BINS.outside)
 
 
 def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
     """Cut a declared range into cells without looking at a row.
 
-    Cells have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut
+    Bins have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut
     by ratios instead: 0 has a cell of its own, and the last cell is the upper three quarters, the cell
     before it the same of what is left, and so on, because amounts are mostly small.
 
@@ -78,7 +78,7 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Cells:
+class Bins:
     """Into which cell of each column a row falls: the same cells that an engine counts in.
 
     Attributes
@@ -98,11 +98,13 @@ class Cells:
     """
 
     kind: ClassVar[str] = "cells"
-    layout: Layout
+    layout: FeatureMap
     edges: Mapping[str, tuple[float, ...]]
 
     @classmethod
-    def of(cls, layout: Layout, edges: Mapping[str, Sequence[float]] | None, n_bins: int) -> Self:
+    def from_features(
+        cls, layout: FeatureMap, edges: Mapping[str, Sequence[float]] | None, n_bins: int
+    ) -> Self:
         """Cut numbers where it is said, otherwise by :func:`public_edges`."""
         given = {} if edges is None else edges
         numbers = {column.name: column for column in layout.schema.columns if column.is_number}
@@ -129,7 +131,7 @@ class Cells:
 
     @cached_property
     def _curation(self) -> Curation:
-        return Curation.of(self.layout.schema)
+        return Curation.from_schema(self.layout.schema)
 
     def among(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
         """Return the edges of some columns, as questions want them."""
@@ -178,18 +180,18 @@ class Cells:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make the cells that :meth:`to_dict` wrote."""
         edges = {name: tuple(edges) for name, edges in values["edges"].items()}
-        return cls(Layout.from_dict(values["layout"]), edges)
+        return cls(FeatureMap.from_dict(values["layout"]), edges)
 
 
-class CellsClassifier(SumsClassifier):
+class BinsClassifier(SumsClassifier):
     """A classifier on counts of declared cells; adds the parameter ``edges``."""
 
     edges: Mapping[str, Sequence[float]] | None
-    cells_: Cells
+    cells_: Bins
 
     def _tables(self, question: NodeTables, answer: Answer, schema: Schema) -> list[dict[str, Floats]]:
         """Return for each node the noisy table of each column, its classes in the order of ``classes_``."""
-        curation = Curation.of(schema)
+        curation = Curation.from_schema(schema)
         levels = curation.column(question.target).levels
         order = [levels.index(level) for level in self._levels]
         split = question.split(np.asarray(answer.value), curation)
@@ -213,7 +215,7 @@ def plain_edges(edges: Mapping[str, Sequence[float]] | None) -> dict[str, list[f
     return {column: [float(edge) for edge in given] for column, given in edges.items()}
 
 
-def root_tables(target: str, cells: Cells) -> NodeTables:
+def root_tables(target: str, cells: Bins) -> NodeTables:
     """Ask for the table of every column by class, over all rows."""
     names = cells.layout.names
-    return NodeTables(target, [Node((), names)], cells.among(names))
+    return NodeTables(target, [TreeNode((), names)], cells.among(names))

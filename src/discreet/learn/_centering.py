@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.learn.base import Domain, is_number
+from discreet.learn.base import Constraint, is_number
 from discreet.query import Moments
 
 if TYPE_CHECKING:
     from discreet._types import Bools, Floats
-    from discreet.learn._bins import Cells
-    from discreet.learn.budget_schedule import Passes
-    from discreet.learn.feature_map import Layout
+    from discreet.learn._bins import Bins
+    from discreet.learn.budget_schedule import BudgetSchedule
+    from discreet.learn.feature_map import FeatureMap
 
 
 @dataclass(frozen=True)
-class Centered:
+class Centering:
     """Rows as vectors: numbers counted from the middle of their range, levels of a category from 0.
 
     A row has one level of each category, so its squared length is at most a quarter for each number and one
@@ -53,9 +53,9 @@ class Centered:
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    layout: Layout
+    layout: FeatureMap
     radius: float | None = None
-    cells: Cells | None = None
+    cells: Bins | None = None
 
     @cached_property
     def center(self) -> tuple[float, ...]:
@@ -159,7 +159,7 @@ def spectral_edge(sd: Floats) -> float:
 LEAST = 3.0
 """Standard deviations of noise that a count must have above 0 before anything is divided by it."""
 
-RADIUS = Domain(
+RADIUS = Constraint(
     "'auto', None or a number of at least 2**-16",
     lambda v: v is None or (isinstance(v, str) and v == "auto") or (is_number(v) and v >= 2.0**-16),
     (0, -1.0, math.inf, "none", True),
@@ -167,7 +167,7 @@ RADIUS = Domain(
 
 
 @dataclass(frozen=True)
-class Place:
+class Region:
     """Noisy moments of all rows, as fractions of the declared ranges.
 
     Attributes
@@ -213,7 +213,7 @@ class Place:
         return np.asarray(mixed * (total / max(float(mixed.sum()), 2.0**-40)))
 
 
-def ask_place(passes: Passes, name: str, layout: Layout) -> Place:
+def query_region(passes: BudgetSchedule, name: str, layout: FeatureMap) -> Region:
     """Ask where all rows are and how far they spread, in one pass.
 
     Privacy
@@ -237,7 +237,7 @@ def ask_place(passes: Passes, name: str, layout: Layout) -> Place:
     square, square_sd = np.zeros(d), np.zeros(d)
     square[~levels], square_sd[~levels] = value[d + 1 :] / n_rows, sd[d + 1 :] / n_rows
     mean = np.clip(0.5 + shrunk(raw - 0.5, noise), 0.0, 1.0)
-    return Place(n_rows, mean, noise, raw, square, square_sd, levels)
+    return Region(n_rows, mean, noise, raw, square, square_sd, levels)
 
 
 def shrunk(estimate: Floats, sd: Floats) -> Floats:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import special
 
-from discreet.learn._bins import BINS, EDGES, Cells, plain_edges
-from discreet.learn._centering import Centered, spectral_edge
-from discreet.learn._sums_base import SumsClassifier, SumsLearner
-from discreet.learn.base import POSITIVE, Domain, is_number
-from discreet.learn.budget_schedule import Passes
+from discreet.learn._bins import BINS, EDGES, Bins, plain_edges
+from discreet.learn._centering import Centering, spectral_edge
+from discreet.learn._sums_base import SumsClassifier, SumsEstimator
+from discreet.learn.base import POSITIVE, Constraint, is_number
+from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import GradientSums, Gram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.feature_map import Layout
+    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
@@ -120,35 +120,35 @@ class PrivateGradientLogistic(SumsClassifier):
 
     name: ClassVar[str] = "gradient-logistic"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
-    domains: ClassVar[Mapping[str, Domain]] = {
-        **SumsLearner.common_domains,
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_domains,
         "edges": EDGES,
-        "n_bins": Domain(
+        "n_bins": Constraint(
             f"None, 'auto' or {BINS.words}",
             lambda v: v is None or (isinstance(v, str) and v == "auto") or BINS.contains(v),
             (1, 0, 2.5, "some", True, 2000),
         ),
-        "rounds": Domain(
+        "rounds": Constraint(
             "a whole number from 1 to 1000",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 1 <= int(v) <= 1000,
             (0, 1.5, "2", True, 2000),
         ),
         "regularization": POSITIVE,
-        "radius": Domain(
+        "radius": Constraint(
             "None or a number of at least 0.001",
             lambda v: v is None or (is_number(v) and v >= 0.001),
             (0, -1.0, math.nan, "1", True),
         ),
     }
-    saved: ClassVar[tuple[str, ...]] = (
-        *SumsLearner.common_saved, "classes_", "weights_", "coef_", "intercept_", "cells_",
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved, "classes_", "weights_", "coef_", "intercept_", "cells_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsLearner.revived,
-        "cells_": lambda content: None if content is None else Cells.from_dict(content),
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsEstimator._decoders,
+        "cells_": lambda content: None if content is None else Bins.from_dict(content),
     }
 
-    cells_: Cells | None
+    cells_: Bins | None
 
     def __init__(
         self,
@@ -177,11 +177,13 @@ class PrivateGradientLogistic(SumsClassifier):
         self.ledger = ledger
         self.random_state = random_state
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         assert target is not None
         # Of two classes the second is told from the first; of more, each from the rest.
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
-        passes = Passes(sums, self.privacy, self._shares(len(positives)), owner=owner)
+        passes = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
         self.cells_ = self._cells(layout, target, positives[0], passes)
         centered = self._frame(layout)
         answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
@@ -200,23 +202,23 @@ class PrivateGradientLogistic(SumsClassifier):
         self.coef_, self.intercept_ = centered.coefficients(self.weights_)
         return passes
 
-    def _cells(self, layout: Layout, target: str, positive: Any, passes: Passes) -> Cells | None:
+    def _cells(self, layout: FeatureMap, target: str, positive: Any, passes: BudgetSchedule) -> Bins | None:
         """Say into which cells numbers are cut, by public facts alone; None if they are not."""
         if self.n_bins is None and self.edges is None:
             return None
         if isinstance(self.n_bins, int | np.integer):
-            return Cells.of(layout, self.edges, int(self.n_bins))
-        few = Cells.of(layout, self.edges, FEWEST_BINS)
+            return Bins.from_features(layout, self.edges, int(self.n_bins))
+        few = Bins.from_features(layout, self.edges, FEWEST_BINS)
         if passes.sums.n_rows is None:
             return few
         # Neither the noise nor the length of rows depends on how many cells there are.
-        frame = Centered(layout, None if self.radius is None else float(self.radius), few)
+        frame = Centering(layout, None if self.radius is None else float(self.radius), few)
         question = _gradient(frame, target, positive, np.zeros(frame.size))
         sd = float(np.max(passes.expected_sd(_pass(0, 0), question))) / math.sqrt(self.rounds)
-        return Cells.of(layout, self.edges, affordable_bins(passes.sums.n_rows, sd))
+        return Bins.from_features(layout, self.edges, affordable_bins(passes.sums.n_rows, sd))
 
-    def _frame(self, layout: Layout) -> Centered:
-        return Centered(layout, None if self.radius is None else float(self.radius), self.cells_)
+    def _frame(self, layout: FeatureMap) -> Centering:
+        return Centering(layout, None if self.radius is None else float(self.radius), self.cells_)
 
     def _shares(self, n_models: int) -> dict[str, float]:
         gradients = [_pass(i, r) for i in range(n_models) for r in range(self.rounds)]
@@ -224,8 +226,8 @@ class PrivateGradientLogistic(SumsClassifier):
 
     def _descend(
         self,
-        passes: Passes,
-        centered: Centered,
+        passes: BudgetSchedule,
+        centered: Centering,
         target: str,
         model: int,
         positive: Any,
@@ -293,7 +295,7 @@ def noise_penalty(curvature: Floats, sd: float) -> Floats:
     return np.asarray(sd**2 / curvature)
 
 
-def _gradient(centered: Centered, target: str, positive: Any, weights: Floats) -> GradientSums:
+def _gradient(centered: Centering, target: str, positive: Any, weights: Floats) -> GradientSums:
     return GradientSums(
         **centered.asked,
         target=target,

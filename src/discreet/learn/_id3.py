@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn._bins import BINS, EDGES, Cells, CellsClassifier, root_tables
-from discreet.learn._sums_base import SumsLearner
-from discreet.learn.base import Domain
-from discreet.learn.budget_schedule import Passes
-from discreet.query import Node, NodeTables
+from discreet.learn._bins import BINS, EDGES, Bins, BinsClassifier, root_tables
+from discreet.learn._sums_base import SumsEstimator
+from discreet.learn.base import Constraint
+from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.query import NodeTables, TreeNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.learn.feature_map import Layout
+    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
@@ -136,7 +136,7 @@ class _Open:
     sd: float
 
 
-class PrivateID3Classifier(CellsClassifier):
+class PrivateID3Classifier(BinsClassifier):
     """Decision tree of the ID3 kind, grown on noisy counts of declared cells.
 
     On every level one question counts, for all open nodes at once and for every column that is left, the rows
@@ -213,11 +213,11 @@ class PrivateID3Classifier(CellsClassifier):
 
     name: ClassVar[str] = "id3"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-id3", "sulq-sensitivity")
-    domains: ClassVar[Mapping[str, Domain]] = {
-        **SumsLearner.common_domains,
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_domains,
         "edges": EDGES,
         "n_bins": BINS,
-        "max_depth": Domain(
+        "max_depth": Constraint(
             "None or a whole number from 1 to 64",
             lambda v: (
                 v is None
@@ -226,11 +226,17 @@ class PrivateID3Classifier(CellsClassifier):
             (0, -1, 1.5, "2", True, 65),
         ),
     }
-    saved: ClassVar[tuple[str, ...]] = (*SumsLearner.common_saved, "classes_", "tree_", "cells_", "depth_")
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsLearner.revived,
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved,
+        "classes_",
+        "tree_",
+        "cells_",
+        "depth_",
+    )
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsEstimator._decoders,
         "tree_": Tree.from_dict,
-        "cells_": Cells.from_dict,
+        "cells_": Bins.from_dict,
     }
 
     def __init__(
@@ -256,9 +262,11 @@ class PrivateID3Classifier(CellsClassifier):
         self.ledger = ledger
         self.random_state = random_state
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         assert target is not None
-        cells = Cells.of(layout, self.edges, int(self.n_bins))
+        cells = Bins.from_features(layout, self.edges, int(self.n_bins))
         passes = self._passes(sums, cells, target, owner)
         even = (1 / len(self._levels),) * len(self._levels)
         nodes = [Branch(even)]
@@ -268,7 +276,7 @@ class PrivateID3Classifier(CellsClassifier):
             frontier = sorted(frontier, key=lambda node: -node.counts.sum())[:MOST_NODES]
             if not frontier:
                 break
-            asked = [Node(node.path, node.attributes) for node in frontier]
+            asked = [TreeNode(node.path, node.attributes) for node in frontier]
             columns = {c for node in asked for c in (*node.attributes, *(step for step, _ in node.path))}
             question = NodeTables(target, asked, cells.among(sorted(columns)))
             answer = passes.ask(name, question)
@@ -282,13 +290,13 @@ class PrivateID3Classifier(CellsClassifier):
         self.depth_ = len(passes.split)
         return passes
 
-    def _passes(self, sums: NoisySums, cells: Cells, target: str, owner: str | None) -> Passes:
+    def _passes(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
         """Say how many levels are paid for, by public facts alone."""
         names = cells.layout.names
 
-        def levels(depth: int) -> Passes:
+        def levels(depth: int) -> BudgetSchedule:
             shares = {f"level {i + 1}": 1.0 for i in range(depth)}
-            return Passes(sums, self.privacy, shares, owner=owner)
+            return BudgetSchedule(sums, self.privacy, shares, owner=owner)
 
         if self.max_depth is not None:
             return levels(min(int(self.max_depth), len(names)))

@@ -10,10 +10,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.cluster import KMeans
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import LEAST, RADIUS, ask_place, shrunk
-from discreet.learn._sums_base import SumsLearner
-from discreet.learn.base import Domain
-from discreet.learn.budget_schedule import Passes
+from discreet.learn._centering import LEAST, RADIUS, query_region, shrunk
+from discreet.learn._sums_base import SumsEstimator
+from discreet.learn.base import Constraint
+from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import NoPromise
 from discreet.query import ClusterSums
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import Bools, Floats, Ints
-    from discreet.learn.feature_map import Layout
+    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import Answer, NoisySums
@@ -38,7 +38,7 @@ _START = 400  # public points among which far ones are starting centers
 _FLAT = 5.0  # coordinates up to which starting centers are as far out as rows
 
 
-class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, SumsLearner):
+class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, SumsEstimator):
     """K-means on noisy sums.
 
     Each pass asks, for every center, for the number of rows nearest to it and for the sum of their
@@ -122,24 +122,24 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
     name: ClassVar[str] = "kmeans"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-lemma-1", "sulq-sensitivity")
-    domains: ClassVar[Mapping[str, Domain]] = {
-        **SumsLearner.common_domains,
-        "n_clusters": Domain(
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_domains,
+        "n_clusters": Constraint(
             f"a whole number from 1 to {_MOST_CLUSTERS}",
             lambda v: (
                 isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= _MOST_CLUSTERS)
             ),
             (0, -1, 2.5, "2", True, None, 10**9),
         ),
-        "max_iter": Domain(
+        "max_iter": Constraint(
             "a whole number from 1 to 100",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 100),
             (0, 101, 2.5, "2", True, None),
         ),
         "radius": RADIUS,
     }
-    saved: ClassVar[tuple[str, ...]] = (
-        *SumsLearner.common_saved, "cluster_centers_", "counts_", "errors_", "radii_", "n_iter_",
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved, "cluster_centers_", "counts_", "errors_", "radii_", "n_iter_",
     )  # fmt: skip
 
     cluster_centers_: Floats
@@ -167,7 +167,9 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         self.ledger = ledger
         self.random_state = random_state
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         k, d, rounds = int(self.n_clusters), layout.size, int(self.max_iter)
         given = self._given(layout)
         learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
@@ -176,10 +178,10 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
             **({"region": _REGION} if located else {}),
             **{f"pass {i + 1}": (1 - _REGION) / rounds for i in range(rounds)},
         }
-        passes = Passes(sums, self.privacy, shares, owner=owner)
+        passes = BudgetSchedule(sums, self.privacy, shares, owner=owner)
         spread = np.full(d, 1 / 12)
         if located:
-            place = ask_place(passes, "region", layout)
+            place = query_region(passes, "region", layout)
             spread = place.spread(place.mean)
         whole = None if isinstance(self.radius, str) or self.radius is None else float(self.radius)
         if learns:
@@ -207,12 +209,12 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         self.n_iter_ = rounds
         return passes
 
-    def check_parameters(self) -> None:
+    def _check_parameters(self) -> None:
         """Refuse parameters outside their domain, and starting centers that could fit no layout."""
-        super().check_parameters()
+        super()._check_parameters()
         self._starts(None)
 
-    def _given(self, layout: Layout) -> Floats | None:
+    def _given(self, layout: FeatureMap) -> Floats | None:
         """Return the starting centers in units of the declared ranges, if there are any."""
         centers = self._starts(layout.size)
         if centers is None:
@@ -308,7 +310,9 @@ def _factor(i: int) -> float:
     return _SCHEDULE[min(i, len(_SCHEDULE) - 1)]
 
 
-def _affordable(passes: Passes, layout: Layout, k: int, radius: float | None, n_rows: float) -> int:
+def _affordable(
+    passes: BudgetSchedule, layout: FeatureMap, k: int, radius: float | None, n_rows: float
+) -> int:
     """Return how many centers to start with: at most so many that noise on each stays small."""
     question = ClusterSums(layout.names, [[0.5] * layout.size], 0.5)
     sd = float(passes.expected_sd("pass 1", question)[0, 1]) / 0.5

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import special
 
-from discreet.learn._bins import BINS_OR_NONE, EDGES, Cells, CellsClassifier, root_tables
-from discreet.learn._sums_base import SumsLearner
-from discreet.learn.budget_schedule import Passes
+from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, root_tables
+from discreet.learn._sums_base import SumsEstimator
+from discreet.learn.budget_schedule import BudgetSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.base import Domain
-    from discreet.learn.feature_map import Layout
+    from discreet.learn.base import Constraint
+    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NodeTables, NoisySums
@@ -29,7 +29,7 @@ CLEAR = 4.0
 """Standard deviations of noise that an average cell shall hold."""
 
 
-class PrivateNaiveBayes(CellsClassifier):
+class PrivateNaiveBayes(BinsClassifier):
     """Naive Bayes on declared cells: the class whose cells make a row most likely, columns taken apart.
 
     Parameters
@@ -96,17 +96,17 @@ class PrivateNaiveBayes(CellsClassifier):
 
     name: ClassVar[str] = "naive-bayes"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
-    domains: ClassVar[Mapping[str, Domain]] = {
-        **SumsLearner.common_domains,
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_domains,
         "edges": EDGES,
         "n_bins": BINS_OR_NONE,
     }
-    saved: ClassVar[tuple[str, ...]] = (
-        *SumsLearner.common_saved, "classes_", "class_log_prior_", "cell_log_prob_", "cells_",
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved, "classes_", "class_log_prior_", "cell_log_prob_", "cells_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsLearner.revived,
-        "cells_": Cells.from_dict,
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsEstimator._decoders,
+        "cells_": Bins.from_dict,
     }
 
     def __init__(
@@ -130,9 +130,11 @@ class PrivateNaiveBayes(CellsClassifier):
         self.ledger = ledger
         self.random_state = random_state
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         assert target is not None
-        passes = Passes(sums, self.privacy, {"tables": 1.0}, owner=owner)
+        passes = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
         cells, question = self._question(sums, layout, target, passes)
         answer = passes.ask("tables", question)
         sd = float(np.max(answer.sd))
@@ -147,10 +149,10 @@ class PrivateNaiveBayes(CellsClassifier):
         return passes
 
     def _question(
-        self, sums: NoisySums, layout: Layout, target: str, passes: Passes
-    ) -> tuple[Cells, NodeTables]:
-        def asked(n_bins: int) -> tuple[Cells, NodeTables]:
-            cells = Cells.of(layout, self.edges, n_bins)
+        self, sums: NoisySums, layout: FeatureMap, target: str, passes: BudgetSchedule
+    ) -> tuple[Bins, NodeTables]:
+        def asked(n_bins: int) -> tuple[Bins, NodeTables]:
+            cells = Bins.from_features(layout, self.edges, n_bins)
             return cells, root_tables(target, cells)
 
         if self.n_bins is not None:

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import RADIUS, ask_place
-from discreet.learn._sums_base import FLAG, SumsLearner
-from discreet.learn.base import Domain
-from discreet.learn.budget_schedule import Passes
+from discreet.learn._centering import RADIUS, query_region
+from discreet.learn._sums_base import FLAG, SumsEstimator
+from discreet.learn.base import Constraint
+from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.privacy import NoPromise
 from discreet.query import Gram
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import Bools, Floats
-    from discreet.learn.feature_map import Layout
+    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
@@ -31,7 +31,7 @@ _NOISE = 0.1  # of the average eigenvalue: above it rows are clipped shorter rat
 _SHORTEST, _LONGEST = 0.8, 3.0  # radius over the root mean square length of a row
 
 
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner):
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimator):
     """Principal component analysis, or a truncated SVD, from noisy sums.
 
     A noisy mean says where the rows are, a noisy mean square how long they are, and a noisy matrix of
@@ -112,9 +112,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
 
     name: ClassVar[str] = "pca"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-sensitivity",)
-    domains: ClassVar[Mapping[str, Domain]] = {
-        **SumsLearner.common_domains,
-        "n_components": Domain(
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_domains,
+        "n_components": Constraint(
             "None or a whole number of at least 1",
             lambda v: (
                 v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(v >= 1))
@@ -125,8 +125,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
         "range_units": FLAG,
         "radius": RADIUS,
     }
-    saved: ClassVar[tuple[str, ...]] = (
-        *SumsLearner.common_saved, "components_", "explained_variance_", "explained_variance_ratio_",
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved, "components_", "explained_variance_", "explained_variance_ratio_",
         "singular_values_", "mean_", "n_components_", "noise_floor_", "distinguishable_", "radius_",
     )  # fmt: skip
 
@@ -157,7 +157,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
         self.ledger = ledger
         self.random_state = random_state
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         d = layout.size
         kept = d if self.n_components is None else int(self.n_components)
         if kept > d:
@@ -169,12 +171,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsLearner)
         # Uncentered and unclipped, only a private number of rows has to be asked for.
         located = self.centered or learns or sums.n_rows is None
         shares = {"region": _REGION, "gram": 1 - _REGION} if located else {"gram": 1.0}
-        passes = Passes(sums, self.privacy, shares, owner=owner)
+        passes = BudgetSchedule(sums, self.privacy, shares, owner=owner)
         origin = np.clip(-layout.lower / layout.width, 0.0, 1.0)
         center, n_rows, drift = origin, float(max(sums.n_rows or 0, 1)), np.zeros(d)
         radius = None if isinstance(self.radius, str) else self.radius
         if located:
-            place = ask_place(passes, "region", layout)
+            place = query_region(passes, "region", layout)
             n_rows = place.n_rows
             if self.centered:
                 center, drift = place.mean, place.sd
@@ -245,7 +247,12 @@ def center_floor(sd: Floats) -> float:
 
 
 def _radius(
-    passes: Passes, layout: Layout, center: Floats, mean_square: float, n_rows: float, with_sums: bool
+    passes: BudgetSchedule,
+    layout: FeatureMap,
+    center: Floats,
+    mean_square: float,
+    n_rows: float,
+    with_sums: bool,
 ) -> float:
     """Choose the length to which rows are clipped: as long as noise stays small, within limits."""
     d = layout.size

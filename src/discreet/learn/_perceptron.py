@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import LEAST, Centered
+from discreet.learn._centering import LEAST, Centering
 from discreet.learn._sums_base import SumsClassifier
-from discreet.learn.base import Domain, is_number
-from discreet.learn.budget_schedule import Passes
+from discreet.learn.base import Constraint, is_number
+from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import HalfspaceSums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.feature_map import Layout
+    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import Answer, NoisySums
@@ -105,25 +105,25 @@ class PrivatePerceptron(SumsClassifier):
 
     name: ClassVar[str] = "perceptron"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-2",)
-    domains: ClassVar[Mapping[str, Domain]] = {
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
         **SumsClassifier.common_domains,
-        "rounds": Domain(
+        "rounds": Constraint(
             "a whole number from 1 to 1000",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 1000),
             (0, 1001, 2.5, "2", True, None),
         ),
-        "step": Domain(
+        "step": Constraint(
             "'shrinking' or 'constant'",
             lambda v: isinstance(v, str) and v in ("shrinking", "constant"),
             ("other", None, 1),
         ),
-        "radius": Domain(
+        "radius": Constraint(
             "None or a number of at least 2**-16",
             lambda v: v is None or (is_number(v) and bool(v >= 2.0**-16)),
             (0, -1.0, math.inf, "auto", True),
         ),
     }
-    saved: ClassVar[tuple[str, ...]] = (
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
         *SumsClassifier.common_saved, "classes_", "coef_", "intercept_", "weights_", "last_weights_",
         "counts_", "n_iter_",
     )  # fmt: skip
@@ -158,16 +158,18 @@ class PrivatePerceptron(SumsClassifier):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         assert target is not None
         if len(self.classes_) != 2:
             raise ParameterError(
                 "classes of PrivatePerceptron must be two. Only binary classification is supported, and "
                 f"there are {len(self.classes_)} classes. Use another learner, or one for each class."
             )
-        frame = Centered(layout, None if self.radius is None else float(self.radius))
+        frame = Centering(layout, None if self.radius is None else float(self.radius))
         names = [f"round {i + 1}" for i in range(int(self.rounds))]
-        passes = Passes(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
+        passes = BudgetSchedule(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
         weights, path, counts = np.zeros(frame.size), [], []
         for name in names:
             question = HalfspaceSums(
@@ -195,7 +197,7 @@ class PrivatePerceptron(SumsClassifier):
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second class for each row; rows are clipped as those of the training."""
         rows = self._coordinates(X, "decision_function")
-        frame = Centered(self.layout_, None if self.radius is None else float(self.radius))
+        frame = Centering(self.layout_, None if self.radius is None else float(self.radius))
         return np.asarray(frame.rows(rows) @ self.weights_)
 
     def predict(self, X: Any) -> AnyArray:

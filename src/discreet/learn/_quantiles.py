@@ -12,7 +12,7 @@ from sklearn.isotonic import isotonic_regression
 
 from discreet.errors import ParameterError
 from discreet.learn.base import is_number
-from discreet.learn.budget_schedule import Passes
+from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import Histogram
 from discreet.query.curation import Curation
 
@@ -142,7 +142,7 @@ def private_quantiles(
         )
     if not (is_number(level) and 0 < level < 1):
         raise ParameterError(f"level of private_quantiles must be between 0 and 1, was {level!r}.")
-    curated = Curation.of(sums.schema).column(column)
+    curated = Curation.from_schema(sums.schema).column(column)
     if curated.is_category:
         raise ParameterError(
             f"column of private_quantiles must be a number or a date, and {column!r} is a category. Ask for "
@@ -154,12 +154,12 @@ def private_quantiles(
     steps = max(1, math.ceil(math.log2(cells)))
     method = chosen_method(cells, len(wanted))
     if method == "histogram":
-        passes = Passes(sums, privacy, {"histogram": 1.0}, owner=owner)
+        passes = BudgetSchedule(sums, privacy, {"histogram": 1.0}, owner=owner)
         counted = _by_histogram(passes, curated, cuts, wanted)
         found = [_crossing(part, cells) for part in counted]
     else:
         names = [f"step {i + 1}" for i in range(steps)]
-        passes = Passes(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
+        passes = BudgetSchedule(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
         counted, found = _by_bisection(passes, curated, cuts, wanted)
     laws = [answer.law for answer in passes.answers.values()] or ["gaussian"]
     ends = [_ends(part, cells, level, laws[0]) for part in counted]
@@ -194,7 +194,7 @@ def _wanted(qs: Sequence[float] | float) -> tuple[float, ...]:
 
 
 def _by_histogram(
-    passes: Passes, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
+    passes: BudgetSchedule, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
 ) -> list[_Counted]:
     below, sd = _ask(passes, "histogram", curated, cuts[1:-1])
     inner = np.arange(1, len(cuts) - 1)
@@ -202,7 +202,7 @@ def _by_histogram(
 
 
 def _by_bisection(
-    passes: Passes, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
+    passes: BudgetSchedule, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
 ) -> tuple[list[_Counted], list[int]]:
     lows, highs = [0] * len(wanted), [len(cuts) - 1] * len(wanted)
     heard: list[list[_Counted]] = [[] for _ in wanted]
@@ -233,7 +233,7 @@ def _joined(parts: Sequence[_Counted]) -> _Counted:
     )
 
 
-def _ask(passes: Passes, name: str, curated: Curated, cuts: AnyArray) -> tuple[Floats, float]:
+def _ask(passes: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray) -> tuple[Floats, float]:
     """Count rows between cuts; rows where the column is missing are the last cell, and left out."""
     edges = [_value(curated, cut) for cut in cuts]
     if not edges:
@@ -243,7 +243,9 @@ def _ask(passes: Passes, name: str, curated: Curated, cuts: AnyArray) -> tuple[F
     return np.asarray(counts), float(np.max(answer.sd))
 
 
-def _counted(at: AnyArray, counts: Floats, sd: float, q: float, passes: Passes, curated: Curated) -> _Counted:
+def _counted(
+    at: AnyArray, counts: Floats, sd: float, q: float, passes: BudgetSchedule, curated: Curated
+) -> _Counted:
     """Return how many rows more than wanted lie below each cut, and how noisy that is."""
     m = len(counts)
     if not m:

@@ -9,11 +9,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import Centered, spectral_edge
-from discreet.learn._sums_base import SumsLearner
-from discreet.learn.base import Domain, is_number
-from discreet.learn.budget_schedule import Passes
-from discreet.learn.feature_map import Layout
+from discreet.learn._centering import Centering, spectral_edge
+from discreet.learn._sums_base import SumsEstimator
+from discreet.learn.base import Constraint, is_number
+from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import NoPromise
 from discreet.query import Gram
 from discreet.schema import Column
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 
-class PrivateRidge(RegressorMixin, SumsLearner):
+class PrivateRidge(RegressorMixin, SumsEstimator):
     """Least squares with a penalty on the coefficients, from one noisy matrix of sums of products.
 
     Columns count as fractions of their declared ranges, the target as a fraction of its own, and the penalty
@@ -93,12 +93,12 @@ class PrivateRidge(RegressorMixin, SumsLearner):
 
     name: ClassVar[str] = "ridge"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
-    domains: ClassVar[Mapping[str, Domain]] = {
-        **SumsLearner.common_domains,
-        "regularization": Domain(
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_domains,
+        "regularization": Constraint(
             "a number of at least 0", lambda v: is_number(v) and v >= 0, (-1.0, np.nan, np.inf, "1", True)
         ),
-        "target_bounds": Domain(
+        "target_bounds": Constraint(
             "None or two rising numbers",
             lambda v: (
                 v is None
@@ -107,11 +107,11 @@ class PrivateRidge(RegressorMixin, SumsLearner):
             (1.0, (1.0, 0.0), (0.0,), ("a", "b")),
         ),
     }
-    saved: ClassVar[tuple[str, ...]] = (
-        *SumsLearner.common_saved, "coef_", "intercept_", "regularization_",
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved, "coef_", "intercept_", "regularization_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsLearner.revived,
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsEstimator._decoders,
         "target_bounds": lambda sides: None if sides is None else tuple(sides),
     }
 
@@ -134,11 +134,13 @@ class PrivateRidge(RegressorMixin, SumsLearner):
         self.ledger = ledger
         self.random_state = random_state
 
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         assert target is not None
-        both = Layout.of(sums.schema, (*layout.names, target))
-        centered = Centered(both)
-        passes = Passes(sums, self.privacy, {"products": 1.0}, owner=owner)
+        both = FeatureMap.from_schema(sums.schema, (*layout.names, target))
+        centered = Centering(both)
+        passes = BudgetSchedule(sums, self.privacy, {"products": 1.0}, owner=owner)
         answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
         count, totals, products = moments(np.asarray(answer.value), centered, sums.n_rows)
         # Around the means there is no intercept left to penalize.
@@ -151,7 +153,7 @@ class PrivateRidge(RegressorMixin, SumsLearner):
         level = (totals[-1] - slopes @ totals[:-1]) / max(count, 1.0)
         column = sums.schema.column(target)
         (low, _), width = column.range, column.width
-        alone = Centered(layout)
+        alone = Centering(layout)
         self.coef_, shift = alone.coefficients(
             np.append(slopes, level) * width if alone.intercept else slopes * width
         )
@@ -207,7 +209,7 @@ class PrivateRidge(RegressorMixin, SumsLearner):
         return super()._pack(name, value, arrays)
 
 
-def moments(answer: Floats, centered: Centered, n_rows: int | None) -> tuple[float, Floats, Floats]:
+def moments(answer: Floats, centered: Centering, n_rows: int | None) -> tuple[float, Floats, Floats]:
     """Take the answer of a Gram question apart: number of rows, sums of coordinates, sums of products."""
     if centered.intercept:
         return float(answer[0, 0]), answer[0, 1:], answer[1:, 1:]

@@ -1,7 +1,7 @@
 """Learners that ask for noisy sums alone, so that rows in memory, a database and a server are all the same.
 
 A learner declares what it may ask and how its one promise is split (:mod:`discreet.learn.budget_schedule`), asks, and
-computes the rest from the answers. :class:`SumsLearner` has what they share: rows become a
+computes the rest from the answers. :class:`SumsEstimator` has what they share: rows become a
 :class:`~discreet.query.Database`, labels a declared category, and what was paid is kept with the model.
 """
 
@@ -18,9 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from discreet.errors import ParameterError
-from discreet.learn.base import Domain, Learner, check_finite, declared_classes, label_codes
-from discreet.learn.budget_schedule import ExactSums, Passes
-from discreet.learn.feature_map import Layout, schema_of_bounds
+from discreet.learn.base import Constraint, Learner, check_finite, declared_classes, label_codes
+from discreet.learn.budget_schedule import BudgetSchedule, NoiselessSums
+from discreet.learn.feature_map import FeatureMap, schema_of_bounds
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
 from discreet.query import Database
 from discreet.query.unit_rows import check_matrix_allowed
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from discreet.query import Answer, NoisySums
     from discreet.schema.column import Level
 
-WHOLE = Domain(
+WHOLE = Constraint(
     "None or a whole number",
     lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
     (1.5, "1", True),
 )
-FLAG = Domain("True or False", lambda v: isinstance(v, bool), (None, 1, "yes"))
-PRIVACY = Domain(
+FLAG = Constraint("True or False", lambda v: isinstance(v, bool), (None, 1, "yes"))
+PRIVACY = Constraint(
     "a PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise",
     lambda v: isinstance(v, PureDP | ApproxDP | ZCDP | GaussianDP | NoPromise),
     (None, 1.0, "pure"),
 )
-SCHEMA = Domain("None or a Schema", lambda v: v is None or isinstance(v, Schema), ("table.yaml", 1))
+SCHEMA = Constraint("None or a Schema", lambda v: v is None or isinstance(v, Schema), ("table.yaml", 1))
 
 
-class SumsLearner(Learner):
+class SumsEstimator(Learner):
     """A learner on noisy sums; subclasses say what they ask.
 
     Subclasses have at least the parameters ``privacy``, ``bounds``, ``schema``, ``ledger`` and
@@ -62,30 +62,32 @@ class SumsLearner(Learner):
     schema: Schema | None
     ledger: Ledger | None
     random_state: int | None
-    layout_: Layout
+    layout_: FeatureMap
     answers_: dict[str, Answer]
     promises_: tuple[Any, ...]
     receipts_: tuple[Receipt, ...]
     split_: dict[str, float]
 
-    common_domains: ClassVar[Mapping[str, Domain]] = {
+    common_domains: ClassVar[Mapping[str, Constraint]] = {
         "privacy": PRIVACY,
         "schema": SCHEMA,
         "random_state": WHOLE,
     }
     common_saved: ClassVar[tuple[str, ...]] = ("layout_", "promises_", "receipts_", "split_")
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "privacy": promise_from_dict,
         "bounds": lambda sides: None if sides is None else tuple(sides),
         "schema": lambda content: None if content is None else Schema.from_dict(content),
-        "layout_": Layout.from_dict,
+        "layout_": FeatureMap.from_dict,
         "promises_": lambda promises: tuple(map(promise_from_dict, promises)),
         "receipts_": lambda receipts: tuple(map(Receipt.from_dict, receipts)),
         "split_": dict,
     }
 
     @abstractmethod
-    def _learn(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Passes:
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
         """Ask, set the fitted attributes, and return the passes that were asked."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -99,11 +101,11 @@ class SumsLearner(Learner):
         y : array, optional
             Labels, where the learner needs them.
         """
-        self.check_parameters()
+        self._check_parameters()
         rows, schema, labels = self._declared(X, y)
-        make = ExactSums if isinstance(self.privacy, NoPromise) else Database
+        make = NoiselessSums if isinstance(self.privacy, NoPromise) else Database
         seed = None if self.random_state is None else int(self.random_state)
-        layout = Layout.of(schema)
+        layout = FeatureMap.from_schema(schema)
         named = layout.named(rows)
         target = None
         if labels is not None:
@@ -126,8 +128,8 @@ class SumsLearner(Learner):
         owner : str, optional
             Who is charged beside the total.
         """
-        self.check_parameters()
-        layout = Layout.of(db.schema, columns)
+        self._check_parameters()
+        layout = FeatureMap.from_schema(db.schema, columns)
         self._check_agrees(db, layout)
         target = self._database_target(db.schema)
         if target in layout.names:
@@ -139,7 +141,7 @@ class SumsLearner(Learner):
         self.feature_names_in_ = np.array(layout.names, dtype=object)
         return self._fitted(db, layout, target, owner)
 
-    def _fitted(self, sums: NoisySums, layout: Layout, target: str | None, owner: str | None) -> Self:
+    def _fitted(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
         passes = self._learn(sums, layout, target, owner)
         self.layout_ = layout
         self.answers_ = passes.answers
@@ -173,7 +175,7 @@ class SumsLearner(Learner):
             )
         if schema is not None and schema.id_column is not None and not _has_names(X):
             check_matrix_allowed(schema, f"X of {type(self).__name__}.fit")
-        if schema is not None and (schema.id_column is not None or not Layout.of(schema).plain):
+        if schema is not None and (schema.id_column is not None or not FeatureMap.from_schema(schema).plain):
             names = [column.name for column in schema.features]
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         else:
@@ -230,7 +232,7 @@ class SumsLearner(Learner):
         """Return which column of a database holds the labels; None for learners without labels."""
         return None
 
-    def _check_agrees(self, db: NoisySums, layout: Layout) -> None:
+    def _check_agrees(self, db: NoisySums, layout: FeatureMap) -> None:
         """Refuse parameters that a database would not heed."""
         owner = type(self).__name__
         if self.schema is not None and self.schema.digest != db.schema.digest:
@@ -265,7 +267,7 @@ class SumsLearner(Learner):
         return super()._pack(name, value, arrays)
 
 
-class SumsClassifier(ClassifierMixin, SumsLearner):
+class SumsClassifier(ClassifierMixin, SumsEstimator):
     """A learner on noisy sums that predicts a declared class; adds the parameter ``classes``.
 
     After :meth:`fit` or :meth:`fit_database`, and already inside :meth:`_learn`, ``classes_`` has the classes

@@ -32,7 +32,7 @@ _NAMED = ("n_features_in_", "feature_names_in_")
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class Constraint:
     """The values that a parameter may have.
 
     Attributes
@@ -56,7 +56,7 @@ def is_number(value: Any) -> bool:
     return plain and math.isfinite(value)
 
 
-POSITIVE = Domain(
+POSITIVE = Constraint(
     "a number above 0", lambda v: is_number(v) and v > 0, (0, -1.0, math.nan, math.inf, "1", True)
 )
 
@@ -70,16 +70,16 @@ class Learner(BaseEstimator):
     name: ClassVar[str]
     theorems: ClassVar[tuple[str, ...]]
     """Names of the theorem pages that prove what the learner promises; a published statement lists them."""
-    domains: ClassVar[Mapping[str, Domain]]
+    _constraints: ClassVar[Mapping[str, Constraint]]
     """What each parameter must be; :meth:`check_parameters` reads it, and so do the contract tests."""
-    saved: ClassVar[tuple[str, ...]]
+    _saved_attributes: ClassVar[tuple[str, ...]]
     """The fitted attributes that a file holds. None of them has one entry per training row."""
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     """How attributes and parameters with a ``to_dict`` are made again."""
 
-    def check_parameters(self) -> None:
+    def _check_parameters(self) -> None:
         """Refuse parameters outside their domain."""
-        for name, domain in self.domains.items():
+        for name, domain in self._constraints.items():
             value = getattr(self, name)
             if not domain.contains(value):
                 raise ParameterError(
@@ -104,7 +104,7 @@ class Learner(BaseEstimator):
             },
             "fitted": {
                 name: self._pack(name, getattr(self, name), arrays)
-                for name in (*self.saved, *_NAMED)
+                for name in (*self._saved_attributes, *_NAMED)
                 if hasattr(self, name)
             },
         }
@@ -132,7 +132,7 @@ class Learner(BaseEstimator):
                 "Load it with the class that saved it."
             )
         parameters, fitted = header.get("parameters"), header.get("fitted")
-        known = {*cls.saved, *_NAMED}
+        known = {*cls._saved_attributes, *_NAMED}
         if not isinstance(parameters, dict) or not isinstance(fitted, dict) or not fitted.keys() <= known:
             raise SourceError(f"{path} is not a model that {cls.__name__} saved. Write one with save().")
         try:
@@ -149,7 +149,7 @@ class Learner(BaseEstimator):
             return arrays[value["array"]]
         if isinstance(value, dict) and "texts" in value:
             return np.array(value["texts"], dtype=object)
-        return cls.revived[name](value) if name in cls.revived else value
+        return cls._decoders[name](value) if name in cls._decoders else value
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         """Return plain JSON for a value; arrays are set aside and named."""

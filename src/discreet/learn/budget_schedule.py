@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
-from discreet.privacy.budget_split import Shares
+from discreet.privacy.budget_split import BudgetSplit
 from discreet.query import Answer, Database
 from discreet.query.calibration import QueryNoise
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.query import Aggregate, NoisySums
 
 
-class ExactSums(Database):
+class NoiselessSums(Database):
     """Sums over rows in memory without noise and without a promise: what tests compare with.
 
     Privacy
@@ -67,7 +67,7 @@ class ExactSums(Database):
         return np.zeros(question.bind(self._curation, self.neighbors).shape)
 
 
-class Passes:
+class BudgetSchedule:
     """The questions of one learner, each paid with its share of one promise.
 
     Parameters
@@ -94,7 +94,7 @@ class Passes:
 
     Privacy
     -------
-    That of :class:`~discreet.privacy.budget_split.Shares`. A pass is charged only if all that are still to come fit
+    That of :class:`~discreet.privacy.budget_split.BudgetSplit`. A pass is charged only if all that are still to come fit
     what the ledger has left as well: nobody pays for half a model.
 
     Reference
@@ -107,7 +107,7 @@ class Passes:
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("n", type="integer", lower=0, upper=3)])
     >>> with Database({"n": [1, 2, 2]}, schema=schema, random_state=1) as sums:
-    ...     passes = Passes(sums, GaussianDP(mu=1), {"first": 1, "second": 3})
+    ...     passes = BudgetSchedule(sums, GaussianDP(mu=1), {"first": 1, "second": 3})
     ...     answer = passes.ask("second", Histogram("n"))
     >>> passes.split, round(answer.cost[0].mu, 6)
     ({'first': 0.25, 'second': 0.75}, 0.866025)
@@ -119,12 +119,12 @@ class Passes:
         self.sums = sums
         self.answers: dict[str, Answer] = {}
         self._owner = owner
-        if isinstance(privacy, NoPromise) != isinstance(sums, ExactSums):
+        if isinstance(privacy, NoPromise) != isinstance(sums, NoiselessSums):
             raise PromiseError(
                 "privacy of a learner must be a promise where a database is asked, was NoPromise: it answers "
                 "with noise alone. Use fit on rows to learn without a promise."
             )
-        self._shares = Shares(privacy, shares, unit=sums.schema.unit, neighbors=sums.neighbors)
+        self._shares = BudgetSplit(privacy, shares, unit=sums.schema.unit, neighbors=sums.neighbors)
         self.split = self._shares.split
         self.promises = (self._shares.whole,)
 

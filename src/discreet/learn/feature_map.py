@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FeatureMap:
     """Columns as coordinates: a number is one, as a fraction of its range; a category one for each level.
 
     It says of rows in hand what the vector questions of :mod:`discreet.query` say of rows in an engine, up
@@ -48,12 +48,12 @@ class Layout:
     schema: Schema
 
     @classmethod
-    def of(cls, schema: Schema, columns: Sequence[str] | None = None) -> Self:
+    def from_schema(cls, schema: Schema, columns: Sequence[str] | None = None) -> Self:
         """Take some columns of a schema; by default all features."""
         names = [column.name for column in schema.features] if columns is None else list(columns)
         if not names or len(set(names)) != len(names):
             raise ParameterError(f"columns of a learner must be at least one, each once, was {names}.")
-        curation = Curation.of(schema)
+        curation = Curation.from_schema(schema)
         kept = [schema.column(curation.column(name).name) for name in names]
         return cls(Schema(columns=[dataclasses.replace(column, role="sensitive") for column in kept]))
 

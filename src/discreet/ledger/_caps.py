@@ -118,17 +118,17 @@ class Caps:
                 f"gaussian_share of Ledger must be from 0 to 1, got {gaussian_share!r}. "
                 "It is the part of epsilon kept for Gaussian events; 0.5 suits a mix."
             )
-        samplers = Amount.down(limit.total_variation or SAMPLERS)
+        samplers = Amount.rounded_down(limit.total_variation or SAMPLERS)
         match limit:
             case PureDP():
-                amounts = {"epsilon": Amount.down(limit.epsilon), "total variation": samplers}
+                amounts = {"epsilon": Amount.rounded_down(limit.epsilon), "total variation": samplers}
             case ApproxDP():
                 return cls._approximate(limit, float(gaussian_share))
             case ZCDP():
-                amounts = {"rho": Amount.down(limit.rho), "total variation": samplers}
+                amounts = {"rho": Amount.rounded_down(limit.rho), "total variation": samplers}
             case GaussianDP():
                 amounts = {
-                    "rho": Amount.down(exact(limit.mu) ** 2 / 2),
+                    "rho": Amount.rounded_down(exact(limit.mu) ** 2 / 2),
                     "total variation": samplers,
                 }
             case PosteriorOdds():
@@ -168,12 +168,12 @@ class Caps:
             rho = exact(mu) ** 2 / 2
         growth = exp_up(epsilon)
         amounts = {
-            "rho": Amount.down(rho),
-            "epsilon": Amount.down((1 - share) * epsilon),
-            "delta": Amount.down(pool),
+            "rho": Amount.rounded_down(rho),
+            "epsilon": Amount.rounded_down((1 - share) * epsilon),
+            "delta": Amount.rounded_down(pool),
         }
         # Past the range of numbers no sampler but a perfect one fits: any weight this large says so.
-        weight = Amount.up(1 + growth if growth is not None else Fraction(10) ** 320)
+        weight = Amount.rounded_up(1 + growth if growth is not None else Fraction(10) ** 320)
         return cls(
             limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, gaussian_share=gaussian_share
         )
@@ -293,7 +293,7 @@ class Caps:
         if currency == "rho":
             return spent.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
         if currency == "queries":
-            return Amount.up(spent.charges)
+            return Amount.rounded_up(spent.charges)
         return spent.total_variation
 
     def _keeps_alone(self, asked: Spending) -> bool:
@@ -336,7 +336,7 @@ class Caps:
         """Return the limit on errors for the columns about which every charge says enough."""
         kept: dict[str, ColumnFloor] = {}
         for name, floor in limit.entries:
-            cost = ColumnCost.of(floor) if stated is None else stated.get(name)
+            cost = ColumnCost.from_floor(floor) if stated is None else stated.get(name)
             if cost is None or cost.information is None:
                 continue
             bounds = (cost.floor(dict(self.amounts)[_INFORMATION + name]), floor.van_trees)
@@ -396,12 +396,12 @@ class Caps:
 
 
 def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
-    queries = Amount.down(limit.queries)
+    queries = Amount.rounded_down(limit.queries)
     match limit.theorem:
         case "corrected":
-            return {"rho": Amount.down(odds_rho(limit.epsilon, limit.delta)), "queries": queries}
+            return {"rho": Amount.rounded_down(odds_rho(limit.epsilon, limit.delta)), "queries": queries}
         case "theorem 5":
-            return {"epsilon": Amount.down(limit.epsilon), "queries": queries}
+            return {"epsilon": Amount.rounded_down(limit.epsilon), "queries": queries}
     raise ParameterError(
         f"theorem of a limit must be 'corrected' or 'theorem 5', got {limit.theorem!r}: the others choose "
         "the noise of a question and do not always keep the paper's promise. Leave theorem out."
@@ -416,7 +416,7 @@ def _information(limit: ErrorFloor, name: str) -> Amount:
             "error alone does not say how much may be told. Compute the floor with "
             "discreet.privacy.floors, which knows the column's range."
         )
-    return Amount.down(information)
+    return Amount.rounded_down(information)
 
 
 def read_caps(values: Mapping[str, Any] | None) -> Caps | None:

@@ -49,8 +49,8 @@ class Charge:
     ----------
     identity : str
         Identity of the ledger, for the receipt.
-    totals : Totals
-        Totals of the ledger, which the charge adds to.
+    totals : ChargeTotals
+        ChargeTotals of the ledger, which the charge adds to.
     promises : tuple of Promise
         Promises of the result that is paid for.
     cost, later : Spending
@@ -64,7 +64,7 @@ class Charge:
     """
 
     identity: str
-    totals: Totals
+    totals: ChargeTotals
     promises: tuple[Promise, ...]
     cost: Spending
     later: Spending | None
@@ -311,7 +311,9 @@ class Details(TypedDict, total=False):
     request: str | None
 
 
-def make_charge(promises: tuple[Promise, ...], details: Details, *, identity: str, totals: Totals) -> Charge:
+def make_charge(
+    promises: tuple[Promise, ...], details: Details, *, identity: str, totals: ChargeTotals
+) -> Charge:
     """Return the operation of a charge, or refuse arguments that no ledger can keep."""
     owner, request, asked = details.get("owner"), details.get("request"), details.get("asked")
     named = {
@@ -340,7 +342,7 @@ def make_charge(promises: tuple[Promise, ...], details: Details, *, identity: st
         totals=totals,
         promises=promises,
         cost=cost,
-        later=sum(map(Spending.of, planned), Spending()) if planned else None,
+        later=sum(map(Spending.from_promises, planned), Spending()) if planned else None,
         when=now(),
         body=body,
         text=charge_text(body),
@@ -350,7 +352,7 @@ def make_charge(promises: tuple[Promise, ...], details: Details, *, identity: st
 @lru_cache(maxsize=512)
 def promise_cost(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
     """Return the cost of promises and their JSON, cached: the same few come again and again."""
-    cost = Spending.of(promises)
+    cost = Spending.from_promises(promises)
     return cost, json.loads(canonical([promise.to_dict() for promise in promises]))
 
 
@@ -390,7 +392,7 @@ _KEPT = 512
 """Number of parsed totals that are cached by their text."""
 
 
-class Totals:
+class ChargeTotals:
     """Caps and spending of the scopes of one ledger.
 
     Parameters

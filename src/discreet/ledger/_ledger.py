@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from discreet.errors import LedgerError, LedgerTampered
 from discreet.ledger._caps import write_caps
 from discreet.ledger._charges import (
+    ChargeTotals,
     Details,
     StoreAnswer,
-    Totals,
     WriteOperation,
     check_receipt,
     check_texts,
@@ -89,7 +89,7 @@ class Ledger:
     def __init__(self, store: Store, opening: Opening) -> None:
         self._store = store
         self.identity = opening.identity
-        self._totals = Totals(opening.owner_caps)
+        self._totals = ChargeTotals(opening.owner_caps)
         self._marked = opening.marked
 
     @classmethod

@@ -99,7 +99,7 @@ class Replay:
 
     def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
-        asked = Spending.of([promise_from_dict(promise) for promise in content["promises"]])
+        asked = Spending.from_promises([promise_from_dict(promise) for promise in content["promises"]])
         question, owner = content["question"], content["owner"]
         scopes = charge_scopes(owner, known=question in self._known)
         if not scopes or content["scopes"] != scopes:

@@ -74,7 +74,7 @@ class Deviates(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Table(ABC):
+class DeviateTable(ABC):
     """Proposal probabilities of one density: what a :class:`Sampler` needs.
 
     Place ``i`` of the arrays stands for bucket ``i - half``.
@@ -105,7 +105,7 @@ class Table(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class BucketTable(Table):
+class BucketTable(DeviateTable):
     """Proposal probabilities and acceptance exponents of the normal or the exponential density."""
 
     slope: Floats
@@ -197,7 +197,7 @@ class Sampler:
 
     Parameters
     ----------
-    table : Table
+    table : DeviateTable
         The density.
     n : int
         How many numbers will be drawn in all: chooses the block size and the inner loops.
@@ -205,7 +205,7 @@ class Sampler:
         Where the random words come from.
     """
 
-    def __init__(self, table: Table, n: int, stream: Stream) -> None:
+    def __init__(self, table: DeviateTable, n: int, stream: Stream) -> None:
         self.capacity = max(1, min(n, BLOCK))
         self._table = table
         self._stream = stream

@@ -29,7 +29,7 @@ from numpy.polynomial import legendre
 from scipy.linalg import eigh
 
 from discreet.errors import NoiseError
-from discreet.noise.lattice import Table
+from discreet.noise.lattice import DeviateTable
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats, Ints, Words
@@ -149,7 +149,7 @@ _MARGIN = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
-class PolynomialTable(Table):
+class PolynomialTable(DeviateTable):
     """Proposal and acceptance probabilities of one squared polynomial.
 
     ``u`` is held as integers ``weights`` in the variable ``tau`` that counts half buckets:

@@ -145,7 +145,7 @@ class ColumnLaw:
         return middle if self.type == "number" else float(math.floor(middle))
 
     @classmethod
-    def of(cls, column: Column, law: Law) -> Self:
+    def from_column(cls, column: Column, law: Law) -> Self:
         """Put together what was declared about a published column, and its law."""
         sampled = law.unpublished if isinstance(law, SampledLaw) else None
         return cls(
@@ -280,9 +280,9 @@ class NoiseLaw:
         return (laws[0].picked, laws[0].among) if laws else None
 
     @classmethod
-    def of(cls, columns: Iterable[tuple[Column, Law]]) -> Self:
+    def from_columns(cls, columns: Iterable[tuple[Column, Law]]) -> Self:
         """Put together the declared columns of a published table and their laws."""
-        return cls(columns=tuple(ColumnLaw.of(column, law) for column, law in columns))
+        return cls(columns=tuple(ColumnLaw.from_column(column, law) for column, law in columns))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which :meth:`from_dict` makes an equal law."""

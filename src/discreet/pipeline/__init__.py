@@ -3,7 +3,7 @@
 Reading order: :mod:`~discreet.pipeline.release` is the order of the stages and :mod:`~discreet.pipeline._release_stages` what
 happens in them; ``declared`` and ``options`` turn a request into a schema, a ledger and a method;
 ``folders``, ``log`` and ``keeping`` look after what is written; ``sample``, ``comparing``, ``learning`` and
-``what_if`` look at the result for the curator; ``rehearsing``, ``planning``, ``attacking`` and ``redraw`` are
+``what_if`` look at the result for the curator; ``rehearsing``, ``planning``, ``attacking`` and ``rebuild_report`` are
 parts of the job that can be run by themselves. ``model`` trains one instead, with ``training`` to say which
 there are. ``asking`` answers a question that ``sentence`` reads, cut up by ``pieces``, ``select`` and
 ``axes``: ``behind`` has the noisy sums that it takes, ``reply`` what it is answered with; ``combining`` adds

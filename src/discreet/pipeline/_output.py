@@ -177,7 +177,7 @@ def _to_disk(path: Path) -> None:
         os.close(handle)
 
 
-class Keeper:
+class KeyEscrow:
     """Makes the key of a release; keeps it sealed, if asked to, once the release is done.
 
     Parameters
@@ -201,9 +201,9 @@ class Keeper:
         self._sealed = False
 
     @classmethod
-    def of(
+    def from_options(
         cls, path: Place | None, passphrase: str | None, recipient: Place | None, *, release: Path
-    ) -> Keeper:
+    ) -> KeyEscrow:
         """Check, before anything is paid, that the key can be kept as asked, and not in the `release`."""
         if path is None:
             if passphrase is not None or recipient is not None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.audit import attack_claims, attack_prior, attack_rows, expose_rows
+from discreet.audit import attack_claims, attack_prior, attack_records, attack_rows
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
-from discreet.evaluation.exact_models import measure_masked
+from discreet.evaluation.exact_models import check_masked_model
 from discreet.evaluation.learning import measure_learning, meter_for
-from discreet.evaluation.samples import Pairs
+from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import what_if
 from discreet.formatting import count_noun
 from discreet.noise import Stream
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Exposed, Guess
+    from discreet.audit import AuditResult, Guess, Reidentification
     from discreet.evaluation.noise_aware import AwareRows
     from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
-    from discreet.pipeline._stages import Told
+    from discreet.pipeline._stages import StageReport
     from discreet.privacy import Receipt
-    from discreet.release import Plan, ReleaseMethod
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
@@ -59,7 +59,7 @@ _KINDS = {
 }
 
 
-def read_table(source: Any, schema: Schema, label: str, tell: Told) -> int:
+def read_table(source: Any, schema: Schema, label: str, tell: StageReport) -> int:
     """Return the number of rows, which the schema declares public."""
     with open_table(source) as table:
         n_rows = table.count()
@@ -71,7 +71,7 @@ def read_table(source: Any, schema: Schema, label: str, tell: Told) -> int:
     return n_rows
 
 
-def check_cells(source: Any, schema: Schema, n_rows: int, tell: Told) -> None:
+def check_cells(source: Any, schema: Schema, n_rows: int, tell: StageReport) -> None:
     """Look at every declared cell once, so that a bad one is named before anything is paid."""
     look_at_cells(source, schema, lambda seen: tell.progress(seen / n_rows))
     unnamed = sum(c.bounds_source is None for c in schema.released)
@@ -82,8 +82,8 @@ def check_cells(source: Any, schema: Schema, n_rows: int, tell: Told) -> None:
 
 
 def plan_release(
-    method: ReleaseMethod, schema: Schema, n_rows: int, asked: Mapping[str, float], tell: Told
-) -> Plan:
+    method: ReleaseMethod, schema: Schema, n_rows: int, asked: Mapping[str, float], tell: StageReport
+) -> ReleasePlan:
     """Say what will be done, and make sure that it proves what was asked for."""
     plan = method.plan(schema, n_rows)
     check_floors(plan, asked)
@@ -92,7 +92,9 @@ def plan_release(
     return plan
 
 
-def test_plan(plan: Plan, n: int, tell: Told) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
+def test_plan(
+    plan: ReleasePlan, n: int, tell: StageReport
+) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
     """Attack the plan on made-up records; stop where an attack does better than is promised."""
     guesses = attack_prior(plan, n=n, progress=lambda done, total: tell.progress(0.9 * done / total))
     audits = attack_claims(plan)
@@ -112,7 +114,7 @@ def test_plan(plan: Plan, n: int, tell: Told) -> tuple[tuple[Guess, ...], tuple[
             f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
             "records: all hold"
         )
-    elif not plan.of_people:
+    elif not plan.row_level:
         tell("published rows will be nobody's: there is no made-up record to follow through the release")
     else:
         tell("nothing is promised that an attack on made-up records could break")
@@ -120,7 +122,7 @@ def test_plan(plan: Plan, n: int, tell: Told) -> tuple[tuple[Guess, ...], tuple[
 
 
 def watching(
-    pairs: Pairs, n_rows: int, tell: Told
+    pairs: PairedSample, n_rows: int, tell: StageReport
 ) -> Callable[[Mapping[str, AnyArray], Mapping[str, AnyArray]], None]:
     """Return what is shown true rows beside published ones."""
 
@@ -131,9 +133,9 @@ def watching(
     return watch
 
 
-def true_rows(source: Any, schema: Schema) -> Pairs:
+def true_rows(source: Any, schema: Schema) -> PairedSample:
     """Return a sample of true rows alone, for a release whose published rows are nobody's."""
-    pairs = Pairs(schema, Stream())
+    pairs = PairedSample(schema, Stream())
     with open_table(source) as table:
         for batch in table.batches(schema):
             pairs(batch, batch)
@@ -152,18 +154,18 @@ def charged(receipt: Receipt, book: Ledger | None) -> str:
 def learn(
     method: ReleaseMethod,
     schema: Schema,
-    plan: Plan,
-    pairs: Pairs,
+    plan: ReleasePlan,
+    pairs: PairedSample,
     beside: AwareRows,
     n_rows: int,
-    tell: Told,
+    tell: StageReport,
 ) -> tuple[Learning | None, list[WhatIf]]:
     """Measure what the release is worth to a learner, and what more or less noise would be."""
     stream = Stream()
     if isinstance(plan, MaskedPlan):
         assert isinstance(method, MaskedRelease)
         assert method.model_ is not None
-        learning: Learning | None = measure_masked(plan, pairs.rows, method.model_)
+        learning: Learning | None = check_masked_model(plan, pairs.rows, method.model_)
     else:
         learning = measure_learning(
             plan.schema,
@@ -219,7 +221,9 @@ def _learned(learning: Learning | None) -> str:
     return f"{learning.target}: {', '.join(parts) or learning.note}{share}"
 
 
-def attack_people(plan: Plan, pairs: Pairs, tell: Told) -> tuple[tuple[Guess, ...], tuple[Exposed, ...]]:
+def attack_people(
+    plan: ReleasePlan, pairs: PairedSample, tell: StageReport
+) -> tuple[tuple[Guess, ...], tuple[Reidentification, ...]]:
     """Attack real rows, for the curator's eyes: decides nothing and goes nowhere else."""
     guesses = attack_rows(
         plan,
@@ -227,14 +231,17 @@ def attack_people(plan: Plan, pairs: Pairs, tell: Told) -> tuple[tuple[Guess, ..
         pairs.published,
         progress=lambda done, total: tell.progress(0.8 * done / total),
     )
-    return guesses, expose_rows(plan, pairs.rows, pairs.published)
+    return guesses, attack_records(plan, pairs.rows, pairs.published)
 
 
 def attack_words(
-    plan: Plan, on_rows: tuple[Guess, ...], on_file: tuple[Guess, ...], exposed: tuple[Exposed, ...]
+    plan: ReleasePlan,
+    on_rows: tuple[Guess, ...],
+    on_file: tuple[Guess, ...],
+    exposed: tuple[Reidentification, ...],
 ) -> str:
     """Say how many attacks were run, and where their results are."""
-    if not plan.of_people:
+    if not plan.row_level:
         return "published rows are nobody's, so that no row and no person is there to be attacked"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {found.attack for found in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
@@ -259,9 +266,9 @@ def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def looked_at(pairs: Pairs, plan: Plan) -> dict[str, Any]:
+def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
     """Return the comparisons of published and true rows, as findings hold them; none with rows of nobody."""
-    if not plan.of_people:
+    if not plan.row_level:
         return {}
     return {
         "columns": compare_columns(

@@ -68,10 +68,10 @@ class Stages:
         self._progress = progress
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Told]:
+    def stage(self, name: str) -> Iterator[StageReport]:
         """Time what happens inside; whoever is inside tells what it did."""
         start = time.perf_counter()
-        told = Told(name, self._progress)
+        told = StageReport(name, self._progress)
         told.progress(0.0)
         yield told
         said = "; ".join(filter(None, (told.words, *told.left_out)))
@@ -82,7 +82,7 @@ class Stages:
             self._say(stage)
 
 
-class Told:
+class StageReport:
     """What a stage says about itself."""
 
     def __init__(self, name: str, progress: Progress | None) -> None:
@@ -96,7 +96,7 @@ class Told:
         self.words = words
 
     @contextmanager
-    def sparing(self, what: str) -> Iterator[None]:
+    def optional(self, what: str) -> Iterator[None]:
         """Compute something for the curator's eyes alone inside; where that fails, say so and go on.
 
         By then the release is paid for, and whether it fails may depend on private rows: an exit code must

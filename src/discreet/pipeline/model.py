@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from discreet.errors import SourceError
 from discreet.formatting import count_noun
 from discreet.learn import METHODS
-from discreet.learn.feature_map import Layout
+from discreet.learn.feature_map import FeatureMap
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.pipeline._output import INTERNAL, PUBLIC, building, check_place
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from discreet.learn import Learner
     from discreet.ledger import Ledger
-    from discreet.pipeline._stages import Progress, Say, Told
+    from discreet.pipeline._stages import Progress, Say, StageReport
     from discreet.pipeline.training import Training
     from discreet.privacy import Promise
     from discreet.report.statement.documents import About
@@ -283,7 +283,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             "know. It may have been written by a newer version."
         )
     learner = kind.load(folder / MODEL)
-    layout = Layout.of(Schema.from_dict(statement.declared))
+    layout = FeatureMap.from_schema(Schema.from_dict(statement.declared))
     if not on_sums(kind):
         return Pipeline([("coordinates", FunctionTransformer(layout.rows)), ("model", learner)])
     if not layout.plain:
@@ -301,7 +301,7 @@ def _matrix(rows: Any, names: tuple[str, ...]) -> Any:
     return np.column_stack([np.asarray(rows[name], np.float64) for name in names])
 
 
-def _check_table(source: Any, schema: Schema, label: str, tell: Told) -> None:
+def _check_table(source: Any, schema: Schema, label: str, tell: StageReport) -> None:
     """Look at every declared cell once, so that a bad one is named before anything is paid."""
     if type(source).__module__.startswith("pyspark.") or str(source).startswith("spark://"):
         tell(f"{label}: its engine checks it")

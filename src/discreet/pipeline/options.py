@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet.ledger import Ledger
-    from discreet.release import Plan, ReleaseMethod
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.schema import Schema
 
 DEFAULT = "gaussian"
@@ -126,11 +126,11 @@ def promise_for(
         )
     if epsilon is not None:
         return PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
-    asked = floors_asked(schema, protect)
+    asked = requested_floors(schema, protect)
     return ErrorFloor(asked) if asked else None
 
 
-def floors_asked(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
+def requested_floors(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
     """Return the floor that each column shall have: by request, or else by the schema."""
     declared = {c.name: c.protect.error for c in schema.released if c.protect and c.protect.error is not None}
     for name, error in (protect or {}).items():
@@ -156,7 +156,7 @@ def floors_asked(schema: Schema, protect: Mapping[str, float] | None = None) -> 
     return declared
 
 
-def check_floors(plan: Plan, asked: Mapping[str, float]) -> None:
+def check_floors(plan: ReleasePlan, asked: Mapping[str, float]) -> None:
     """Refuse a plan that does not prove the floors that were asked for."""
     proven_for = {done.column: done.floor for done in plan.columns}
     for name, want in asked.items():

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.evaluation.learning import meter_for
-from discreet.evaluation.sample_size import EXPLAINED, advise
-from discreet.evaluation.samples import RULE, Pairs
+from discreet.evaluation.sample_size import EXPLAINED, recommend
+from discreet.evaluation.samples import RULE, PairedSample
 from discreet.evaluation.what_if import plan_table, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
@@ -18,7 +18,7 @@ from discreet.pipeline import _release_stages
 from discreet.pipeline._registry import charged_ledger
 from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
-from discreet.pipeline.options import DEFAULT, floors_asked, method_for, promise_for
+from discreet.pipeline.options import DEFAULT, method_for, promise_for, requested_floors
 from discreet.pipeline.result import Row, notes_of, rows_of, sentences_of
 from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.release.base import check_publishable
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.audit import AuditResult, Guess
-    from discreet.evaluation.sample_size import Advice
+    from discreet.evaluation.sample_size import Recommendation
     from discreet.pipeline._stages import Progress, Say
     from discreet.privacy import Promise
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedRelease:
     """Positions from the least noise to the most, what their accuracy was measured on, and advice.
 
     Attributes
@@ -58,7 +58,7 @@ class Planned:
     positions: list[WhatIf]
     measured_on: str
     schema: Schema
-    advice: Advice | None = None
+    advice: Recommendation | None = None
 
 
 def plan_for(
@@ -76,7 +76,7 @@ def plan_for(
     new_ledger: bool = False,
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
-) -> Planned:
+) -> PlannedRelease:
     """Plan a release with more and with less noise.
 
     Parameters
@@ -109,8 +109,8 @@ def plan_for(
         with open_table(table_of(source)) as table:
             n_rows = max(1, table.count())
     plan = releasing.plan(declared, n_rows)
-    shown = plan.schema if plan.of_people else declared
-    advice = advise(releasing, declared, n_rows, explained=explained)
+    shown = plan.schema if plan.row_level else declared
+    advice = recommend(releasing, declared, n_rows, explained=explained)
     common: dict[str, Any] = {
         "delta": usual_delta(releasing),
         "progress": None if progress is None else lambda done: progress("plan", done),
@@ -120,7 +120,7 @@ def plan_for(
         measured = (
             RULE if public_sample is None else f"measured on the public table {label_of(public_sample)}."
         )
-        return Planned(positions=positions, measured_on=measured, schema=shown, advice=advice)
+        return PlannedRelease(positions=positions, measured_on=measured, schema=shown, advice=advice)
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     AuditLog(log_place(book)).write(
         TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
@@ -130,7 +130,7 @@ def plan_for(
     stream = Stream()
     rows = _sample(source, declared, plan, stream)
     meter = meter_for(plan, rows, stream=stream, seconds=60.0)
-    return Planned(
+    return PlannedRelease(
         positions=what_if(releasing, declared, n_rows, accuracy=meter, **common),
         measured_on="measured on private rows: internal. The statement of every later release says so.",
         schema=shown,
@@ -138,9 +138,9 @@ def plan_for(
     )
 
 
-def _sample(source: Any, schema: Schema, plan: Plan, stream: Stream) -> dict[str, AnyArray]:
+def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> dict[str, AnyArray]:
     """Return some true rows, encoded as the method publishes them."""
-    pairs = Pairs(schema, stream.derive("sample"))
+    pairs = PairedSample(schema, stream.derive("sample"))
     with open_table(table_of(source)) as table:
         for batch in table.batches(schema):
             pairs(batch, batch)
@@ -149,7 +149,7 @@ def _sample(source: Any, schema: Schema, plan: Plan, stream: Stream) -> dict[str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class DryRun:
     """What a release would do and promise.
 
     Attributes
@@ -164,7 +164,7 @@ class Rehearsal:
         What would be promised, and what would not be protected.
     """
 
-    plan: Plan
+    plan: ReleasePlan
     guesses: tuple[Guess, ...]
     audits: tuple[AuditResult, ...]
     rows: tuple[Row, ...]
@@ -173,7 +173,7 @@ class Rehearsal:
     open: tuple[str, ...]
 
 
-def rehearse(
+def dry_run(
     source: Any,
     *,
     schema: Schema | str | os.PathLike[str] | None = None,
@@ -185,7 +185,7 @@ def rehearse(
     say: Say | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> Rehearsal:
+) -> DryRun:
     """Check the declaration, plan the release and attack the plan; charge, draw and write nothing.
 
     Parameters
@@ -195,7 +195,7 @@ def rehearse(
 
     Returns
     -------
-    Rehearsal
+    DryRun
 
     Privacy
     -------
@@ -205,7 +205,7 @@ def rehearse(
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
-    asked = floors_asked(declared, protect)
+    asked = requested_floors(declared, protect)
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
     releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, **options)
     stages = Stages(AuditLog(None), say=say, progress=progress)
@@ -220,7 +220,7 @@ def rehearse(
     with stages.stage("test") as tell:
         guesses, audits = _release_stages.test_plan(plan, attack_records, tell)
     blocks = promised_blocks(TableSubject(plan, releasing))
-    return Rehearsal(
+    return DryRun(
         plan=plan,
         guesses=guesses,
         audits=audits,

@@ -43,7 +43,7 @@ def attack_folder(folder: Path) -> tuple[Guess, ...]:
     return attack_file(plan, first_rows(public / DATA, plan.schema))
 
 
-def redraw(folder: Path, out: Path | None = None) -> Path:
+def rebuild_report(folder: Path, out: Path | None = None) -> Path:
     """Draw the internal report of a release again; return where it is.
 
     Parameters

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.audit import Exposed, Guess, attack_file
+from discreet.audit import Guess, Reidentification, attack_file
 from discreet.evaluation.noise_aware import AwareRows
-from discreet.evaluation.samples import Pairs
+from discreet.evaluation.samples import PairedSample
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages
-from discreet.pipeline._output import INTERNAL, PUBLIC, Keeper, building, check_place
+from discreet.pipeline._output import INTERNAL, PUBLIC, KeyEscrow, building, check_place
 from discreet.pipeline._registry import charged_ledger
 from discreet.pipeline._release_stages import ATTACK_RECORDS
 from discreet.pipeline._stages import Stages, about_of, closing, recorded, tuning_of
-from discreet.pipeline.options import DEFAULT, floors_asked, method_for, promise_for
+from discreet.pipeline.options import DEFAULT, method_for, promise_for, requested_floors
 from discreet.pipeline.result import Published, notes_of, rows_of, sentences_of
 from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
 from discreet.release.base import check_publishable
@@ -169,10 +169,10 @@ def publish(
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
-    keeper = Keeper.of(keep_key, passphrase, recipient, release=folder)
+    keeper = KeyEscrow.from_options(keep_key, passphrase, recipient, release=folder)
     signer = None if sign_with is None else signing_key(read_bytes(Path(sign_with)), sign_password)
     who = about_of(about)
-    asked = floors_asked(declared, protect)
+    asked = requested_floors(declared, protect)
     wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
     book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, ledger=book, **options)
@@ -202,7 +202,7 @@ def publish(
         log.write("promise", promises=[promise.to_dict() for promise in plan.promises])
         with stages.stage("release") as tell:
             beside = AwareRows(plan, n_rows, Stream())
-            pairs = Pairs(plan.schema, Stream(), others=beside.see)
+            pairs = PairedSample(plan.schema, Stream(), others=beside.see)
             publication = releasing.publish(
                 table,
                 public / DATA,
@@ -214,15 +214,15 @@ def publish(
         log.write("charged", receipt=publication.receipt.to_dict(), commitment=publication.commitment)
         with stages.stage("learn") as tell:
             learning, positions = None, list[WhatIf]()
-            with tell.sparing("what a learner gets from it"):
-                pairs = pairs if plan.of_people else _release_stages.true_rows(table, declared)
+            with tell.optional("what a learner gets from it"):
+                pairs = pairs if plan.row_level else _release_stages.true_rows(table, declared)
                 learning, positions = _release_stages.learn(
                     releasing, declared, plan, pairs, beside, n_rows, tell
                 )
         with stages.stage("attack") as tell:
             on_file = attack_file(plan, _release_stages.first_rows(public / DATA, plan.schema))
-            on_rows, exposed = tuple[Guess, ...](), tuple[Exposed, ...]()
-            with tell.sparing("attacks on real rows"):
+            on_rows, exposed = tuple[Guess, ...](), tuple[Reidentification, ...]()
+            with tell.optional("attacks on real rows"):
                 on_rows, exposed = _release_stages.attack_people(plan, pairs, tell)
             tell(_release_stages.attack_words(plan, on_rows, on_file, exposed))
         with stages.stage("write") as tell:
@@ -240,8 +240,8 @@ def publish(
                 sign(public, signer)
             date_files(public, statement.what.created)
             compared: dict[str, Any] = {}
-            with tell.sparing("comparisons of columns"):
-                compared = _release_stages.looked_at(pairs, plan)
+            with tell.optional("comparisons of columns"):
+                compared = _release_stages.compare_rows(pairs, plan)
             findings = Findings(
                 guesses=[guess.to_dict() for guess in (*verdicts, *on_file, *on_rows)],
                 audits=[audit.to_dict() for audit in audits],
@@ -254,7 +254,7 @@ def publish(
                 composition=statement.composition.total,
             )
             (internal / ATTACKS).write_text(findings.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            with tell.sparing("the report"):
+            with tell.optional("the report"):
                 write_report(internal / REPORT, statement, findings)
             keeper.keep()
             tell(f"{folder / PUBLIC}, {folder / INTERNAL}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from discreet.audit import Guess
     from discreet.privacy import Promise, Receipt
-    from discreet.release import ColumnSummary, Plan
+    from discreet.release import ColumnSummary, ReleasePlan
     from discreet.report.findings import Findings
     from discreet.report.statement.documents import Definition, Numbers, Statement
 
@@ -99,12 +99,12 @@ class Published:
     sentences: tuple[str, ...]
 
 
-def rows_of(plan: Plan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
+def rows_of(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
     """Return the table: for each published column its floor and the best attack on made-up records.
 
     Empty where published rows are nobody's: there is no cell to guess.
     """
-    if not plan.of_people:
+    if not plan.row_level:
         return ()
     best: dict[str, Guess] = {}
     for guess in guesses:
@@ -117,7 +117,7 @@ def rows_of(plan: Plan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
     return tuple(_row(plan, done, best.get(done.column)) for done in plan.columns)
 
 
-def _row(plan: Plan, done: ColumnSummary, guess: Guess | None) -> Row:
+def _row(plan: ReleasePlan, done: ColumnSummary, guess: Guess | None) -> Row:
     column = plan.schema.column(done.column)
     unit = CHANCE if column.is_category else column.measure or ("days" if column.type == "date" else "")
     if guess is None:
@@ -144,7 +144,7 @@ def sentences_of(definition: Definition, numbers: Numbers, asked: Mapping[str, f
 
 
 def notes_of(
-    plan: Plan,
+    plan: ReleasePlan,
     *,
     method: str,
     chosen: bool,
@@ -168,7 +168,7 @@ def notes_of(
     return tuple(notes)
 
 
-def _split(plan: Plan, privacy: ApproxDP | PureDP) -> list[str]:
+def _split(plan: ReleasePlan, privacy: ApproxDP | PureDP) -> list[str]:
     """Say which part of epsilon went where."""
     parts = []
     for promise in plan.promises:

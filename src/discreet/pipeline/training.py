@@ -12,7 +12,7 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
 from discreet.learn import METHODS
-from discreet.learn.feature_map import Layout
+from discreet.learn.feature_map import FeatureMap
 from discreet.noise import Stream
 from discreet.privacy import NoPromise, Promise
 from discreet.query import Database
@@ -98,7 +98,7 @@ def make_learner(
         given["ledger"] = ledger
     about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
     learner: Learner = kind(privacy=dataclasses.replace(privacy, **about), **given)
-    learner.check_parameters()
+    learner._check_parameters()
     for option in parameters:
         # A file must be able to hold it: that is not for the last stage to find out, after the charge.
         learner._pack(option, getattr(learner, option), {})
@@ -191,7 +191,7 @@ def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | No
 
 def _train_on_rows(learner: Any, table: Any, schema: Schema, label: str) -> Training:
     salt = Stream().salt(LABEL) if learner.ledger is None else ledger_salt(learner.ledger, schema)
-    X, y = _read(table, schema, Layout.of(schema), salt)
+    X, y = _read(table, schema, FeatureMap.from_schema(schema), salt)
     if not len(X):
         raise _no_rows(label)
     counted = learner.ledger is not None
@@ -217,7 +217,7 @@ def _uncounted(receipt: Receipt) -> Receipt:
     return dataclasses.replace(receipt, ledger=None, seq=None, hash=None, question=None)
 
 
-def _read(source: Any, schema: Schema, layout: Layout, salt: str) -> tuple[Floats, AnyArray]:
+def _read(source: Any, schema: Schema, layout: FeatureMap, salt: str) -> tuple[Floats, AnyArray]:
     """Return rows as coordinates, and the position of each label in its column's list."""
     assert schema.target is not None
     rows, labels = [], []
@@ -234,7 +234,7 @@ def _read(source: Any, schema: Schema, layout: Layout, salt: str) -> tuple[Float
 def _declared(kind: type[Learner], schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the schema says about coordinates: numbers from 0 to 1, levels 0 or 1."""
     offered = inspect.signature(kind.__init__).parameters
-    layout = Layout.of(schema)
+    layout = FeatureMap.from_schema(schema)
     lists = [schema.column(name).is_category for name, _ in layout.coordinates]
     # Bounds of -1 and 1 leave a 0 and a 1 as they are, so that absent levels add nothing to a row's length.
     said: dict[str, Any] = {

@@ -65,13 +65,13 @@ class Amount:
             )
 
     @classmethod
-    def up(cls, value: Fraction | float | int) -> Amount:
+    def rounded_up(cls, value: Fraction | float | int) -> Amount:
         """Count `value`, rounding up: for what was spent."""
         number = exact(value) if isinstance(value, float) else Fraction(value)
         return cls(math.ceil(number * _ONE))
 
     @classmethod
-    def down(cls, value: Fraction | float | int) -> Amount:
+    def rounded_down(cls, value: Fraction | float | int) -> Amount:
         """Count `value`, rounding down: for what may be spent."""
         number = exact(value) if isinstance(value, float) else Fraction(value)
         return cls(math.floor(number * _ONE))

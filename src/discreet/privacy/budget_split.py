@@ -26,7 +26,7 @@ _FOR_SAMPLERS = Fraction(1, 10**6)
 """Part of delta kept for the samplers: what a ledger keeps whose whole limit is for Gaussian noise."""
 
 
-class Shares:
+class BudgetSplit:
     """A promise, and the part of it that each of several questions gets.
 
     Parameters
@@ -60,7 +60,7 @@ class Shares:
     Examples
     --------
     >>> from discreet.privacy import GaussianDP
-    >>> shares = Shares(GaussianDP(mu=1), {"first": 1, "second": 3}, unit="person", neighbors="replace-one")
+    >>> shares = BudgetSplit(GaussianDP(mu=1), {"first": 1, "second": 3}, unit="person", neighbors="replace-one")
     >>> shares.split, round(shares["second"].mu, 6)
     ({'first': 0.25, 'second': 0.75}, 0.866025)
     """

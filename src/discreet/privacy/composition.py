@@ -60,14 +60,17 @@ class ColumnCost:
     prior: Amount | None
 
     @classmethod
-    def of(cls, floor: ColumnFloor) -> ColumnCost:
+    def from_floor(cls, floor: ColumnFloor) -> ColumnCost:
         """Return what one release costs."""
         if floor.fisher_information is None:
             return cls(None, None)
         info = exact(floor.fisher_information)
         if floor.van_trees is None:
-            return cls(Amount.up(info), None)
-        return cls(Amount.up(info), Amount.up(max(Fraction(0), 1 / exact(floor.van_trees) ** 2 - info)))
+            return cls(Amount.rounded_up(info), None)
+        return cls(
+            Amount.rounded_up(info),
+            Amount.rounded_up(max(Fraction(0), 1 / exact(floor.van_trees) ** 2 - info)),
+        )
 
     def floor(self, information: Amount | None) -> float | None:
         """Return the van Trees floor at some information, rounded down; None where none is proven."""
@@ -140,7 +143,7 @@ class Spending:
     arithmetic: Arithmetic = "exact"
 
     @classmethod
-    def of(cls, promises: Promise | Iterable[Promise]) -> Spending:
+    def from_promises(cls, promises: Promise | Iterable[Promise]) -> Spending:
         """Return what one charge costs.
 
         Parameters
@@ -415,22 +418,22 @@ def _cost(promise: Promise) -> Spending:
     amounts: dict[str, Any] = {}
     columns: tuple[tuple[str, ColumnCost], ...] = ()
     neighbors: Neighbors | None = promise.neighbors
-    tau = Amount.up(promise.total_variation)
+    tau = Amount.rounded_up(promise.total_variation)
     match promise:
         case PureDP():
             epsilon = exact(promise.epsilon)
-            amounts = {"pure": Amount.up(epsilon), "pure_squares": Amount.up(epsilon**2 / 2)}
+            amounts = {"pure": Amount.rounded_up(epsilon), "pure_squares": Amount.rounded_up(epsilon**2 / 2)}
         case ApproxDP():
             amounts = {
-                "point_epsilon": Amount.up(promise.epsilon),
-                "point_delta": Amount.up(promise.delta),
+                "point_epsilon": Amount.rounded_up(promise.epsilon),
+                "point_delta": Amount.rounded_up(promise.delta),
             }
         case ZCDP():
-            amounts = {"concentrated": Amount.up(promise.rho)}
+            amounts = {"concentrated": Amount.rounded_up(promise.rho)}
         case GaussianDP():
-            amounts = {"gaussian": Amount.up(exact(promise.mu) ** 2 / 2)}
+            amounts = {"gaussian": Amount.rounded_up(exact(promise.mu) ** 2 / 2)}
         case ErrorFloor():
-            costs = {name: ColumnCost.of(floor) for name, floor in promise.entries}
+            costs = {name: ColumnCost.from_floor(floor) for name, floor in promise.entries}
             costs |= dict.fromkeys(promise.unpublished, ColumnCost(ZERO, ZERO))
             columns = tuple(sorted(costs.items()))
             # A floor knows no neighbors, and its error is already lowered by the sampler's slack.

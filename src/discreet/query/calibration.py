@@ -312,7 +312,7 @@ class CostModel:
     def __init__(
         self, schema: Schema, n_rows: int | None = None, *, curation: Curation | None = None
     ) -> None:
-        self._curation = Curation.of(schema) if curation is None else curation
+        self._curation = Curation.from_schema(schema) if curation is None else curation
         self._n_rows = n_rows
 
     @property

@@ -170,7 +170,7 @@ class Curation:
     ids: bool = False
 
     @classmethod
-    def of(cls, schema: Schema, *, ids: bool = False) -> Curation:
+    def from_schema(cls, schema: Schema, *, ids: bool = False) -> Curation:
         """Lay out the columns of a schema that leave, and their ids if asked for."""
         released = schema.released
         if ids and (schema.id_column is None or schema.max_rows_per_unit != 1):

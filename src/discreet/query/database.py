@@ -11,7 +11,7 @@ from discreet.errors import DataError
 from discreet.ledger import Ledger
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
-from discreet.query.execution import EngineSums
+from discreet.query.execution import QueryExecutor
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import is_free, preview_query, run_query
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 
-class Database(EngineSums, PrivateTable):
+class Database(QueryExecutor, PrivateTable):
     """A table about people that answers sums, counts and histograms with noise.
 
     Parameters
@@ -100,7 +100,7 @@ class Database(EngineSums, PrivateTable):
         keep_ids: bool = False,
         slots: float | Mapping[str, float] | None = None,
     ) -> None:
-        curation = Curation.of(schema, ids=keep_ids)
+        curation = Curation.from_schema(schema, ids=keep_ids)
         if isinstance(source, np.ndarray):
             source = _named_columns(source, curation)
         chosen = engine_for(source) if engine is None else engine

@@ -2,7 +2,7 @@
 
 Answers that leave at public moments, so that their time tells nothing finer than a slot.
 
-How long an engine takes depends on rows: a branch that nobody takes is skipped, and one person more in a
+QueryOptions long an engine takes depends on rows: a branch that nobody takes is skipped, and one person more in a
 block of rows can change the time of a count by a third. Work done inside :meth:`Slots.slot` ends a whole
 number of slots after it began.
 """
@@ -106,8 +106,8 @@ _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a mill
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
 
 
-class How(TypedDict, total=False):
-    """How a question is asked; see :meth:`EngineSums.ask`."""
+class QueryOptions(TypedDict, total=False):
+    """QueryOptions a question is asked; see :meth:`QueryExecutor.ask`."""
 
     privacy: Asked | None
     variance: float | None
@@ -118,7 +118,7 @@ class How(TypedDict, total=False):
     said: str | None
 
 
-class EngineSums(CostModel):
+class QueryExecutor(CostModel):
     """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
 
     Parameters
@@ -227,7 +227,7 @@ class EngineSums(CostModel):
             The charge stands; asking again is free.
         """
         return run_one(
-            self.asking(
+            self.ask_task(
                 question,
                 privacy=privacy,
                 variance=variance,
@@ -239,7 +239,7 @@ class EngineSums(CostModel):
             )
         )
 
-    def asking(self, question: Aggregate, **how: Unpack[How]) -> QueryTask[Answer]:
+    def ask_task(self, question: Aggregate, **how: Unpack[QueryOptions]) -> QueryTask[Answer]:
         """Return the task of a question, whose steps are executed together with those of others.
 
         Parameters

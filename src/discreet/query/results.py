@@ -25,7 +25,7 @@ _KEPT = 4096  # costs that are remembered: the same few are asked again and agai
 @lru_cache(maxsize=_KEPT)
 def cost_amounts(cost: tuple[Promise, ...]) -> Mapping[str, float]:
     """Return what a cost comes to in each currency that a limit may be told in; pure costs count in both."""
-    spent = sum((Spending.of(promise) for promise in cost), Spending())
+    spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
     return {
         "epsilon": float(spent.pure),
         "rho": float(spent.pooled if _pure(cost) else spent.gaussian),
@@ -65,7 +65,7 @@ def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
     if not cost:
         return "nothing"
     listed = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
-    spent = sum((Spending.of(promise) for promise in cost), Spending())
+    spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
     if not spent.rho or _pure(cost):
         return listed
     try:
@@ -318,7 +318,7 @@ class ResultTerm:
     measure: str | None = None
 
     @classmethod
-    def of(cls, reply: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
+    def from_cell(cls, reply: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
         """Take one number of a reply."""
         if cell.value is None or cell.sd is None:
             raise ParameterError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.batching import run_one
 from discreet.errors import ParameterError
-from discreet.privacy.budget_split import Shares
+from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel
 from discreet.query.language._group_by import write_edge
@@ -75,7 +75,7 @@ def plan_aggregates(
     if not (asked.verb == "mean" and asked.by):
         return [PlannedAggregate(_question(asked, sums.n_rows), privacy, variance)]
     halves = dict.fromkeys(PAIR, 1.0)
-    shares = Shares(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
+    shares = BudgetSplit(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
     pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
     return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
 

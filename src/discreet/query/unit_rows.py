@@ -100,7 +100,7 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
     if not crowded.any():
         return ids, kept
     # Only these are hashed, in Python: in most tables few people have more rows than are used.
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     places = np.flatnonzero(crowded)
     words, filled = np.empty((len(places), 2), np.uint64), 0
     for batch in table.batches(schema, ids=True, id_texts=True):

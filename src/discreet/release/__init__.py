@@ -13,7 +13,7 @@ from discreet.release.coarse import CoarseRelease
 from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
 from discreet.release.masked import MaskedRelease
-from discreet.release.publication import ColumnSummary, Plan, Publication, Release, published_schema
+from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,10 +64,10 @@ __all__ = [
     "InvariantRelease",
     "LaplaceRelease",
     "MaskedRelease",
-    "Plan",
     "Publication",
     "Release",
     "ReleaseMethod",
+    "ReleasePlan",
     "method_from_dict",
     "published_schema",
 ]

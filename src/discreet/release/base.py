@@ -20,7 +20,7 @@ from discreet.privacy import Promise, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.unit_rows import LABEL, check_matrix_allowed, ledger_salt, limited_batches
 from discreet.release.keystream import BatchStreams
-from discreet.release.publication import Plan, Publication, Release, published_fields
+from discreet.release.publication import Publication, Release, ReleasePlan, published_fields
 from discreet.schema import Column, Schema
 from discreet.tables import ahead, check_target, open_table, write_table
 from discreet.tables._external_sort import word_order
@@ -145,11 +145,11 @@ class ReleaseMethod(ABC):
         self.random_state = random_state
 
     @abstractmethod
-    def plan(self, schema: Schema, n_rows: int) -> Plan:
+    def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
         """Say what will be done and promised, from the schema and the public number of rows."""
 
     @abstractmethod
-    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> Plan:
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
         """Plan with ``factor`` times the noise, for what-if tables; with 1 it is :meth:`plan`."""
 
     def parameters(self) -> dict[str, Any]:
@@ -271,7 +271,7 @@ class ReleaseMethod(ABC):
         watch : callable, optional
             Shown the true rows of every batch, in the values of the published table, and the published ones,
             row by row in the same order, in a thread of its own. What it sees is for the curator alone. Not
-            called where published rows are nobody's (``Plan.of_people``).
+            called where published rows are nobody's (``Plan.row_level``).
         rows_salt : str, optional
             Decides which rows stay of a person who has too many: for an auditor, who finds it in the
             statement. By default it follows from the ledger, or without one from the key.
@@ -314,7 +314,7 @@ class ReleaseMethod(ABC):
 
     def _drawn(
         self,
-        plan: Plan,
+        plan: ReleasePlan,
         table: Table,
         schema: Schema,
         salt: str,
@@ -404,7 +404,7 @@ def read_limited(table: Table, schema: Schema, salt: str) -> tuple[Encoded, Bool
 
 
 def _draw_in_memory(
-    plan: Plan, rows: Encoded, kept: Bools | None, streams: BatchStreams
+    plan: ReleasePlan, rows: Encoded, kept: Bools | None, streams: BatchStreams
 ) -> tuple[dict[str, AnyArray], Words]:
     """Draw the columns that ``publish`` draws from the same rows, and a word for each row to sort by."""
     if not plan.by_rows:

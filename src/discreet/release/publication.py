@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def published_fields(schema: Schema) -> tuple[Field, ...]:
     """Return how the released columns look in a file: noised integers and dates are plain numbers."""
     return tuple(
-        Field.of(c) if c.is_category or c.role == "public" else Field(c.name) for c in schema.released
+        Field.from_column(c) if c.is_category or c.role == "public" else Field(c.name)
+        for c in schema.released
     )
 
 
@@ -190,14 +191,14 @@ class Release:
 
     def noise_law(self) -> NoiseLaw:
         """Return how every published cell follows from the true one, for learners that correct for it."""
-        return NoiseLaw.of((self.schema.column(s.column), s.law) for s in self.summary)
+        return NoiseLaw.from_columns((self.schema.column(s.column), s.law) for s in self.summary)
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the table as Parquet or CSV, whole or not at all, its rows in the order they came in."""
         write_table(path, self.fields, [self.columns], replace=replace)
 
 
-class Plan(ABC):
+class ReleasePlan(ABC):
     """What will be done to each row and what it promises: made from public facts alone.
 
     Attributes
@@ -213,7 +214,7 @@ class Plan(ABC):
     schema: Schema
     promises: tuple[Promise, ...]
     columns: tuple[ColumnSummary, ...]
-    of_people: ClassVar[bool] = True
+    row_level: ClassVar[bool] = True
     """Whether every published row comes from one true row, so that there is a row to attack or compare."""
     by_rows: ClassVar[bool] = True
     """Whether rows are noised each by itself, so that a table can be drawn a batch at a time."""

@@ -22,7 +22,7 @@ from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
 from discreet.privacy.floors import IntegerPrior, UniformPrior
 from discreet.release._randomized_response import Listed, Response, listed_in, response_promise
 from discreet.release.base import ReleaseMethod, parameter_names
-from discreet.release.publication import ColumnSummary, Plan
+from discreet.release.publication import ColumnSummary, ReleasePlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from discreet.noise_law import Law
     from discreet.privacy import Promise
     from discreet.privacy.floors import Noise
-    from discreet.release.base import Encoded
+    from discreet.release.publication import Encoded
     from discreet.schema import Column, Schema
 
     Calibrated = tuple["NumberMechanism | None", tuple[Response, ...]]
@@ -210,7 +210,7 @@ class NumberMechanism(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TablePlan(Plan):
+class TablePlan(ReleasePlan):
     """Numbers by one mechanism, lists by randomized response, public columns as they are."""
 
     schema: Schema
@@ -258,7 +258,9 @@ class TablePlan(Plan):
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
         """Name the columns with published cells that this plan cannot have drawn, and say why."""
-        found = Plan.misfits(self, columns)  # a class with slots is made twice, and super() knows the first
+        found = ReleasePlan.misfits(
+            self, columns
+        )  # a class with slots is made twice, and super() knows the first
         if self.numbers is None:
             return found
         matrix = np.column_stack([columns[c.name] for c in self.numbers.columns])

@@ -178,7 +178,7 @@ class Findings(Record):
     audits : list of mappings
         Attacks on other promises, as :meth:`discreet.audit.AuditResult.to_dict` writes them.
     exposures : list of mappings
-        Linkage and membership on real rows, as :meth:`discreet.audit.Exposed.to_dict` writes them.
+        Linkage and membership on real rows, as :meth:`discreet.audit.Reidentification.to_dict` writes them.
     compared_rows : int
         How many rows the attacks and comparisons on real rows looked at, drawn at random.
     command : str

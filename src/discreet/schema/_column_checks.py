@@ -12,7 +12,7 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from discreet.schema.notation import UNFILLED, Blank, Dialect, nearest, shown
+from discreet.schema.notation import UNFILLED, Blank, Notation, nearest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ _FIRST_AND_SECOND = (Blank("<first>"), Blank("<second>"))
 SMALLEST, LARGEST = Blank("<smallest possible>"), Blank("<largest possible>")
 
 
-def column_problems(column: Column, words: Dialect) -> list[str]:
+def column_problems(column: Column, words: Notation) -> list[str]:
     """Return one sentence for each thing that is wrong with a column."""
     problem = _name_problem(column.name)
     if problem:
@@ -60,7 +60,7 @@ def _name_problem(name: Any) -> str | None:
     )
 
 
-def _kind_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _kind_problems(c: Any, words: Notation) -> Iterator[str]:
     if c.role not in ROLES:
         yield (
             f"{words['role']} must be one of {', '.join(ROLES)}, was {shown(c.role)}. "
@@ -96,7 +96,7 @@ def _kind_problems(c: Any, words: Dialect) -> Iterator[str]:
         )
 
 
-def _values_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _values_problems(c: Any, words: Notation) -> Iterator[str]:
     if c.closed is not None and not isinstance(c.closed, bool):
         yield (
             f"{words['closed']} must be true or false, was {shown(c.closed)}. "
@@ -131,7 +131,7 @@ def _values_problems(c: Any, words: Dialect) -> Iterator[str]:
     yield from _list_problems(c, words)
 
 
-def _list_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _list_problems(c: Any, words: Notation) -> Iterator[str]:
     kinds = {type(value) for value in c.values}
     if not any(kinds == {kind} for kind in (str, int, bool)):
         odd = next(v for v in c.values if type(v) is not type(c.values[0]) or not _may_list(v))
@@ -174,7 +174,7 @@ def _list_problems(c: Any, words: Dialect) -> Iterator[str]:
         )
 
 
-def _bounds_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _bounds_problems(c: Any, words: Notation) -> Iterator[str]:
     given = {key: getattr(c, key) for key in ("lower", "upper")}
     absent = [key for key, bound in given.items() if bound is None]
     if c.type not in ("number", "integer", "date"):
@@ -248,7 +248,7 @@ def _has_range(c: Any) -> bool:
     return sound and c.lower < c.upper and c.width >= LEAST_WIDTH
 
 
-def _grid_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _grid_problems(c: Any, words: Notation) -> Iterator[str]:
     if c.grid is None:
         return
     if c.type not in ("number", "integer", "date"):
@@ -295,7 +295,7 @@ def _step(c: Any, steps: int) -> float:
     return next((step for step in smaller if whole % step == 0), 1)
 
 
-def _protect_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _protect_problems(c: Any, words: Notation) -> Iterator[str]:
     if c.protect is None:
         return
     from discreet.schema.column import Protect
@@ -344,12 +344,12 @@ def _protect_problems(c: Any, words: Dialect) -> Iterator[str]:
         )
 
 
-def _note_problems(c: Any, words: Dialect) -> Iterator[str]:
+def _note_problems(c: Any, words: Notation) -> Iterator[str]:
     for key in ("measure", "bounds_source", "title", "description"):
         yield from text_problems(getattr(c, key), key, words)
 
 
-def text_problems(text: Any, key: str, words: Dialect) -> Iterator[str]:
+def text_problems(text: Any, key: str, words: Notation) -> Iterator[str]:
     """Say whether a note for people is one."""
     if text is None:
         return

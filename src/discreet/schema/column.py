@@ -12,7 +12,7 @@ import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
 from discreet.schema._column_checks import LARGEST_NUMBER, column_problems
-from discreet.schema.notation import PYTHON, Dialect
+from discreet.schema.notation import PYTHON, Notation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,9 +114,9 @@ class Column:
     grid: float | None = None
     title: str | None = None
     description: str | None = None
-    dialect: InitVar[Dialect] = PYTHON
+    dialect: InitVar[Notation] = PYTHON
 
-    def __post_init__(self, dialect: Dialect) -> None:
+    def __post_init__(self, dialect: Notation) -> None:
         _settle(self)
         problems = column_problems(self, dialect)
         if problems:

@@ -27,7 +27,7 @@ class Blank(str):
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Notation:
     """What parameters are called, and how a line that sets them is written.
 
     Parameters
@@ -71,8 +71,8 @@ class Dialect:
         )
 
 
-PYTHON = Dialect(names={}, python=True)
-FILE = Dialect(
+PYTHON = Notation(names={}, python=True)
+FILE = Notation(
     names={
         "lower": "constraints.minimum",
         "upper": "constraints.maximum",

@@ -19,7 +19,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema._column_checks import LARGEST, SMALLEST, text_problems
 from discreet.schema.column import Column
-from discreet.schema.notation import PYTHON, Blank, Dialect, nearest, shown
+from discreet.schema.notation import PYTHON, Blank, Notation, nearest, shown
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +31,7 @@ NEIGHBORS = ("replace-one", "add-remove")
 ROW_COUNTS = ("public", "private")
 
 
-def table_problems(schema: Schema, words: Dialect) -> list[str]:
+def table_problems(schema: Schema, words: Notation) -> list[str]:
     """Return one sentence for each thing that is wrong with a table whose columns are right."""
     columns: Any = schema.columns
     if not isinstance(columns, tuple) or not all(isinstance(c, Column) for c in columns):
@@ -50,7 +50,7 @@ def table_problems(schema: Schema, words: Dialect) -> list[str]:
     return [f"Schema: {sentence}" for rule in rules for sentence in rule(schema, words)]
 
 
-def _columns_problems(s: Schema, words: Dialect) -> Iterator[str]:
+def _columns_problems(s: Schema, words: Notation) -> Iterator[str]:
     if not any(column.leaves for column in s.columns):
         yield (
             "at least one column must leave (role sensitive, target or public), and none does. "
@@ -79,7 +79,7 @@ def _columns_problems(s: Schema, words: Dialect) -> Iterator[str]:
         )
 
 
-def _target_problems(s: Schema, words: Dialect) -> Iterator[str]:
+def _target_problems(s: Schema, words: Notation) -> Iterator[str]:
     targets = [column.name for column in s.columns if column.role == "target"]
     if len(targets) > 1 or (s.target is not None and targets and s.target not in targets):
         named = list(dict.fromkeys([*targets, *([s.target] if s.target else [])]))
@@ -98,7 +98,7 @@ def _target_problems(s: Schema, words: Dialect) -> Iterator[str]:
             )
 
 
-def _unit_problems(s: Any, words: Dialect) -> Iterator[str]:
+def _unit_problems(s: Any, words: Notation) -> Iterator[str]:
     most = s.max_rows_per_unit
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         yield (
@@ -129,7 +129,7 @@ def _unit_problems(s: Any, words: Dialect) -> Iterator[str]:
         )
 
 
-def _key_problems(s: Schema, words: Dialect) -> Iterator[str]:
+def _key_problems(s: Schema, words: Notation) -> Iterator[str]:
     known = {column.name: column for column in s.columns}
     for name in s.primary_key:
         if name not in known:
@@ -143,7 +143,7 @@ def _key_problems(s: Schema, words: Dialect) -> Iterator[str]:
             )
 
 
-def _missing_problems(s: Schema, words: Dialect) -> Iterator[str]:
+def _missing_problems(s: Schema, words: Notation) -> Iterator[str]:
     marks: Any = s.missing_values
     if not isinstance(marks, tuple) or not all(isinstance(mark, str) for mark in marks):
         yield (
@@ -163,7 +163,7 @@ def _missing_problems(s: Schema, words: Dialect) -> Iterator[str]:
             )
 
 
-def _choice_problems(s: Any, words: Dialect) -> Iterator[str]:
+def _choice_problems(s: Any, words: Notation) -> Iterator[str]:
     for key, choices in (("neighbors", NEIGHBORS), ("row_count", ROW_COUNTS)):
         value = getattr(s, key)
         if value not in choices:
@@ -184,7 +184,7 @@ def _choice_problems(s: Any, words: Dialect) -> Iterator[str]:
         yield from text_problems(getattr(s, key), key, words)
 
 
-def _unknown(key: str, name: object, s: Schema, words: Dialect) -> str:
+def _unknown(key: str, name: object, s: Schema, words: Notation) -> str:
     names = [column.name for column in s.columns]
     close = nearest(name, names)
     line = words.table(**{key: (close,) if key == "primary_key" else close}) if close else ""
@@ -264,11 +264,11 @@ class Schema:
     primary_key: tuple[str, ...] = ()
     title: str | None = None
     description: str | None = None
-    dialect: InitVar[Dialect] = PYTHON
+    dialect: InitVar[Notation] = PYTHON
     _index: dict[str, Column] = field(init=False, repr=False, compare=False)
     _digest: str | None = field(init=False, repr=False, compare=False, default=None)
 
-    def __post_init__(self, dialect: Dialect) -> None:
+    def __post_init__(self, dialect: Notation) -> None:
         for name in ("columns", "missing_values", "primary_key"):
             given = getattr(self, name)
             if isinstance(given, Iterable) and not isinstance(given, str):

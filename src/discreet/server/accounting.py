@@ -148,7 +148,7 @@ class Accounting:
         """Return what had been spent after each charge, in order."""
         total, steps = Spending(), []
         for receipt in self._ledger.history():
-            total += Spending.of(receipt.promises)
+            total += Spending.from_promises(receipt.promises)
             steps.append(
                 {
                     "row": receipt.seq,

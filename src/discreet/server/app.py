@@ -86,7 +86,7 @@ def check(path: str | os.PathLike[str]) -> Config:
     config = Config.load(path)
     _check_table_is_there(config)
     declared = load_schema(config)
-    Curation.of(declared, ids=config.keep_ids)
+    Curation.from_schema(declared, ids=config.keep_ids)
     _check_table(config, declared)
     _check_files(config)
     if config.tls is not None:

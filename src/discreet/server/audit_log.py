@@ -26,7 +26,7 @@ _MAX_TAIL = 1 << 22  # bytes that are read to show the last refusals
 _MAX_QUESTION = 500  # characters of a question: whoever asks free repeats must not fill the disk
 
 
-class LedgerPosition(NamedTuple):
+class LoggedPosition(NamedTuple):
     """A row of a ledger, as a line of the trail names it."""
 
     ledger: str
@@ -165,7 +165,7 @@ class ServiceLog:
         if named is not None:
             self._furthest = max(self._furthest, named.row)
 
-    def compare(self, ledger: Ledger) -> LedgerPosition | None:
+    def compare(self, ledger: Ledger) -> LoggedPosition | None:
         """Refuse a ledger that does not hold what the trail says was paid, and change nothing.
 
         Returns
@@ -191,7 +191,7 @@ class ServiceLog:
             ) from None
         return named
 
-    def furthest(self) -> LedgerPosition | None:
+    def furthest(self) -> LoggedPosition | None:
         """Return the furthest row of the ledger that is named, of a trail that is intact.
 
         Half a last line is left to :meth:`confirm`: it is about nothing that left.
@@ -200,14 +200,14 @@ class ServiceLog:
         whole = content[: content.rfind(b"\n") + 1]
         if whole == content:
             self.check()
-        furthest: LedgerPosition | None = None
+        furthest: LoggedPosition | None = None
         try:
             for text in whole.splitlines():
                 line = json.loads(text)
                 if line["event"] == "answer":
                     for row in line["rows"]:
                         if furthest is None or row[1] > furthest.row:
-                            furthest = LedgerPosition(*row)
+                            furthest = LoggedPosition(*row)
         except (ValueError, KeyError, TypeError):
             self.check()  # says which line is none of ours
             raise

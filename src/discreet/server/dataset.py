@@ -250,14 +250,14 @@ class RequestDatabase:
 
     def ask(self, question: Aggregate, **options: Any) -> Answer:
         """Answer an aggregate, if the caller still may ask."""
-        return run_one(self.asking(question, **options))
+        return run_one(self.ask_task(question, **options))
 
-    def asking(self, question: Aggregate, **options: Any) -> QueryTask[Answer]:
+    def ask_task(self, question: Aggregate, **options: Any) -> QueryTask[Answer]:
         """Return the task that answers an aggregate, if the caller still may ask."""
         if self._began:
             self._before()
         self._began = True
-        return (yield from self._database.asking(question, **options))
+        return (yield from self._database.ask_task(question, **options))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)

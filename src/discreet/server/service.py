@@ -215,7 +215,7 @@ class Service:
         plan = [requests.promise_from_request(promise, **dataset.promise_context) for promise in request.plan]
         aggregate = dataset.parse_aggregate(request, privacy)
         try:
-            answer = yield from dataset.database.asking(
+            answer = yield from dataset.database.ask_task(
                 aggregate,
                 privacy=privacy,
                 variance=request.variance,

@@ -44,7 +44,7 @@ def with_target(schema: Schema, target: str | None) -> Schema:
 def fitted_attributes(learner: Learner) -> dict[str, Any]:
     """Return what a model learned, as plain JSON values; nothing in it has an entry for each row."""
     found: dict[str, Any] = {}
-    for name in learner.saved:
+    for name in learner._saved_attributes:
         if name in ("promises_", "receipts_") or not hasattr(learner, name):
             continue
         arrays: dict[str, Any] = {}

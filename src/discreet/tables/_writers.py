@@ -73,7 +73,7 @@ class Field:
     origin: datetime.date | None = None
 
     @classmethod
-    def of(cls, column: Column) -> Field:
+    def from_column(cls, column: Column) -> Field:
         """Return the field that holds a column as it was declared."""
         if column.is_category:
             return cls(column.name, "category", levels=tuple(column.levels))
@@ -245,7 +245,7 @@ def check_target(target: str | os.PathLike[str], *, replace: bool) -> None:
 
 def _fields(layout: Layout) -> list[Field]:
     given: Sequence[Field | Column] = layout.released if isinstance(layout, Schema) else layout
-    fields = [item if isinstance(item, Field) else Field.of(item) for item in given]
+    fields = [item if isinstance(item, Field) else Field.from_column(item) for item in given]
     if not fields or any(not field.name for field in fields):
         raise ParameterError("write_table: layout must have at least one column, all with names.")
     folded: dict[str, str] = {}

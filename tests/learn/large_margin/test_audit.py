@@ -19,7 +19,7 @@ from discreet.learn.large_margin._bounds import (
 from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._solver import minimize
 from discreet.learn.perturbation.mechanisms import ObjectivePerturbation, OutputPerturbation
-from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
+from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNoise
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, PureDP, gaussian_delta
 from tests.learn.large_margin.tables import hessian, problem, unit_rows, whole_hessian
@@ -167,7 +167,7 @@ def test_the_exact_law_of_the_gaussian_default_keeps_its_delta(one: Table, two: 
     asked = ApproxDP(epsilon=1.0, delta=1e-2)
     plan = ObjectivePerturbation.from_constants(constants_of(len(one[0])), asked, 10.0)
     assert isinstance(plan, ObjectivePerturbation)
-    assert isinstance(plan.term, GaussianNoise)
+    assert isinstance(plan.term, GaussianVectorNoise)
     verdicts = {}
     for name, sd in (("ours", plan.term.sd), ("a tenth", plan.term.sd / 10)):
         laws = [
@@ -188,7 +188,7 @@ def log_law(of: MarginProblem, noise: VectorNoise, w: Floats) -> float:
         return float(volume - noise.law.rate * np.linalg.norm(tilt, axis=1).sum())
     gradient = of.value_and_gradient(w)[1]
     volume = np.linalg.slogdet(hessian(of, w))[1]
-    if isinstance(noise, GaussianNoise):
+    if isinstance(noise, GaussianVectorNoise):
         return float(volume - gradient @ gradient / (2 * noise.sd**2))
     assert isinstance(noise, SphericalNoise)
     return float(volume - noise.law.rate * np.linalg.norm(gradient))
@@ -307,7 +307,7 @@ def test_the_two_noises_share_one_epsilon(privacy: PureDP | ApproxDP, n_classes:
             assert plan.term.law.rate * classwise_change(n_classes) + errors <= left
             assert plan.term.delta(0.5) > n_classes * 2.0**-64
     else:
-        assert isinstance(plan.output, GaussianNoise)
+        assert isinstance(plan.output, GaussianVectorNoise)
         assert promise.delta_at(0.5) <= 1e-6
         assert gaussian_delta(second, apart / plan.output.sd) <= 1e-6 / 64
 
@@ -322,7 +322,7 @@ def test_output_perturbation_hides_what_one_row_can_do(privacy: PureDP | ApproxD
     if isinstance(plan.noise, SphericalNoise):
         assert 0.69 < plan.noise.law.rate * apart + 2 * plan.noise.law.log_density_error <= 0.7
     else:
-        assert isinstance(plan.noise, GaussianNoise)
+        assert isinstance(plan.noise, GaussianVectorNoise)
         assert 0.99e-5 < gaussian_delta(0.7, apart / plan.noise.sd) <= 1e-5
 
 

@@ -20,13 +20,13 @@ from discreet.learn.large_margin.risk import (
     printed_true_excess,
     true_excess,
 )
-from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise, VectorNoise
+from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNoise, VectorNoise
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, unit_rows
 
 NOISES: list[VectorNoise] = [
     SphericalNoise.with_rate(0.4, 12),
-    GaussianNoise(dimension=12, sd=3.0),
+    GaussianVectorNoise(dimension=12, sd=3.0),
     ClasswiseNoise.with_rate(0.4, 6, 3),
 ]
 

@@ -27,7 +27,7 @@ from discreet.learn.perturbation.mechanisms import (
     TrainingPlan,
     split_epsilon,
 )
-from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
+from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNoise
 from discreet.noise import SphericalLaplace, Stream
 from discreet.privacy import ApproxDP, Promise, PureDP, gaussian_delta
 
@@ -103,7 +103,7 @@ def test_the_exact_law_of_gaussian_output_keeps_its_curve(one: Table, two: Table
     asked = ApproxDP(epsilon=0.7, delta=1e-5)
     plan = OutputPerturbation.from_constants(constants_of(one), asked, 0.5)
     assert isinstance(plan, OutputPerturbation)
-    assert isinstance(plan.noise, GaussianNoise)
+    assert isinstance(plan.noise, GaussianVectorNoise)
     laws = [normal(on_lattice(plan, table), plan.noise.sd) for table in (one, two)]
     (claim,) = plan.promises
     assert claim.delta_at(0.7) <= 1e-5
@@ -181,7 +181,7 @@ def test_the_exact_law_of_gaussian_objective_perturbation_keeps_its_delta(one: T
     asked = ApproxDP(epsilon=1.0, delta=1e-2)
     plan = ObjectivePerturbation.from_constants(constants_of(one), asked, 0.3)
     assert isinstance(plan, ObjectivePerturbation)
-    assert isinstance(plan.term, GaussianNoise)
+    assert isinstance(plan.term, GaussianVectorNoise)
     verdicts = {}
     for name, sd in (("ours", plan.term.sd), ("a tenth", plan.term.sd / 10)):
         laws = [
@@ -253,7 +253,7 @@ def test_the_two_noises_of_objective_perturbation_share_one_epsilon(privacy: Pur
         assert plan.term.law.rate * largest_gradient_change(3) + 2 * plan.term.law.log_density_error <= left
         assert promise.delta_at(0.5) < 2.0**-61
     else:
-        assert isinstance(plan.output, GaussianNoise)
+        assert isinstance(plan.output, GaussianVectorNoise)
         assert promise.delta_at(0.5) <= 1e-6
         assert gaussian_delta(second, apart / plan.output.sd) <= 1e-6 / 64
 
@@ -339,7 +339,7 @@ def test_noise_whose_norm_is_exponential_is_caught() -> None:
 
 def test_noise_in_floats_is_caught_and_ours_is_not() -> None:
     claim: Promise = ApproxDP(epsilon=1.0, delta=1e-6)
-    noise = GaussianNoise(dimension=10_000, sd=4.3, log2_steps=20)
+    noise = GaussianVectorNoise(dimension=10_000, sd=4.3, log2_steps=20)
 
     def in_floats(w: float, stream: Stream) -> AnyArray:
         return w + 4.3 * stream.generator().standard_normal(10_000)
@@ -397,7 +397,7 @@ def test_the_finest_lattice_stays_within_what_the_sampler_is_proven_for(dimensio
 
 def test_gaussian_noise_pays_for_its_own_lattice() -> None:
     for dimension in (1, 40, 5000):
-        noise = GaussianNoise.for_sensitivity(0.7, 0.2, dimension)
+        noise = GaussianVectorNoise.for_sensitivity(0.7, 0.2, dimension)
         spent = (0.7 + noise.step * math.sqrt(dimension)) / noise.sd
         assert 0.19 < spent <= 0.2
         assert math.log2(noise.step) == round(math.log2(noise.step))

@@ -129,7 +129,7 @@ def test_rows_that_pass_by_are_learned_from_as_if_they_were_read_at_once() -> No
     codes, y = classes(3)
     Z, labels, law = coarse(codes, [4] * 6, epsilon=4.0, m=2, stream=Stream.from_seed(5), classes=3, labels=y)
     whole = NoiseAwareClassifier(law).fit(Z, labels)
-    gathering = NoiseAwareClassifier(law).gathering()
+    gathering = NoiseAwareClassifier(law).accumulator()
     for start in (0, 7, 9_000, 20_000):
         stop = {0: 7, 7: 9_000, 9_000: 20_000, 20_000: 20_000}[start]
         gathering.see({f"c{j}": Z[start:stop, j] for j in range(6)} | {"label": labels[start:stop]})
@@ -138,7 +138,7 @@ def test_rows_that_pass_by_are_learned_from_as_if_they_were_read_at_once() -> No
     np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-12)
     assert (model.predict(codes[:100]) == whole.predict(codes[:100])).all()
     with pytest.raises(ParameterError, match="must be a NoiseLaw that has a target"):
-        NoiseAwareClassifier(NoiseLaw(columns=law.features)).gathering()
+        NoiseAwareClassifier(NoiseLaw(columns=law.features)).accumulator()
 
 
 def test_a_list_randomized_together_with_the_label_is_read_as_one_answer() -> None:

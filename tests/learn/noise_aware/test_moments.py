@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from discreet.learn.noise_aware import _coordinates as coordinates_module
-from discreet.learn.noise_aware._coordinates import Answers, Coordinates
-from discreet.learn.noise_aware._moments import PIECE, Moments, add_up, edge, fold_pattern
+from discreet.learn.noise_aware._coordinates import Coordinates, ResponseLevels
+from discreet.learn.noise_aware._moments import PIECE, CorrectedMoments, add_up, edge, fold_pattern
 from discreet.learn.noise_aware.estimators import critical_value
 from discreet.learn.noise_aware.rows import ClassLabel, NumberLabel
 from discreet.noise import Stream
@@ -49,7 +49,7 @@ def true_moments(phi: Any, label: Any) -> dict[str, Any]:
     }
 
 
-def largest_error(draws: list[Moments], truth: dict[str, Any], known: Any = None) -> float:
+def largest_error(draws: list[CorrectedMoments], truth: dict[str, Any], known: Any = None) -> float:
     """Return how many standard errors the mean of the draws is off, at worst."""
     worst = 0.0
     for name, exact in truth.items():
@@ -66,20 +66,22 @@ def one_hot(codes: Any, levels: int) -> Any:
     return (codes[:, None] == np.arange(levels)).astype(float)
 
 
-def moments_of(law: NoiseLaw, columns: dict[str, Any], label: Any, labels: Any, truth: Any) -> Moments:
+def moments_of(
+    law: NoiseLaw, columns: dict[str, Any], label: Any, labels: Any, truth: Any
+) -> CorrectedMoments:
     """Return moments around the true means: around estimated ones they are biased by one part in N."""
     coordinates, center = Coordinates(law), (truth["mean"], truth["level"])
     sums = add_up([(columns, labels)], coordinates, label, 10).total
-    made = Moments.of(sums, coordinates, label, center)
-    return dataclasses.replace(made, mean=Moments.of(sums, coordinates, label).mean)
+    made = CorrectedMoments.from_sums(sums, coordinates, label, center)
+    return dataclasses.replace(made, mean=CorrectedMoments.from_sums(sums, coordinates, label).mean)
 
 
-def listed(m: int, label_epsilon: float | None, seed: int) -> Moments:
+def listed(m: int, label_epsilon: float | None, seed: int) -> CorrectedMoments:
     Z, y, law = coarse(
         np.column_stack([A, B, D]), [3, 4, 2], epsilon=2.0 * m, m=m, stream=Stream.from_seed(seed), classes=2,
         labels=Y, label_epsilon=label_epsilon,
     )  # fmt: skip
-    label = ClassLabel(Answers(2, 1.0 if label_epsilon is None else keep(label_epsilon, 2)))
+    label = ClassLabel(ResponseLevels(2, 1.0 if label_epsilon is None else keep(label_epsilon, 2)))
     return moments_of(law, {f"c{j}": Z[:, j] for j in range(3)}, label, y, LISTED)
 
 
@@ -112,7 +114,7 @@ def test_raw_products_inside_a_list_are_caught(monkeypatch: pytest.MonkeyPatch) 
 
 def numbers(
     seed: int, *, variance: float = 0.5, label_variance: float = 0.1, said: float | None = None
-) -> Moments:
+) -> CorrectedMoments:
     """Two noised numbers, one of them missing in some rows, and a noised target."""
     generator = Stream.from_seed(seed).generator()
     missing = D == 1
@@ -152,7 +154,7 @@ def test_a_variance_that_is_not_the_noise_s_is_caught() -> None:
 SHARED = np.array([[0.5, 0.3, -0.1], [0.3, 0.4, 0.05], [-0.1, 0.05, 0.1]])
 
 
-def correlated(seed: int, said: Any = SHARED) -> Moments:
+def correlated(seed: int, said: Any = SHARED) -> CorrectedMoments:
     """Two numbers, the second missing in some rows, and a target, all with noise that goes together."""
     noise = Stream.from_seed(seed).generator().multivariate_normal(np.zeros(3), SHARED, N)
     flags = respond(D, 2, 1.5, Stream.from_seed(20_000 + seed)) == 1
@@ -191,14 +193,14 @@ def test_taking_correlated_noise_for_independent_is_caught() -> None:
 PAIRED = true_moments(one_hot(A, 3), one_hot(Y, 2))
 
 
-def paired(seed: int) -> Moments:
+def paired(seed: int) -> CorrectedMoments:
     pair = respond((A * 2 + Y), 6, 1.0, Stream.from_seed(seed))
     law = JointResponseLaw(columns=("a", "y"), levels=6, keep=keep(1.0, 6))
     columns = (
         ColumnLaw(name="a", type="category", levels=(0, 1, 2), law=law),
         ColumnLaw(name="y", type="category", levels=(0, 1), role="target", law=law),
     )
-    label = ClassLabel(Answers.of(columns[1], 2))
+    label = ClassLabel(ResponseLevels.from_law(columns[1], 2))
     return moments_of(NoiseLaw(columns=columns), {"a": pair // 2}, label, pair % 2, PAIRED)
 
 
@@ -216,7 +218,7 @@ def test_reference_numbers_of_the_specification() -> None:
         assert round(gaussian_mu(epsilon, 1e-5), 3) == mu
     assert edge(14, 32561) == pytest.approx(0.041901, abs=5e-7)
     for levels, p, q in ((2, 0.731059, 0.268941), (8, 0.279708, 0.102899)):
-        answers = Answers(levels, keep(1.0, levels))
+        answers = ResponseLevels(levels, keep(1.0, levels))
         assert (round(answers.keep, 6), round(answers.other, 6)) == (p, q)
     assert round(float(stats.chi2.isf(0.001, 14)), 2) == 36.12
     assert critical_value(14, 10**8) == pytest.approx(36.12, abs=0.01)
@@ -233,7 +235,7 @@ def test_folds_are_balanced_and_do_not_follow_a_period() -> None:
 
 def test_sums_do_not_depend_on_how_rows_are_batched() -> None:
     law = NoiseLaw(columns=(ColumnLaw(name="x", lower=0, upper=1, law=Clear()),))
-    label = ClassLabel(Answers(2, 1.0))
+    label = ClassLabel(ResponseLevels(2, 1.0))
     n = 2 * PIECE + 777
     x, y = np.linspace(0, 1, n), np.arange(n) % 2
     whole = add_up([({"x": x}, y)], Coordinates(law), label, 7)

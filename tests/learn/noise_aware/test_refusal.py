@@ -11,9 +11,9 @@ from scipy import stats
 
 from discreet.errors import InsufficientInformation
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.noise_aware._coordinates import Answers, Coordinates
-from discreet.learn.noise_aware._moments import Moments, add_up
-from discreet.learn.noise_aware.estimators import Evidence, critical_value, inverse_of, weigh
+from discreet.learn.noise_aware._coordinates import Coordinates, ResponseLevels
+from discreet.learn.noise_aware._moments import CorrectedMoments, add_up
+from discreet.learn.noise_aware.estimators import FitEvidence, critical_value, inverse_of, weigh
 from discreet.learn.noise_aware.rows import ClassLabel
 from discreet.noise import Stream
 from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw
@@ -28,17 +28,19 @@ LABELS = (GENERATOR.random(N) < 0.25).astype(np.int64)
 
 def evidence(
     seed: int, m: int, label_epsilon: float | None, classes: int = 2, labels: Any = LABELS
-) -> Evidence:
+) -> FitEvidence:
     """Weigh rows whose labels were dealt out at random."""
     dealt = Stream.from_seed(1000 + seed).generator().permutation(labels)
     Z, y, law = coarse(
         SKEWED, [3, 4, 2, 5], epsilon=2.0, m=m, stream=Stream.from_seed(seed), classes=classes, labels=dealt,
         label_epsilon=label_epsilon,
     )  # fmt: skip
-    label = ClassLabel(Answers(classes, 1.0 if label_epsilon is None else keep(label_epsilon, classes)))
+    label = ClassLabel(
+        ResponseLevels(classes, 1.0 if label_epsilon is None else keep(label_epsilon, classes))
+    )
     coordinates = Coordinates(law)
     sums = add_up([({f"c{j}": Z[:, j] for j in range(4)}, y)], coordinates, label, 5)
-    return weigh(Moments.of(sums.total, coordinates, label))
+    return weigh(CorrectedMoments.from_sums(sums.total, coordinates, label))
 
 
 @pytest.mark.parametrize(("m", "label_epsilon"), [(4, None), (2, 1.0), (1, None)])
@@ -58,15 +60,15 @@ SHORT = 150
 RARE = np.where(GENERATOR.random((SHORT, 12)) < 0.2, GENERATOR.integers(1, 3, (SHORT, 12)), 0)
 
 
-def short_evidence(seed: int, epsilon: float, *, seen: bool = True) -> Evidence:
+def short_evidence(seed: int, epsilon: float, *, seen: bool = True) -> FitEvidence:
     """Weigh a short table that shows each of twelve columns in a twelfth of its rows, some levels never."""
     dealt = Stream.from_seed(1000 + seed).generator().permutation(LABELS[:SHORT])
     Z, y, law = coarse(
         RARE, [3] * 12, epsilon=epsilon, m=1, stream=Stream.from_seed(seed), classes=2, labels=dealt
     )
-    label, coordinates = ClassLabel(Answers(2, 1.0)), Coordinates(law)
+    label, coordinates = ClassLabel(ResponseLevels(2, 1.0)), Coordinates(law)
     sums = add_up([({f"c{j}": Z[:, j] for j in range(12)}, y)], coordinates, label, 5)
-    moments = Moments.of(sums.total, coordinates, label)
+    moments = CorrectedMoments.from_sums(sums.total, coordinates, label)
     return weigh(moments if seen else dataclasses.replace(moments, seen=np.ones_like(moments.seen)))
 
 
@@ -110,11 +112,11 @@ def test_several_classes_share_the_level_among_them() -> None:
 
 
 def test_statuses_follow_the_statistic() -> None:
-    assert [Evidence(s, 10, 29.6).status for s in (29.0, 40.0, 49.9, 50.0)] == [
+    assert [FitEvidence(s, 10, 29.6).status for s in (29.0, 40.0, 49.9, 50.0)] == [
         "refused", "ranking-only", "ranking-only", "ok",
     ]  # fmt: skip
-    assert Evidence(40.0, 10, 29.6).reliability == 0.75
-    assert Evidence(5.0, 10, 29.6).reliability == 0.0
+    assert FitEvidence(40.0, 10, 29.6).reliability == 0.75
+    assert FitEvidence(5.0, 10, 29.6).reliability == 0.0
 
 
 def test_a_table_with_no_more_rows_than_directions_shows_nothing() -> None:

@@ -22,7 +22,7 @@ from discreet.learn.perturbation.base import Embedding
 from discreet.learn.perturbation.noise import (
     LARGEST_EXPONENTIAL,
     LARGEST_NORMAL,
-    GaussianNoise,
+    GaussianVectorNoise,
     SphericalNoise,
     zero_sum_basis,
 )
@@ -285,7 +285,7 @@ def test_steps_shrink_every_distance_as_fast_as_is_said() -> None:
 def test_no_draw_is_longer_than_the_samplers_allow() -> None:
     assert normal_table().half / 2**LOG2_BUCKETS < LARGEST_NORMAL
     assert (len(exponential_table().thresholds) + 1) / 2**LOG2_BUCKETS < LARGEST_EXPONENTIAL
-    noises = [GaussianNoise(dimension=3, sd=0.7), ClasswiseNoise.with_rate(0.3, 4, 3)]
+    noises = [GaussianVectorNoise(dimension=3, sd=0.7), ClasswiseNoise.with_rate(0.3, 4, 3)]
     noises += [SphericalNoise.with_rate(2.0, dimension) for dimension in (1, 2, 30)]
     for seed in range(50):
         for noise in noises:

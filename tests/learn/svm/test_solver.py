@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from discreet.learn.svm import _solver as solver
-from discreet.learn.svm._solver import Gram, SvmProblem, solve
+from discreet.learn.svm._solver import GramMatrix, SvmProblem, solve
 from tests.learn.svm.problems import hard, mixed, tumors, twenty
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def test_the_climb_never_lowers_the_dual_value(monkeypatch: pytest.MonkeyPatch) 
 def test_gram_matrices_that_are_updated_equal_those_that_are_rebuilt() -> None:
     X, y = mixed(7, 400, 3)
     problem = SvmProblem(X, y, 1.0, 0.01)
-    kept = Gram(problem)
+    kept = GramMatrix(problem)
     rows = np.column_stack([X, np.ones(400)])
     for k in range(30):
         member = np.sin(np.arange(400.0) * 0.37 + 0.05 * k) > -0.2

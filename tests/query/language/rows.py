@@ -45,7 +45,7 @@ SCHEMA = Schema(
         Column("notes", role="drop"),
     ]
 )
-CURATION = Curation.of(SCHEMA)
+CURATION = Curation.from_schema(SCHEMA)
 
 _NASTY = (
     np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.1, 1 / 3, 1e308, -1e308, 5e-324, 1e-320, -1e-300,

@@ -10,7 +10,7 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.learn._kmeans import PrivateKMeans
-from discreet.learn.base import Domain, is_number
+from discreet.learn.base import Constraint, is_number
 from discreet.learn.large_margin._constants import Cone, LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import (
     MarginProblem,
@@ -167,38 +167,38 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         "large-margin-cone",
         "large-margin-risk",
     )
-    domains: ClassVar[Mapping[str, Domain]] = {
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
         **PerturbedClassifier.common_domains,
-        "smoothing": Domain(
+        "smoothing": Constraint(
             "a number from 0.001 to 1000",
             lambda v: is_number(v) and 1e-3 <= v <= 1e3,
             (0, -1.0, 1e-4, 1e4, "1", True),
         ),
         "mechanism": choice("objective", "output"),
         "psd": choice("shift", "constrained"),
-        "trace_weight": Domain(
+        "trace_weight": Constraint(
             "a number of at least 0", lambda v: is_number(v) and v >= 0, (-1.0, "1", True, None)
         ),
-        "components": Domain(
+        "components": Constraint(
             "a whole number from 1 to 100",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 100),
             (0, 101, 2.5, "2", True, None),
         ),
-        "centroid_share": Domain(
+        "centroid_share": Constraint(
             "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1, (0, 1, -0.5, "1", True)
         ),
-        "intercept_scale": Domain(
+        "intercept_scale": Constraint(
             "a number above 0 and below 1",
             lambda v: is_number(v) and 0 < v < 1,
             (0, 1, -0.5, "1", True),
         ),
     }
-    saved: ClassVar[tuple[str, ...]] = (
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
         *PerturbedClassifier.common_saved, "matrices_", "centroids_", "inverse_covariances_", "offsets_",
         "starting_centroids_", "receipts_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **PerturbedClassifier.revived,
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **PerturbedClassifier._decoders,
         "receipts_": lambda receipts: tuple(map(Receipt.from_dict, receipts)),
     }
 
@@ -241,7 +241,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the matrices."""
-        self.check_parameters()
+        self._check_parameters()
         X, codes, classes, (embedding, given, constants, plan) = self._read(X, y, self._planned)
         buys = self._buys(given)
         receipts: list[Receipt] = []

@@ -13,7 +13,7 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.learn.large_margin._bounds import ClasswiseNoise
-from discreet.learn.perturbation.noise import GaussianNoise, SphericalNoise
+from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNoise
 
 if TYPE_CHECKING:
     from discreet.learn.perturbation.noise import VectorNoise
@@ -47,7 +47,7 @@ def noise_norm(noise: VectorNoise, failure: float) -> float:
             f"failure of noise_norm must be a number above 0 and below 1, was {failure!r}. Use 0.05."
         )
     up = 1 + 1e-9
-    if isinstance(noise, GaussianNoise):
+    if isinstance(noise, GaussianVectorNoise):
         return noise.sd * math.sqrt(2 * float(special.gammainccinv(noise.dimension / 2, failure))) * up
     if isinstance(noise, ClasswiseNoise):
         c, d = noise.n_classes, noise.law.dimension

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy import special
 
-from discreet.learn.base import Domain, is_number
+from discreet.learn.base import Constraint, is_number
 from discreet.learn.logistic.constants import (
     LogisticConstants,
     LogisticMechanism,
@@ -126,18 +126,18 @@ class PrivateLogisticRegression(PerturbedClassifier):
         "masked-objective",
         "masked-gradient",
     )
-    domains: ClassVar[Mapping[str, Domain]] = {
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
         **PerturbedClassifier.common_domains,
         "mechanism": choice("auto", "output", "objective"),
         "sensitivity": choice("tight", "worst-case"),
-        "fit_intercept": Domain("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),
-        "intercept_scale": Domain(
+        "fit_intercept": Constraint("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),
+        "intercept_scale": Constraint(
             "None or a number above 0 and below 1",
             lambda v: v is None or (is_number(v) and 0 < v < 1),
             (0, 1, -0.5, "1", True),
         ),
     }
-    saved: ClassVar[tuple[str, ...]] = (
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
         *PerturbedClassifier.common_saved, "coef_", "intercept_", "weights_",
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
-        self.check_parameters()
+        self._check_parameters()
         X, codes, classes, (embedding, plan) = self._read(X, y, self._planned)
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
         receipts: list[Receipt] = []

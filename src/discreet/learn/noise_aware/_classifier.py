@@ -12,18 +12,18 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn.noise_aware import estimators
-from discreet.learn.noise_aware._coordinates import Answers
+from discreet.learn.noise_aware._coordinates import ResponseLevels
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
-from discreet.learn.noise_aware.estimators import Linear
+from discreet.learn.noise_aware.estimators import LinearFit
 from discreet.learn.noise_aware.rows import ClassLabel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.base import Domain
+    from discreet.learn.base import Constraint
     from discreet.learn.noise_aware._coordinates import Coordinates
-    from discreet.learn.noise_aware._moments import Moments, Sums
+    from discreet.learn.noise_aware._moments import CorrectedMoments, MomentTotals
     from discreet.learn.noise_aware.base import Parts
     from discreet.learn.noise_aware.rows import Label
     from discreet.noise_law import NoiseLaw
@@ -118,14 +118,14 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
 
     name: ClassVar[str] = "noise-aware"
     theorems: ClassVar[tuple[str, ...]] = ("noise-aware",)
-    domains: ClassVar[Mapping[str, Domain]] = {
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
         "law": LAW,
         "model": one_of("auto", "lda", "nb", "mean"),
         "rows": one_of("clean", "noised"),
         "folds": FOLDS,
         "on_weak": one_of("raise", "rank", "majority"),
     }
-    saved: ClassVar[tuple[str, ...]] = (
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
         "classes_", "coef_", "intercept_", "center_", "shares_", "model_", "kappa_", "scale_", "T2_", "p_",
         "reliability_", "status_", "law_",
     )  # fmt: skip
@@ -158,14 +158,14 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             if len(self.classes_) < 2:
                 raise _one_class()
             self._order = np.arange(len(self.classes_))
-            return ClassLabel(Answers(len(self.classes_), 1.0))
+            return ClassLabel(ResponseLevels(len(self.classes_), 1.0))
         if not column.is_category or column.missing or None in (column.levels or ()):
             raise ParameterError(
                 f"The target {column.name!r} of the law of NoiseAwareClassifier must be a list of classes "
                 "that is never missing, and is not. Use NoiseAwareRidge for numbers."
             )
         levels = np.array(column.levels)
-        answers = Answers.of(column, len(levels))
+        answers = ResponseLevels.from_law(column, len(levels))
         if answers.gap <= 0:
             raise ParameterError(
                 f"The target {column.name!r} of the law of NoiseAwareClassifier must depend on the true "
@@ -188,7 +188,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             )
         return np.asarray(self._order[np.searchsorted(classes, labels)])
 
-    def _check_rows(self, sums: Sums, label: Label, owner: str) -> None:
+    def _check_rows(self, sums: MomentTotals, label: Label, owner: str) -> None:
         super()._check_rows(sums, label, owner)
         if sums.n_rows < len(self.classes_):
             raise DataError(
@@ -199,13 +199,13 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         if (published > 0).sum() < 2:
             raise _one_class()
 
-    def _learn(self, total: Moments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+    def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
         rank = max(self.p_, 1)
         self.shares_ = estimators.class_shares(total)[self._order]
         self.center_ = total.mean
         noised = self.rows == "noised"
 
-        def discriminants(moments: Moments) -> Floats:
+        def discriminants(moments: CorrectedMoments) -> Floats:
             shifts = estimators.class_shifts(moments)
             if noised:
                 # Further noised rows spread as the published ones do: there is nothing to correct.
@@ -216,7 +216,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             within = estimators.within_covariance(moments)
             return estimators.solve(within, ridge, moments.spread, shifts)
 
-        def bayes(moments: Moments) -> Floats:
+        def bayes(moments: CorrectedMoments) -> Floats:
             return estimators.naive_bayes(moments, coordinates, rank).weights
 
         if noised:
@@ -240,7 +240,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         self._settle(self.scale_)
         if self.status_ == "refused" and self.on_weak == "majority":
             self.model_ = "prior"
-            found = Linear(np.zeros_like(found.weights), np.log(estimators.class_shares(total)))
+            found = LinearFit(np.zeros_like(found.weights), np.log(estimators.class_shares(total)))
         self.coef_, self.intercept_ = found.weights[self._order], found.intercepts[self._order]
         del self._order
 
@@ -264,7 +264,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         return np.asarray(softmax(self._scores(X, "predict_proba"), axis=1))
 
 
-def _midway(weights: Floats, moments: Moments, sides: Floats | None = None) -> Linear:
+def _midway(weights: Floats, moments: CorrectedMoments, sides: Floats | None = None) -> LinearFit:
     """Let scores of two classes be equal midway between their means, but for how frequent they are.
 
     Parameters
@@ -278,7 +278,7 @@ def _midway(weights: Floats, moments: Moments, sides: Floats | None = None) -> L
     """
     shares = estimators.class_shares(moments)
     sides = (weights * moments.cross).sum(axis=1) if sides is None else sides
-    return Linear(weights, np.log(shares) - sides / shares / 2)
+    return LinearFit(weights, np.log(shares) - sides / shares / 2)
 
 
 def _one_class() -> DataError:

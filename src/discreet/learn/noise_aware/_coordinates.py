@@ -29,7 +29,7 @@ _TELLS_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class ResponseLevels:
     """The law of randomized response on a list: kept with ``keep``, any one other level with ``other``."""
 
     levels: int
@@ -46,7 +46,7 @@ class Answers:
         return self.keep - self.other
 
     @classmethod
-    def of(cls, column: ColumnLaw, levels: int) -> Answers:
+    def from_law(cls, column: ColumnLaw, levels: int) -> ResponseLevels:
         """Read the law of a list; one that is published as it is keeps everything."""
         law = column.cell_law
         if isinstance(law, ResponseLaw):
@@ -106,13 +106,13 @@ class Block:
         Where its raw entries stand in a row of sums.
     place : slice
         Where its coordinates stand.
-    answers : Answers or None
+    answers : ResponseLevels or None
         The law of a list.
     mean, variance : float
         Of the noise on a number, in widths of its range.
     share : float
         In which share of rows it is published.
-    pair : Answers or None
+    pair : ResponseLevels or None
         The law of level and label together, where one answer was given for both.
     """
 
@@ -120,8 +120,8 @@ class Block:
     levels: int
     raw: slice
     place: slice
-    answers: Answers | None = None
-    pair: Answers | None = None
+    answers: ResponseLevels | None = None
+    pair: ResponseLevels | None = None
     mean: float = 0.0
     variance: float = 0.0
     share: float = 1.0
@@ -152,10 +152,10 @@ class Block:
         return 1 / (self.columns[0].width * (self.flag.keep if self.flagged else 1.0) * self.share)
 
     @property
-    def flag(self) -> Answers:
+    def flag(self) -> ResponseLevels:
         """The law of the flag beside a number that may be missing."""
         keep = self.columns[0].cell_law.missing_keep
-        return Answers(2, 1.0 if keep is None else keep)
+        return ResponseLevels(2, 1.0 if keep is None else keep)
 
     def encode(self, batch: Mapping[str, AnyArray], out: AnyArray) -> None:
         """Write the raw entries of some rows: codes as indicators, numbers from the middle of their range."""
@@ -375,17 +375,17 @@ def _blocks(law: NoiseLaw) -> Sequence[Block]:
             continue
         cell = column.cell_law
         members: tuple[ColumnLaw, ...] = (column,)
-        pair: Answers | None = None
+        pair: ResponseLevels | None = None
         if isinstance(cell, JointResponseLaw):
             members = tuple(c for name in cell.columns for c in law.features if c.name == name)
-            pair = Answers(cell.levels, cell.keep) if len(members) < len(cell.columns) else None
+            pair = ResponseLevels(cell.levels, cell.keep) if len(members) < len(cell.columns) else None
         done.update(c.name for c in members)
         share = column.law.share if isinstance(column.law, SampledLaw) else 1.0
         if column.is_category:
             levels = 1
             for member in members:
                 levels *= len(member.levels or ())
-            answers = Answers.of(column, levels)
+            answers = ResponseLevels.from_law(column, levels)
             if answers.gap <= _TELLS_NOTHING:
                 continue
             extra = int(isinstance(column.law, SampledLaw))  # one more entry: not published

@@ -1,4 +1,4 @@
-"""Moments of true rows from sums over published ones: unbiased, whatever the noise, if its law is right.
+"""CorrectedMoments of true rows from sums over published ones: unbiased, whatever the noise, if its law is right.
 
 One pass over published rows: sums of products of raw entries, one matrix for each fold.
 """
@@ -28,7 +28,7 @@ def edge(p: int, n: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class CorrectedMoments:
     """What is known about the true rows, counted from the mean of all of them.
 
     Attributes
@@ -80,9 +80,9 @@ class Moments:
         return np.asarray(np.diagonal(self.observed))
 
     @classmethod
-    def of(
+    def from_sums(
         cls, sums: Floats, coordinates: Coordinates, label: Label, center: tuple[Floats, Floats] | None = None
-    ) -> Moments:
+    ) -> CorrectedMoments:
         """Correct sums of raw products.
 
         Parameters
@@ -196,7 +196,7 @@ PIECE = 8192
 
 
 @dataclass(frozen=True)
-class Sums:
+class MomentTotals:
     """What a learner keeps of a published table, however long it is.
 
     Attributes
@@ -204,7 +204,7 @@ class Sums:
     n_rows : int
         How many rows were read.
     folds : array of shape (n_folds, n_entries, n_entries)
-        Sums of products of raw entries, those of the label last. The first entry of a row is 1.
+        MomentTotals of products of raw entries, those of the label last. The first entry of a row is 1.
     """
 
     n_rows: int
@@ -212,7 +212,7 @@ class Sums:
 
     @property
     def total(self) -> Floats:
-        """Sums over all rows."""
+        """MomentTotals over all rows."""
         return np.asarray(self.folds.sum(axis=0))
 
 
@@ -241,7 +241,7 @@ def _hashed(group: AnyArray, member: AnyArray) -> AnyArray:
     return np.asarray(word ^ (word >> np.uint64(31)))
 
 
-class Adder:
+class MomentSums:
     """Adds up products of raw entries of rows that come by, in constant memory.
 
     Parameters
@@ -266,9 +266,9 @@ class Adder:
         self._folds = np.zeros((n_folds, size, size))
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> MomentTotals:
         """What there is so far."""
-        return Sums(self.n_rows, self._folds)
+        return MomentTotals(self.n_rows, self._folds)
 
     def add(self, columns: Mapping[str, AnyArray], labels: AnyArray) -> None:
         """Take in some rows: columns by name, categories as codes, and the label beside them."""
@@ -297,17 +297,17 @@ def add_up(
     coordinates: Coordinates,
     label: Label,
     n_folds: int,
-) -> Sums:
+) -> MomentTotals:
     """Read rows once and add up products of their raw entries.
 
     Parameters
     ----------
     batches : iterable of (mapping, array)
-        As :meth:`Adder.add` takes them.
+        As :meth:`MomentSums.add` takes them.
     coordinates, label, n_folds
-        As of :class:`Adder`.
+        As of :class:`MomentSums`.
     """
-    adder = Adder(coordinates, label, n_folds)
+    adder = MomentSums(coordinates, label, n_folds)
     for columns, labels in batches:
         adder.add(columns, labels)
     return adder.sums

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from discreet.errors import DataError, ParameterError
-from discreet.learn.base import Domain, check_finite
+from discreet.learn.base import Constraint, check_finite
 from discreet.learn.noise_aware import estimators
 from discreet.learn.noise_aware._coordinates import additive_law
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Floats
     from discreet.learn.noise_aware._coordinates import Coordinates
-    from discreet.learn.noise_aware._moments import Moments
+    from discreet.learn.noise_aware._moments import CorrectedMoments
     from discreet.learn.noise_aware.base import Parts
     from discreet.learn.noise_aware.rows import Label
     from discreet.noise_law import NoiseLaw
@@ -96,12 +96,12 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
 
     name: ClassVar[str] = "noise-aware-ridge"
     theorems: ClassVar[tuple[str, ...]] = ("noise-aware",)
-    domains: ClassVar[Mapping[str, Domain]] = {
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
         "law": LAW,
         "folds": FOLDS,
         "on_weak": one_of("raise", "rank", "mean"),
     }
-    saved: ClassVar[tuple[str, ...]] = (
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "center_", "tau_", "kappa_", "scale_", "T2_", "p_", "reliability_", "status_",
         "law_",
     )  # fmt: skip
@@ -151,15 +151,15 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         check_finite(numbers, "y of NoiseAwareRidge.fit")
         return numbers
 
-    def _learn(self, total: Moments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+    def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
         assert isinstance(label, NumberLabel)
         rank = max(self.p_, 1)
 
-        def whole(moments: Moments) -> Floats:
+        def whole(moments: CorrectedMoments) -> Floats:
             ridge = estimators.ridge_of(moments, rank)
             return estimators.solve(moments.covariance, ridge, moments.spread, moments.cross)
 
-        def apart(moments: Moments) -> Floats:
+        def apart(moments: CorrectedMoments) -> Floats:
             ridge = estimators.ridge_of(moments, rank)
             return estimators.diagonal(moments.covariance, ridge, moments, moments.cross)
 

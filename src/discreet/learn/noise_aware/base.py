@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from discreet.errors import DataError, InsufficientInformation, ParameterError
-from discreet.learn.base import Domain, Learner, check_finite
+from discreet.learn.base import Constraint, Learner, check_finite
 from discreet.learn.noise_aware import estimators, rows
 from discreet.learn.noise_aware._coordinates import Coordinates
-from discreet.learn.noise_aware._moments import Adder, Moments, add_up, edge
+from discreet.learn.noise_aware._moments import CorrectedMoments, MomentSums, add_up, edge
 from discreet.learn.noise_aware.estimators import weigh
 from discreet.noise_law import Clear, ColumnLaw, NoiseLaw
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.noise_aware._moments import Sums
+    from discreet.learn.noise_aware._moments import MomentTotals
     from discreet.learn.noise_aware.estimators import Status
     from discreet.learn.noise_aware.rows import Label
 
-    Parts = list[tuple[Moments, Moments]]
+    Parts = list[tuple[CorrectedMoments, CorrectedMoments]]
 
-LAW = Domain(
+LAW = Constraint(
     "a NoiseLaw, 'clear' or None",
     lambda v: v is None or isinstance(v, NoiseLaw) or (isinstance(v, str) and v == "clear"),
     ("noisy", 1.0, {}),
 )
-FOLDS = Domain(
+FOLDS = Constraint(
     "a whole number from 2 to 100",
     lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 100,
     (1, 101, 2.5, "10", True),
 )
 
 
-def one_of(*words: str) -> Domain:
+def one_of(*words: str) -> Constraint:
     """Return the domain of a few words."""
     listed = " or ".join((", ".join(map(repr, words[:-1])), repr(words[-1])))
-    return Domain(listed, lambda v: isinstance(v, str) and v in words, ("other", 1, None))
+    return Constraint(listed, lambda v: isinstance(v, str) and v in words, ("other", 1, None))
 
 
 class NoiseAwareLearner(Learner):
@@ -53,7 +53,7 @@ class NoiseAwareLearner(Learner):
     law_: NoiseLaw
     status_: Status
 
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "law": lambda value: NoiseLaw.from_dict(value) if isinstance(value, dict) else value,
         "law_": NoiseLaw.from_dict,
     }
@@ -67,7 +67,7 @@ class NoiseAwareLearner(Learner):
         return labels
 
     @abstractmethod
-    def _learn(self, total: Moments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+    def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
         """Set the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -81,19 +81,19 @@ class NoiseAwareLearner(Learner):
         y : array, optional
             Published labels; by default the column that the law calls the target.
         """
-        self.check_parameters()
+        self._check_parameters()
         owner = f"{type(self).__name__}.fit"
         X, y, law = self._lawful(X, y, owner)
         coordinates, label = self._understood(law, y)
         sums = add_up(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
         return self._fitted(sums, law, coordinates, label)
 
-    def gathering(self) -> Gathering:
+    def accumulator(self) -> MomentAccumulator:
         """Return what takes in published rows as they come by, where nobody can read them from a file.
 
         ``law`` must be given, with a target in it.
         """
-        self.check_parameters()
+        self._check_parameters()
         law = self.law
         if not isinstance(law, NoiseLaw) or law.label is None:
             raise ParameterError(
@@ -102,7 +102,7 @@ class NoiseAwareLearner(Learner):
             )
         self.n_features_in_ = len(law.features)
         self.feature_names_in_ = np.array([column.name for column in law.features], dtype=object)
-        return Gathering(self, law, *self._understood(law, None))
+        return MomentAccumulator(self, law, *self._understood(law, None))
 
     def _understood(self, law: NoiseLaw, y: AnyArray | None) -> tuple[Coordinates, Label]:
         """Return how features and label are read."""
@@ -115,17 +115,17 @@ class NoiseAwareLearner(Learner):
             )
         return coordinates, label
 
-    def _fitted(self, sums: Sums, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
+    def _fitted(self, sums: MomentTotals, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
         self._check_rows(sums, label, f"{type(self).__name__}.fit")
-        total = Moments.of(sums.total, coordinates, label)
+        total = CorrectedMoments.from_sums(sums.total, coordinates, label)
         self.law_ = law
         self._weigh(total)
         center = total.mean, total.level
         whole = sums.total
         parts = [
             (
-                Moments.of(whole - fold, coordinates, label, center),
-                Moments.of(fold, coordinates, label, center),
+                CorrectedMoments.from_sums(whole - fold, coordinates, label, center),
+                CorrectedMoments.from_sums(fold, coordinates, label, center),
             )
             for fold in sums.folds
             if 0 < fold[0, 0] < sums.n_rows
@@ -133,7 +133,7 @@ class NoiseAwareLearner(Learner):
         self._learn(total, parts, coordinates, label)
         return self
 
-    def _weigh(self, total: Moments) -> None:
+    def _weigh(self, total: CorrectedMoments) -> None:
         """Say whether published rows show enough, before anything is fitted."""
         evidence = weigh(total)
         self.T2_, self.p_ = evidence.statistic, evidence.rank
@@ -217,7 +217,7 @@ class NoiseAwareLearner(Learner):
         if given is not None and start != len(given):
             raise _lengths(owner)
 
-    def _check_rows(self, sums: Sums, label: Label, owner: str) -> None:
+    def _check_rows(self, sums: MomentTotals, label: Label, owner: str) -> None:
         if sums.n_rows < 2:
             raise DataError(
                 f"X of {owner} must have at least two rows, had {sums.n_rows} sample(s). There is nothing "
@@ -255,10 +255,10 @@ class NoiseAwareLearner(Learner):
     center_: Floats
 
 
-class Gathering:
+class MomentAccumulator:
     """Published rows, added up as they come by, for a learner that is fitted when all have come.
 
-    Made by :meth:`NoiseAwareLearner.gathering`; memory does not grow with the number of rows. They may come
+    Made by :meth:`NoiseAwareLearner.accumulator`; memory does not grow with the number of rows. They may come
     in any order: neighbors fall into different folds, by a hash that follows no period.
     """
 
@@ -267,7 +267,7 @@ class Gathering:
     ) -> None:
         self._learner, self._law = learner, law
         self._coordinates, self._label = coordinates, label
-        self._adder = Adder(coordinates, label, int(learner.folds))
+        self._adder = MomentSums(coordinates, label, int(learner.folds))
 
     @property
     def n_rows(self) -> int:

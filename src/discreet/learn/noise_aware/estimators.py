@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy import stats
 
-from discreet.learn.noise_aware._moments import Moments, edge
+from discreet.learn.noise_aware._moments import CorrectedMoments, edge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _SMALL = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearFit:
     """Scores linear in coordinates that are counted from the mean: one row of weights for each label."""
 
     weights: Floats
@@ -66,7 +66,7 @@ def _inverse_root(spread: Floats) -> Floats:
     return np.where(moving, 1 / np.sqrt(np.where(moving, spread, 1.0)), 0.0)
 
 
-def noise_spread(moments: Moments) -> Floats:
+def noise_spread(moments: CorrectedMoments) -> Floats:
     """Return how noisy the covariance of each coordinate is: nothing where the column is clear.
 
     An entry of the corrected covariance errs by ``sqrt((d_j d_k - s_j s_k) / n)`` because of the noise, with
@@ -77,14 +77,14 @@ def noise_spread(moments: Moments) -> Floats:
     return np.sqrt(np.maximum(d**2 - s**2, 0.0))
 
 
-def label_noise(moments: Moments) -> float:
+def label_noise(moments: CorrectedMoments) -> float:
     """Return how many times more the published label varies than the true one."""
     observed = float(moments.label_observed.sum())
     true = float(moments.label_variance.sum())
     return max(1.0, observed / max(true, 0.02 * observed, 1e-300))
 
 
-def ridge_of(moments: Moments, rank: int) -> Floats:
+def ridge_of(moments: CorrectedMoments, rank: int) -> Floats:
     """Return what is added to the variance of each coordinate before it is inverted."""
     d = moments.spread
     s = np.clip(np.diagonal(moments.covariance), 0.0, d)
@@ -106,7 +106,7 @@ def solve(covariance: Floats, ridge: Floats, spread: Floats, sides: Floats) -> F
     return np.asarray(sides @ (scale[:, None] * inverse * scale[None, :]))
 
 
-def diagonal(covariance: Floats, ridge: Floats, moments: Moments, sides: Floats) -> Floats:
+def diagonal(covariance: Floats, ridge: Floats, moments: CorrectedMoments, sides: Floats) -> Floats:
     """Return each coordinate's own slope, its variance shrunk towards what all have on average."""
     d, n = moments.spread, moments.n
     own = np.diagonal(covariance)
@@ -148,9 +148,9 @@ class CrossFit:
 
 
 def cross_fitted(
-    total: Moments,
-    parts: Sequence[tuple[Moments, Moments]],
-    fits: Sequence[Callable[[Moments], Floats]],
+    total: CorrectedMoments,
+    parts: Sequence[tuple[CorrectedMoments, CorrectedMoments]],
+    fits: Sequence[Callable[[CorrectedMoments], Floats]],
     within: bool,
 ) -> CrossFit:
     """Measure fits on rows that they have not seen.
@@ -222,24 +222,24 @@ def scales_of(measured: CrossFit, *, together: bool) -> Floats:
     return np.array([first, second]) / (1 + claimed)
 
 
-def class_shares(moments: Moments) -> Floats:
+def class_shares(moments: CorrectedMoments) -> Floats:
     """Return shares of classes that are above 0 and add up to one."""
     shares = np.maximum(moments.level, 0.5 / moments.n)
     return np.asarray(shares / shares.sum())
 
 
-def class_shifts(moments: Moments) -> Floats:
+def class_shifts(moments: CorrectedMoments) -> Floats:
     """Return how far the mean of each class is from that of all rows."""
     return np.asarray(moments.cross / class_shares(moments)[:, None])
 
 
-def within_covariance(moments: Moments) -> Floats:
+def within_covariance(moments: CorrectedMoments) -> Floats:
     """Return the covariance inside classes."""
     shifts = class_shifts(moments)
     return np.asarray(moments.covariance - (shifts.T * class_shares(moments)) @ shifts)
 
 
-def naive_bayes(moments: Moments, coordinates: Coordinates, rank: int) -> Linear:
+def naive_bayes(moments: CorrectedMoments, coordinates: Coordinates, rank: int) -> LinearFit:
     """Return logarithms of how much more likely a class makes each level, shrunk by their noise."""
     shares, shifts = class_shares(moments), class_shifts(moments)
     counts = shares * moments.n
@@ -265,7 +265,7 @@ def naive_bayes(moments: Moments, coordinates: Coordinates, rank: int) -> Linear
             theta = np.maximum(pooled + trust * shift, floor)
             weights[c, block.place] = np.log(theta / theta.sum()) - np.log(pooled)
         intercepts += weights[:, block.place] @ moments.mean[block.place]
-    return Linear(weights, intercepts + np.log(shares))
+    return LinearFit(weights, intercepts + np.log(shares))
 
 
 Status = Literal["ok", "ranking-only", "refused"]
@@ -277,7 +277,7 @@ FIRM = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class FitEvidence:
     """How strongly label and features go together in the published rows, noise and all.
 
     Attributes
@@ -313,7 +313,7 @@ class Evidence:
         return "ranking-only" if self.ratio < FIRM else "ok"
 
 
-def weigh(moments: Moments) -> Evidence:
+def weigh(moments: CorrectedMoments) -> FitEvidence:
     """Weigh the evidence for a relation.
 
     Reference
@@ -329,13 +329,13 @@ def weigh(moments: Moments) -> Evidence:
         rank = cross.shape[1] - 1
         inverses = np.linalg.pinv(moments.pair_covariance, rcond=1e-10, hermitian=True)
         statistic = n * float(np.einsum("cv,cvw,cw->c", cross, inverses, cross).max(initial=0.0))
-        return Evidence(statistic, rank, critical_value(rank, n, tests))
+        return FitEvidence(statistic, rank, critical_value(rank, n, tests))
     inverse, rank = inverse_of(observed)
     # Over all rows, not over those that show a coordinate: the statistic is the explained share of all.
     cross = moments.cross * moments.seen
     explained = np.einsum("cp,pq,cq->c", cross, inverse, cross)
     statistic = n * float((explained / np.maximum(moments.label_observed, 1e-300)).max(initial=0.0))
-    return Evidence(statistic, rank, critical_value(rank, n, tests))
+    return FitEvidence(statistic, rank, critical_value(rank, n, tests))
 
 
 def critical_value(rank: int, n: int, tests: int = 1) -> float:

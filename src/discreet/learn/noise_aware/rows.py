@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.noise_aware._coordinates import Answers
+    from discreet.learn.noise_aware._coordinates import ResponseLevels
     from discreet.noise_law import ColumnLaw
 
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class ClassLabel:
     """One of several classes, published as it is or by randomized response."""
 
-    answers: Answers
+    answers: ResponseLevels
 
     counts = True
 

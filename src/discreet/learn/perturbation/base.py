@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from discreet.errors import ParameterError, PromiseError
 from discreet.learn.base import (
     POSITIVE,
-    Domain,
+    Constraint,
     Learner,
     check_finite,
     declared_classes,
@@ -167,14 +167,14 @@ class Embedding:
 
 
 Planned = TypeVar("Planned")
-POSITIVE_OR_NONE = Domain(
+POSITIVE_OR_NONE = Constraint(
     "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
 )
 
 
-def choice(*words: str) -> Domain:
+def choice(*words: str) -> Constraint:
     """Return the domain of a parameter that is one of a few words."""
-    return Domain(
+    return Constraint(
         "one of " + ", ".join(map(repr, words)),
         lambda v: isinstance(v, str) and v in words,
         ("other", None, 1),
@@ -184,20 +184,20 @@ def choice(*words: str) -> Domain:
 class PerturbedClassifier(ClassifierMixin, Learner):
     """A classifier of rows in a declared region with declared labels, under replace-one."""
 
-    common_domains: ClassVar[Mapping[str, Domain]] = {
-        "privacy": Domain(
+    common_domains: ClassVar[Mapping[str, Constraint]] = {
+        "privacy": Constraint(
             "a PureDP, an ApproxDP or a NoPromise",
             lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),
             (None, 1.0, "pure"),
         ),
-        "norm_bound": Domain(
+        "norm_bound": Constraint(
             "None or a number from 1e-30 to 1e100",
             lambda v: v is None or (is_number(v) and 1e-30 <= v <= 1e100),
             (0, -1.0, math.inf, 1e-40, 1e101, "1", True),
         ),
         "regularization": POSITIVE_OR_NONE,
         "tolerance": POSITIVE_OR_NONE,
-        "random_state": Domain(
+        "random_state": Constraint(
             "None or a whole number",
             lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
             (1.5, "1", True),
@@ -206,7 +206,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
     common_saved: ClassVar[tuple[str, ...]] = (
         "classes_", "embedding_", "regularization_", "mechanism_", "promises_", "receipt_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "privacy": promise_from_dict,
         "bounds": lambda sides: None if sides is None else tuple(sides),
         "embedding_": Embedding.from_dict,

@@ -17,7 +17,7 @@ from discreet.learn.perturbation.noise import (
     LARGEST_SHARE,
     LEAST_SHARE,
     OUTPUT_DELTA,
-    GaussianNoise,
+    GaussianVectorNoise,
     PointNoise,
     SphericalNoise,
     VectorNoise,
@@ -337,7 +337,7 @@ class ObjectivePerturbation(TrainingPlan):
         else:
             delta, total = _deltas(constants, privacy)
             mu = gaussian_mu(second, OUTPUT_DELTA * delta)
-            output = GaussianNoise.for_sensitivity(apart, mu, constants.size)
+            output = GaussianVectorNoise.for_sensitivity(apart, mu, constants.size)
             inherited = inherited_fields(privacy)
             promise = ApproxDP(epsilon=privacy.epsilon, delta=delta, total_variation=total, **inherited)
         return cls(
@@ -380,7 +380,7 @@ def _linear_term(
     left, regularization = split_epsilon(constants, regularization, epsilon)
     delta = (1 - OUTPUT_DELTA) * _deltas(constants, privacy)[0]
     sd = gaussian_term_scale(constants.gradient_change, constants.mean_supremum, left, delta)
-    return GaussianNoise(dimension=constants.size, sd=sd), regularization
+    return GaussianVectorNoise(dimension=constants.size, sd=sd), regularization
 
 
 def _solver_error(constants: ProblemConstants, term: VectorNoise) -> float:

@@ -208,7 +208,7 @@ def _too_small(epsilon: float, dimension: int) -> PromiseError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianNoise(VectorNoise):
+class GaussianVectorNoise(VectorNoise):
     """Independent rounded Gaussians.
 
     Privacy
@@ -225,7 +225,7 @@ class GaussianNoise(VectorNoise):
     log2_steps: int = _INNER_STEPS
 
     @classmethod
-    def for_sensitivity(cls, sensitivity: float, mu: float, dimension: int) -> GaussianNoise:
+    def for_sensitivity(cls, sensitivity: float, mu: float, dimension: int) -> GaussianVectorNoise:
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at ``mu``."""
         rough = cls(dimension=dimension, sd=sensitivity / mu, log2_steps=_OUTPUT_STEPS)
         # The lattice widens the distance by less than this, also if the wider noise has the next coarser one.
@@ -316,7 +316,7 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
         return spherical, spherical_promise(
             privacy, spherical.delta(privacy.epsilon), spherical.total_variation
         )
-    noise = GaussianNoise.for_sensitivity(apart, gaussian_allowance(privacy, size), size)
+    noise = GaussianVectorNoise.for_sensitivity(apart, gaussian_allowance(privacy, size), size)
     promise = GaussianDP(
         mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
         total_variation=noise.total_variation,

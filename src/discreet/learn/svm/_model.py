@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
-from discreet.learn.base import POSITIVE, Domain, Learner, check_finite
+from discreet.learn.base import POSITIVE, Constraint, Learner, check_finite
 from discreet.learn.svm._solver import SvmProblem, solve
 
 if TYPE_CHECKING:
@@ -165,11 +165,11 @@ class RegularizedSVM(ClassifierMixin, Learner):
 
     name: ClassVar[str] = "svm"
     theorems: ClassVar[tuple[str, ...]] = ("fisher-svm",)
-    domains: ClassVar[Mapping[str, Domain]] = {"theta": POSITIVE, "rho": POSITIVE}
-    saved: ClassVar[tuple[str, ...]] = (
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"theta": POSITIVE, "rho": POSITIVE}
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
         "classes_", "coef_", "intercept_", "objective_", "gap_", "residual_", "n_iter_", "certificate_",
     )  # fmt: skip
-    revived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"certificate_": Certificate.from_dict}
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"certificate_": Certificate.from_dict}
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y`` of two kinds."""
-        self.check_parameters()
+        self._check_parameters()
         if self.theta / self.rho > LARGEST_RATIO:
             warnings.warn(
                 f"theta / rho of RegularizedSVM is {self.theta / self.rho:.2g}, above {LARGEST_RATIO:g}: a "

@@ -6,7 +6,7 @@ slack variables of the paper's problem (2) can be eliminated:
     minimize  z'Pz / 2 + sum h(t_i),    h(t) = theta max(t, 0) + rho max(t, 0)**2 / 2.
 
 Three parts solve it, each exact where the one before is only good: an augmented Lagrangian on the multipliers
-``omega``; inside it, Newton's method on a piecewise quadratic function, with an exact line search and Gram
+``omega``; inside it, Newton's method on a piecewise quadratic function, with an exact line search and GramMatrix
 matrices of which only the rows that changed sides are recomputed; at the end, the linear system of the rows
 on the margin and beyond it. A solution of that is accepted only if it has the sets that it was computed with;
 then it is the optimum.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EPS = float(np.finfo(np.float64).eps)
 _CHUNK = 1 << 17
-"""Cells of a matrix that stay in the cache while their Gram matrix is formed."""
+"""Cells of a matrix that stay in the cache while their GramMatrix matrix is formed."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def multipliers(u: Floats, step: float, problem: SvmProblem) -> Floats:
     return above
 
 
-class Gram:
+class GramMatrix:
     """Z'Z over a set of rows that changes a little from step to step."""
 
     def __init__(self, problem: SvmProblem) -> None:
@@ -126,7 +126,7 @@ class Gram:
         self.matrix: Floats = np.zeros((p + 1, p + 1))
 
     def over(self, member: Bools) -> Floats:
-        """Return the Gram matrix over ``member``, from the last one where that is less work."""
+        """Return the GramMatrix matrix over ``member``, from the last one where that is less work."""
         changed = np.flatnonzero(member != self.member)
         count = int(np.count_nonzero(member))
         if len(changed) > 0.6 * count or count <= self.few:
@@ -159,7 +159,7 @@ def finish(problem: SvmProblem, z: Floats, omega: Floats, t: Floats) -> tuple[Fl
     theta = problem.theta
     v = omega + theta * t
     margin, violated = (v > 0) & (v <= theta), v > theta
-    gram = Gram(problem)
+    gram = GramMatrix(problem)
     for _ in range(MOST_FINISH):
         if np.count_nonzero(margin) > crowd(problem.X.shape[1]):
             return None
@@ -185,7 +185,7 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
     margin, violated = (omega > 0) & (omega <= theta), omega > theta
     q, p = problem.X.shape
     most = 10 * (p + 1) + 100
-    gram, t = Gram(problem), 1 - problem.forward(z)
+    gram, t = GramMatrix(problem), 1 - problem.forward(z)
     for _ in range(min(2 * most, 50 + MOST_WORK // (q * (p + 1)))):
         if np.count_nonzero(margin) > most:
             return None
@@ -326,7 +326,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     z, omega, t = np.zeros(p + 1), np.zeros(q), np.ones(q)
     # The more rows, the closer they lie at the margin, and the finer they have to be told apart.
     step, longest = theta + rho, max(1e5, q) * (theta + rho)
-    grams = Gram(problem), Gram(problem)
+    grams = GramMatrix(problem), GramMatrix(problem)
     last, newton, enough, patience = math.inf, 0, 1e-3, 3
     for outer in range(1, MOST_OUTER + 1):
         z, omega, g, steps = _inner(problem, z, omega, t, step, enough, grams)
@@ -363,7 +363,7 @@ def _inner(
     t: Floats,
     step: float,
     enough: float,
-    grams: tuple[Gram, Gram],
+    grams: tuple[GramMatrix, GramMatrix],
 ) -> tuple[Floats, Floats, Floats, int]:
     """Minimize the augmented Lagrangian over z; return z, the new multipliers, the gradient, the steps.
 

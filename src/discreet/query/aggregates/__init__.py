@@ -18,7 +18,7 @@ from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
 from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
-from discreet.query.aggregates.histogram import Histogram, Node, NodeTables
+from discreet.query.aggregates.histogram import Histogram, NodeTables, TreeNode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +34,10 @@ __all__ = [
     "HalfspaceSums",
     "Histogram",
     "Moments",
-    "Node",
     "NodeTables",
     "SignSketches",
     "Sums",
+    "TreeNode",
     "aggregate_from_dict",
 ]
 
@@ -68,7 +68,7 @@ def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
         )
     try:
         if kind is NodeTables:
-            rest["nodes"] = tuple(Node(**node) for node in rest["nodes"])
+            rest["nodes"] = tuple(TreeNode(**node) for node in rest["nodes"])
         return kind(**rest)
     except (TypeError, KeyError, ValueError) as problem:
         if isinstance(problem, ParameterError):

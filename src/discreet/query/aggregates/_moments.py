@@ -11,7 +11,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
 from discreet.query.curation import BITS
-from discreet.query.engines.base import Totals
+from discreet.query.engines.base import EngineTotals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +148,7 @@ class Moments(Aggregate):
             shift=np.zeros(len(precision)),
             places=places,
             plain_unit=None,
-            wanted=Totals(tuple(tree for column in columns for tree in _trees(column))),
+            wanted=EngineTotals(tuple(tree for column in columns for tree in _trees(column))),
             finish=finish,
         )
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS, Curation
-from discreet.query.engines.base import Totals
+from discreet.query.engines.base import EngineTotals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,7 +251,7 @@ class Sums(Aggregate):
             shift=np.array([term.lower for term in terms]) - anchors * steps,
             places=np.arange(len(terms)),
             plain_unit=abs(terms[0].step) if len({(t.step, t.top) for t in terms}) == 1 else None,
-            wanted=Totals(tuple(term.tree for term in terms if term.tree is not None)),
+            wanted=EngineTotals(tuple(term.tree for term in terms if term.tree is not None)),
             finish=finish,
         )
 

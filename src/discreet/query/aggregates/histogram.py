@@ -208,7 +208,7 @@ class Histogram(Aggregate):
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """An open node of a decision tree: which rows are in it, and what may still be asked of them.
 
     Parameters
@@ -235,7 +235,7 @@ class NodeTables(Aggregate):
     ----------
     target : str
         The label.
-    nodes : sequence of Node
+    nodes : sequence of TreeNode
         A row is in the first whose path it fits, or in none.
     edges : mapping of str to sequence of float
         For numbers, where cells begin.
@@ -257,7 +257,7 @@ class NodeTables(Aggregate):
 
     kind: ClassVar[str] = "node tables"
     target: str
-    nodes: Sequence[Node]
+    nodes: Sequence[TreeNode]
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -349,7 +349,7 @@ class NodeTables(Aggregate):
         return {"kind": self.kind, "target": self.target, "nodes": nodes, "edges": plain_edges(self.edges)}
 
 
-def _node_key(nodes: Sequence[Node], keys: Mapping[str, _Key]) -> Tree:
+def _node_key(nodes: Sequence[TreeNode], keys: Mapping[str, _Key]) -> Tree:
     """Return the number of the first node whose path a row fits, or -1."""
     for node in nodes:
         for name, code in node.path:

@@ -103,7 +103,7 @@ class EngineTask(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals(EngineTask):
+class EngineTotals(EngineTask):
     """Sums of integer expressions over all rows."""
 
     shares: ClassVar[bool] = True
@@ -120,7 +120,7 @@ class Totals(EngineTask):
         return len(self.trees)
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[Totals]) -> list[list[int]]:
+    def found(cls, engine: Engine, wanted: Sequence[EngineTotals]) -> list[list[int]]:
         """Sum the expressions of all of them in one pass."""
         return _dealt(engine.aggregate([tree for one in wanted for tree in one.trees]), wanted)
 

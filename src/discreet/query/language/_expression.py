@@ -185,7 +185,7 @@ def _parsed(text: str, same: SchemaKey) -> Expression:
 def _understood(text: str, schema: Schema) -> Expression:
     node = read(text, schema)
     asked = node.condition if isinstance(node, Indicator) else node
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     lowering = Lowering(curation)
     place = lowering.place(asked)
     program = lowering.program

@@ -167,7 +167,7 @@ class VerticalDatabases:
         self.sketches = sketches
         self.schema: Schema = joined_schema(self.databases)
         schemas = [database.schema for database in self.databases]
-        self._owners = Owners(Curation.of(self.schema), schemas, shares)
+        self._owners = Owners(Curation.from_schema(self.schema), schemas, shares)
         self._paid: dict[tuple[int, str], tuple[Promise, ...]] = {}
         self._count: float | None = self.n_rows  # or, once it was asked for, a noisy one
 

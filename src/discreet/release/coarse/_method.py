@@ -13,7 +13,7 @@ from discreet.privacy import PureDP
 from discreet.privacy.calibration import group_epsilon
 from discreet.release.base import ReleaseMethod
 from discreet.release.coarse._codings import Coding, check_names, coding_of
-from discreet.release.coarse._plan import Cell, CoarsePlan
+from discreet.release.coarse._plan import CoarseCell, CoarsePlan
 from discreet.release.publication import ColumnSummary
 from discreet.release.table import (
     AVERAGES_OUT,
@@ -168,7 +168,7 @@ class CoarseRelease(ReleaseMethod):
             cells = tuple(cell.scaled(factor) for cell in cells)
         return self._planned(schema, cells, picked, rows)
 
-    def _cells(self, schema: Schema, rows: int) -> tuple[tuple[Cell, ...], int]:
+    def _cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
         """Split epsilon: the label's part first, the rest on as many answers as a row shows."""
         always, others = self._answers(schema)
         epsilon = self.privacy.epsilon * _SPARED / rows
@@ -185,8 +185,8 @@ class CoarseRelease(ReleaseMethod):
             picked = len(others)
         if picked < len(others):
             others = [tuple(coding.shown_in_part() for coding in codings) for codings in others]
-        cells = [Cell.for_epsilon(codings, rest / picked) for codings in others]
-        cells += [Cell.for_epsilon(codings, spent) for codings in always]
+        cells = [CoarseCell.for_epsilon(codings, rest / picked) for codings in others]
+        cells += [CoarseCell.for_epsilon(codings, spent) for codings in always]
         return tuple(cells), picked
 
     def _answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
@@ -242,7 +242,7 @@ class CoarseRelease(ReleaseMethod):
             return asked
         return self.label_share
 
-    def _planned(self, schema: Schema, cells: tuple[Cell, ...], picked: int, rows: int) -> CoarsePlan:
+    def _planned(self, schema: Schema, cells: tuple[CoarseCell, ...], picked: int, rows: int) -> CoarsePlan:
         sampled = [cell.epsilon for cell in cells if cell.sampled]
         among = len(sampled)
         # The answers that a row shows are any `picked` of them: at worst the dearest.

@@ -15,15 +15,15 @@ from discreet.noise import Stream, randomized_response, response_threshold, subs
 from discreet.noise_law import JointResponseLaw, Law, ResponseLaw, SampledLaw
 from discreet.privacy import floors
 from discreet.privacy.calibration import keep_probability, response_epsilon
-from discreet.release.publication import ColumnSummary, Plan
+from discreet.release.publication import ColumnSummary, ReleasePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Bools, Ints
     from discreet.privacy import ColumnFloor, Promise
-    from discreet.release.base import Encoded
     from discreet.release.coarse._codings import Coding
+    from discreet.release.publication import Encoded
     from discreet.schema import Schema
 
 _DOWN = 1 - 2.0**-40
@@ -31,7 +31,7 @@ _DOWN = 1 - 2.0**-40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class CoarseCell:
     """Randomized response on the combination of some columns, of one most of the time.
 
     Attributes
@@ -46,7 +46,7 @@ class Cell:
     keep: float
 
     @classmethod
-    def for_epsilon(cls, codings: tuple[Coding, ...], epsilon: float) -> Cell:
+    def for_epsilon(cls, codings: tuple[Coding, ...], epsilon: float) -> CoarseCell:
         """Spend ``epsilon`` on one answer."""
         return cls(codings, keep_probability(epsilon, math.prod(c.levels for c in codings)))
 
@@ -65,9 +65,9 @@ class Cell:
         """Of one answer, rounded up."""
         return response_epsilon(self.keep, self.levels)
 
-    def scaled(self, factor: float) -> Cell:
+    def scaled(self, factor: float) -> CoarseCell:
         """Return the cell whose log odds are divided by ``factor``."""
-        return Cell(self.codings, keep_probability(self.epsilon / factor, self.levels))
+        return CoarseCell(self.codings, keep_probability(self.epsilon / factor, self.levels))
 
     def law(self, coding: Coding, picked: int, among: int) -> Law:
         """Return the public law of one of its columns."""
@@ -116,21 +116,21 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CoarsePlan(Plan):
+class CoarsePlan(ReleasePlan):
     """Cells by randomized response, of which each row shows some; public columns as they are.
 
     Attributes
     ----------
     schema : Schema
         Of the released table: every protected column is a list.
-    cells : tuple of Cell
+    cells : tuple of CoarseCell
         The answers of a row; those that are sampled are what a row's are picked from.
     picked : int
         How many sampled ones a row shows.
     """
 
     schema: Schema
-    cells: tuple[Cell, ...]
+    cells: tuple[CoarseCell, ...]
     picked: int
     columns: tuple[ColumnSummary, ...]
     promises: tuple[Promise, ...]
@@ -166,7 +166,9 @@ class CoarsePlan(Plan):
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
         """Name the columns with published cells that this plan cannot have drawn, and say why."""
-        found = Plan.misfits(self, columns)  # a class with slots is made twice, and super() knows the first
+        found = ReleasePlan.misfits(
+            self, columns
+        )  # a class with slots is made twice, and super() knows the first
         sampled = [cell for cell in self.cells if cell.sampled]
         if not sampled:
             return found

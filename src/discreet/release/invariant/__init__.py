@@ -7,11 +7,11 @@ trains, checks and draws, and ``method`` is the release.
 
 from discreet.release.invariant._learners import (
     InvariantLearner,
+    LearnerSolution,
     LogisticLearner,
     MultinomialLearner,
     NetworkLearner,
     RidgeLearner,
-    Solution,
     SVMLearner,
 )
 from discreet.release.invariant._method import InvariantRelease
@@ -23,10 +23,10 @@ __all__ = [
     "InvariantLearner",
     "InvariantNoise",
     "InvariantRelease",
+    "LearnerSolution",
     "LogisticLearner",
     "MultinomialLearner",
     "NetworkLearner",
     "RidgeLearner",
     "SVMLearner",
-    "Solution",
 ]

@@ -32,7 +32,7 @@ _NOTHING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Solution:
+class LearnerSolution:
     """A trained model, as the noise sees it.
 
     Attributes
@@ -79,7 +79,7 @@ class InvariantLearner(Protocol):
         """Whether its training problem has one solution."""
         ...
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Train to machine precision.
 
         Parameters
@@ -132,7 +132,7 @@ class SVMLearner:
     unique: ClassVar[bool] = True
     one_sided: ClassVar[bool] = True
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Train; see :class:`InvariantLearner`."""
         # Here, so that whoever releases without a model does not wait for scikit-learn.
         from discreet.learn.svm import RegularizedSVM
@@ -147,7 +147,7 @@ class SVMLearner:
         open_gap = 0.0 if found.converged else found.gap / model.objective_
         if np.linalg.norm(weights) <= _NOTHING * (np.abs(pull) @ np.linalg.norm(X, axis=1)):
             weights = np.zeros_like(weights)
-        return Solution(
+        return LearnerSolution(
             weights=weights[:, None],
             derivatives=-pull[:, None],
             intercept=np.atleast_1d(np.asarray(model.intercept_, np.float64)),
@@ -173,7 +173,7 @@ class RidgeLearner:
     def __post_init__(self) -> None:
         check_penalty("RidgeLearner", self.alpha)
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Train in closed form, then correct by the residual until rounding errors are left."""
         middle, level = X.mean(axis=0), float(y.mean())
         centered = X - middle
@@ -186,7 +186,7 @@ class RidgeLearner:
         left = y - level - centered @ weights
         left -= left.mean()
         derivatives, column = -left[:, None], weights[:, None]
-        return Solution(
+        return LearnerSolution(
             weights=column,
             derivatives=derivatives,
             intercept=np.array([level - middle @ weights]),
@@ -233,7 +233,7 @@ class LogisticLearner:
     def __post_init__(self) -> None:
         check_penalty("LogisticLearner", self.alpha)
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Train by Newton's method; see :class:`InvariantLearner`."""
         signs = 2.0 * y - 1.0
         columns = np.column_stack([X, np.ones(len(X))])
@@ -255,7 +255,7 @@ class LogisticLearner:
 
         w = _newton(np.zeros(columns.shape[1]), value, step)
         weights, pull = w[:-1, None], derivatives(w)[:, None]
-        return Solution(
+        return LearnerSolution(
             weights=weights,
             derivatives=pull,
             intercept=w[-1:],
@@ -282,7 +282,7 @@ class MultinomialLearner:
     def __post_init__(self) -> None:
         check_penalty("MultinomialLearner", self.alpha)
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Train by Newton's method; see :class:`InvariantLearner`."""
         n, k = len(X), n_classes
         columns = np.column_stack([X, np.ones(n)])
@@ -317,7 +317,7 @@ class MultinomialLearner:
         table = _newton(np.zeros(k * width), value, step).reshape(k, width)
         weights = np.ascontiguousarray(table[:, :-1].T)
         pull = softmax(columns @ table.T, axis=1) - true
-        return Solution(
+        return LearnerSolution(
             weights=weights,
             derivatives=pull,
             intercept=table[:, -1].copy(),
@@ -417,7 +417,7 @@ class NetworkLearner:
             alpha=float(model.alpha),
         )
 
-    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> Solution:
+    def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Propagate forward and back; nothing is trained."""
         if X.shape[1] != len(self.weights[0]):
             raise ParameterError(
@@ -433,7 +433,7 @@ class NetworkLearner:
         for weights, score in zip(self.weights[:0:-1], scores[-2::-1], strict=True):
             pull = (pull @ weights.T) * slope(score)
         first = self.weights[0]
-        return Solution(
+        return LearnerSolution(
             weights=first,
             derivatives=pull,
             intercept=self.biases[0],

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.privacy import Promise, Receipt
-    from discreet.release.base import Encoded, Watch
+    from discreet.release.base import Watch
+    from discreet.release.publication import Encoded
     from discreet.schema import Schema
 
 Scales = Mapping[str, float] | Sequence[float] | Literal["range"] | None

@@ -15,9 +15,9 @@ import numpy as np
 from discreet.errors import DataError, DiscreetWarning, SchemaError
 from discreet.noise_law import Clear, InvariantLaw
 from discreet.privacy import NoPromise
-from discreet.release.invariant._learners import InvariantLearner, Solution, check_classes
+from discreet.release.invariant._learners import InvariantLearner, LearnerSolution, check_classes
 from discreet.release.invariant._noise import InvariantNoise, draw_same_gram
-from discreet.release.publication import ColumnSummary, Plan
+from discreet.release.publication import ColumnSummary, ReleasePlan
 from discreet.schema import Column
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.noise import Stream
-    from discreet.release.base import Encoded
+    from discreet.release.publication import Encoded
     from discreet.schema import Schema
 
 
@@ -172,7 +172,7 @@ class Exposure:
         return float(self.unbiased_bound.min())
 
     @classmethod
-    def of(cls, noise: InvariantNoise, solution: Solution) -> Exposure:
+    def from_noise(cls, noise: InvariantNoise, solution: LearnerSolution) -> Exposure:
         """Read it off the noise and the model."""
         bound = noise.unbiased_bound()
         leaned_on = noise.leverage > 0
@@ -193,7 +193,7 @@ class Exposure:
         return dataclasses.replace(self, **{name: getattr(self, name)[back] for name in arrays})
 
 
-class InvariantPlan(Plan):
+class InvariantPlan(ReleasePlan):
     """What an invariant release does to a table.
 
     Parameters
@@ -345,10 +345,10 @@ class InvariantPlan(Plan):
             outward=solution.outward if self.outward else None,
         )
         self._check(noise, solution, len(places))
-        self._report(Exposure.of(noise, solution))
+        self._report(Exposure.from_noise(noise, solution))
         return noise
 
-    def _check(self, noise: InvariantNoise, solution: Solution, n_columns: int) -> None:
+    def _check(self, noise: InvariantNoise, solution: LearnerSolution, n_columns: int) -> None:
         if not solution.weights.any():
             warn(
                 "All weights of the model are zero: it says the same of every row, and the released table "

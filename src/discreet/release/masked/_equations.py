@@ -45,7 +45,7 @@ class NotFound(Exception):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Wanted:
+class PointTargets:
     """What the points have to do.
 
     Attributes
@@ -91,7 +91,7 @@ class Wanted:
         return self.weights[:, -1] * self.constant if self.constant > 0 else np.zeros(len(self.weights))
 
 
-def general_points(wanted: Wanted, stream: Stream) -> Floats:
+def general_points(wanted: PointTargets, stream: Stream) -> Floats:
     """Return points in the ball at which the gradient vanishes, together with the fixed ones.
 
     Raises
@@ -127,7 +127,7 @@ class _System:
     In coordinates of the vectors that sum to zero, so that no equation follows from the others.
     """
 
-    def __init__(self, wanted: Wanted, Q: Floats, codes: Ints) -> None:
+    def __init__(self, wanted: PointTargets, Q: Floats, codes: Ints) -> None:
         self.codes = codes
         self.A = product(wanted.inner, Q)
         self.offset = wanted.offset
@@ -395,7 +395,7 @@ class _System:
         return self._placed(places, chosen, present, _JITTER * q)
 
 
-def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Wanted) -> None:
+def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: PointTargets) -> None:
     """Turn prior points into parts across Q whose weighted sum, with that of the fixed points, vanishes."""
     n = len(across)
     square = np.zeros((len(system.zero_sum),) * 2)

@@ -11,7 +11,7 @@ import numpy as np
 from discreet.errors import PromiseError
 from discreet.learn.logistic.problem import SoftmaxProblem, minimize, problem_for
 from discreet.noise._linear import norm, product
-from discreet.release.masked._equations import NotFound, Wanted, general_points
+from discreet.release.masked._equations import NotFound, PointTargets, general_points
 from discreet.release.masked._points import binary_points, greedy_points
 from discreet.release.masked.existence import least_records, longest, most_gain, regularization_for
 
@@ -227,10 +227,10 @@ def _mask(task: Task, points: Floats, codes: Ints) -> Mask:
     )
 
 
-def _as_softmax(task: Task, codes: Ints) -> Wanted:
+def _as_softmax(task: Task, codes: Ints) -> PointTargets:
     """Two classes are a softmax with weights of half the size and twice the penalty."""
     two = len(task.weights) == 1
-    return Wanted(
+    return PointTargets(
         weights=np.vstack([-task.weights / 2, task.weights / 2]) if two else task.weights,
         codes=codes,
         regularization=task.regularization * (2 if two else 1),

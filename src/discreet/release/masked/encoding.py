@@ -81,7 +81,7 @@ class Encoding:
     embedding: Embedding
 
     @classmethod
-    def of(
+    def from_schema(
         cls, schema: Schema, *, norm_bound: float | None, intercept: bool, bounded: bool, owner: str
     ) -> Encoding:
         """Make the map for a schema; without ``bounded`` its numbers are not clipped and only shortened."""

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
-    from discreet.release.base import Encoded, Watch
+    from discreet.release.base import Watch
     from discreet.release.keystream import BatchStreams
     from discreet.release.masked.construction import Construction, Infeasible, Mask
     from discreet.release.masked.plan import Labels
-    from discreet.release.publication import Plan, Publication
+    from discreet.release.publication import Encoded, Publication, ReleasePlan
     from discreet.schema import Column, Schema
     from discreet.tables import Table
 
@@ -278,7 +278,7 @@ class MaskedRelease(ReleaseMethod):
         if n_rows < 1:
             raise DataError(f"{where} needs at least one row, and was given {n_rows}.")
         target = self._target(schema)
-        encoding = Encoding.of(
+        encoding = Encoding.from_schema(
             schema,
             norm_bound=self.norm_bound,
             intercept=self.schema is not None if self.fit_intercept is None else self.fit_intercept,
@@ -476,7 +476,7 @@ class MaskedRelease(ReleaseMethod):
 
     def _drawn(
         self,
-        plan: Plan,
+        plan: ReleasePlan,
         table: Table,
         schema: Schema,
         salt: str,

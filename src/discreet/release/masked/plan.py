@@ -14,7 +14,7 @@ from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.privacy import NoPromise, Promise
 from discreet.release.masked.construction import Task, make_mask
 from discreet.release.masked.encoding import apportion, in_random_order, shares_of_model
-from discreet.release.publication import ColumnSummary, Plan
+from discreet.release.publication import ColumnSummary, ReleasePlan
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.noise import Stream
     from discreet.noise_law import Law
-    from discreet.release.base import Encoded
     from discreet.release.masked.construction import Construction, Infeasible, Mask
     from discreet.release.masked.encoding import Encoding, NoisyCounts
+    from discreet.release.publication import Encoded
     from discreet.schema import Column
 
 Labels = Literal["prior", "noisy_counts", "true"]
@@ -61,7 +61,7 @@ class Fixed:
         return " and ".join(parts)
 
 
-class MaskedPlan(Plan):
+class MaskedPlan(ReleasePlan):
     """What a masked release does to a table.
 
     Parameters
@@ -90,7 +90,7 @@ class MaskedPlan(Plan):
         Told the :class:`~discreet.release.masked.construction.Mask` once it is made.
     """
 
-    of_people = False
+    row_level = False
     by_rows = False
 
     def __init__(

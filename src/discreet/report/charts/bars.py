@@ -46,7 +46,7 @@ class Mark:
     words : str
         What the description says of it.
     lower, upper : float or None
-        Interval of a measured error.
+        IntervalMark of a measured error.
     """
 
     kind: str
@@ -242,7 +242,7 @@ def _places(moments: Sequence[str]) -> list[float]:
 _STEPS_HEIGHT, _STEPS_WIDTH = 180, 1000
 
 
-class Interval(NamedTuple):
+class IntervalMark(NamedTuple):
     """A number with how far its noise may have moved it.
 
     Attributes
@@ -259,14 +259,14 @@ class Interval(NamedTuple):
     words: str
 
 
-def interval_bar(key: str, intervals: Sequence[Interval], unit: str) -> Markup:
+def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Markup:
     """Draw one interval above the other on one scale; the last is the one that counts.
 
     Parameters
     ----------
     key : str
         Unique on the page.
-    intervals : sequence of Interval
+    intervals : sequence of IntervalMark
         The answer, or the earlier answer and the finer one.
     unit : str
         Of all numbers; may be empty.

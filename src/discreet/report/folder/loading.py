@@ -100,7 +100,7 @@ class PublishedTable:
         told = self.statement.what.method
         method = method_from_dict({"name": told.name, "parameters": told.parameters}, schema=declared)
         plan = method.plan(declared, self.statement.what.rows_read)
-        if not plan.of_people:
+        if not plan.row_level:
             raise ParameterError(
                 f"rows of PublishedTable.coarsen must belong to a release of rows of people, and a "
                 f"{told.name} release has none. Its classifier says how rows are brought to it."

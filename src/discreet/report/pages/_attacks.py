@@ -11,7 +11,7 @@ from discreet import formatting
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import error_curve
 from discreet.report.pages._columns import best_attack, is_chance
-from discreet.report.pages.tables import SHOWN, Table, badge, name_markup, two_lines, verdict_badge
+from discreet.report.pages.tables import SHOWN, HtmlTable, badge, name_markup, two_lines, verdict_badge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _CAPTIONS = {
 }
 
 
-def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Table | None:
+def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable | None:
     """Return the attacks on one kind of records; None if there are none."""
     chosen = [guess for guess in guesses if guess["on"] == on]
     if not chosen:
@@ -44,7 +44,7 @@ def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Table | Non
     strongest.sort(key=lambda guess: guess["verdict"] != "broken")
     weaker = [guess for found in columns.values() for guess in found[1:]]
     head = _HEAD if on == "prior" else _HEAD[:-1]
-    return Table(
+    return HtmlTable(
         caption=_CAPTIONS[on],
         head=head,
         rows=[_row(guess)[: len(head)] for guess in (*strongest, *weaker)],
@@ -96,7 +96,7 @@ def _row(guess: Mapping[str, Any]) -> list[Markup | str]:
     ]
 
 
-def audit_table(audits: Sequence[Mapping[str, Any]]) -> Table | None:
+def audit_table(audits: Sequence[Mapping[str, Any]]) -> HtmlTable | None:
     """Return the attacks on promises that are not floors; None if there are none."""
     if not audits:
         return None
@@ -111,7 +111,7 @@ def audit_table(audits: Sequence[Mapping[str, Any]]) -> Table | None:
         ]
         for audit in sorted(audits, key=lambda audit: audit["verdict"] != "broken")
     ]
-    return Table(
+    return HtmlTable(
         caption="Attacks on promises of differential privacy, on made-up extreme rows",
         head=("Attack", "Claim", "Quantity", "Measured", "Allowed", "Verdict"),
         rows=rows,

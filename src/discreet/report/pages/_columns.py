@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.report.charts import MOST_COLUMNS, Mark, correlation_heat, histogram, three_marks
-from discreet.report.pages.tables import SHOWN, Table, name_markup
+from discreet.report.pages.tables import SHOWN, HtmlTable, name_markup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -229,7 +229,7 @@ class DataView:
 
     shown: list[ComparisonView]
     folded: list[ComparisonView]
-    rest: Table | None
+    rest: HtmlTable | None
     heat: Markup
     heat_note: str
 
@@ -243,7 +243,7 @@ def data_view(columns: Sequence[ColumnComparison], correlations: Correlations | 
     return DataView(
         shown=views[:_PICTURES],
         folded=views[_PICTURES:],
-        rest=Table(
+        rest=HtmlTable(
             caption="The other columns, worst first",
             head=("Column", "Distance"),
             rows=[[name_markup(c.column), formatting.number(c.distance)] for c in rest],

@@ -9,7 +9,7 @@ from discreet import formatting
 from discreet.privacy.promises import PROMISE_NAMES, describe_promise
 from discreet.report.charts import timeline
 from discreet.report.pages._columns import is_chance
-from discreet.report.pages.tables import Table, name_markup, two_lines
+from discreet.report.pages.tables import HtmlTable, name_markup, two_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -48,7 +48,7 @@ def dropped_columns(statement: Statement) -> list[tuple[str, str]]:
     return found
 
 
-def promise_table(statement: Statement) -> Table:
+def promise_table(statement: Statement) -> HtmlTable:
     """Return every promise in a line, with what it covers."""
     rows = []
     for values in statement.numbers.promises:
@@ -60,7 +60,7 @@ def promise_table(statement: Statement) -> Table:
         if covers is not None and len(covers) <= 8:
             about = ", ".join(formatting.name(str(column)) for column in covers)
         rows.append([PROMISE_NAMES.get(kind, kind).capitalize(), describe_promise(values), about])
-    return Table(
+    return HtmlTable(
         caption="Every promise that holds",
         head=("Kind", "Numbers", "Covers"),
         rows=rows,
@@ -69,9 +69,9 @@ def promise_table(statement: Statement) -> Table:
     )
 
 
-def column_table(statement: Statement) -> Table:
+def column_table(statement: Statement) -> HtmlTable:
     """Return what was done to each column and what that proves."""
-    return Table(
+    return HtmlTable(
         caption="Column by column",
         head=("Column", "What was done", "Without the release", "Proven floor", "ε"),
         rows=[_column(n) for n in statement.numbers.columns],
@@ -96,9 +96,9 @@ def _column(numbers: ColumnNumbers) -> list[Markup | str]:
     ]
 
 
-def bounds_table(statement: Statement) -> Table:
+def bounds_table(statement: Statement) -> HtmlTable:
     """Return what each column may contain and who says so."""
-    return Table(
+    return HtmlTable(
         caption="What each column may contain, and who says so",
         head=("Column", "Type", "May contain", "Missing cells", "Who says so"),
         rows=[
@@ -136,7 +136,7 @@ def _range(bound: DeclaredBound) -> str:
 class CompositionView:
     """What else was charged for the same people."""
 
-    table: Table
+    table: HtmlTable
     picture: Markup
 
 
@@ -160,7 +160,7 @@ def composition_view(statement: Statement) -> CompositionView:
         for k, (when, what, promises) in enumerate(charges)
     ]
     return CompositionView(
-        table=Table(
+        table=HtmlTable(
             caption="Charges for the same data set",
             head=("When", "What", "Charged"),
             rows=rows,
@@ -171,11 +171,11 @@ def composition_view(statement: Statement) -> CompositionView:
     )
 
 
-def stage_table(findings: Findings) -> Table | None:
+def stage_table(findings: Findings) -> HtmlTable | None:
     """Return what each stage of the job did and how long it took."""
     if not findings.stages:
         return None
-    return Table(
+    return HtmlTable(
         caption="Stages of the job",
         head=("Stage", "What it did", "Time"),
         rows=[[s.name, formatting.printable(s.said), formatting.seconds(s.seconds)] for s in findings.stages],

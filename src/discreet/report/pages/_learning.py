@@ -10,7 +10,7 @@ from discreet.report.charts import calibration_curve, learning_curve, score_bars
 from discreet.report.charts._curves import factor_axis
 from discreet.report.charts.bars import Bar
 from discreet.report.pages._columns import is_chance, is_protected
-from discreet.report.pages.tables import Table, name_markup
+from discreet.report.pages.tables import HtmlTable, name_markup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,11 @@ class LearningView:
     headline: str
     about: str
     note: str
-    scores: Table | None
+    scores: HtmlTable | None
     bars: Markup
     calibration: Markup
     curve: Markup
-    subgroups: Table | None
+    subgroups: HtmlTable | None
 
 
 def learning_view(learning: Learning) -> LearningView:
@@ -120,7 +120,7 @@ def _headline(learning: Learning) -> str:
     return line + f". The release equals training on {share} of {learning.train_rows:,} original rows."
 
 
-def _scores(learning: Learning) -> Table | None:
+def _scores(learning: Learning) -> HtmlTable | None:
     """Return the table of scores; None where nothing was measured."""
     if not learning.scores:
         return None
@@ -146,7 +146,7 @@ def _scores(learning: Learning) -> Table | None:
             [formatting.NONE if score.train_rows is None else f"{score.train_rows:,}"] if counted else []
         )
         rows.append([_NAMES[score.trained_on].capitalize(), *trained, tested, *cells])
-    return Table(
+    return HtmlTable(
         caption=f"How well {formatting.name(learning.target)} is predicted",
         head=head,
         rows=rows,
@@ -165,13 +165,13 @@ def _bars(scores: Sequence[Score], classes: bool) -> list[Bar]:
     return bars
 
 
-def _subgroups(learning: Learning, classes: bool) -> Table | None:
+def _subgroups(learning: Learning, classes: bool) -> HtmlTable | None:
     """Return the table of groups, the largest loss first; None where there are none."""
     if not learning.subgroups:
         return None
     ordered = sorted(learning.subgroups, key=lambda g: g.release - g.original)
     said = _percent if classes else _number
-    return Table(
+    return HtmlTable(
         caption="By group, the largest loss first",
         head=("Group", "Rows", "Original", "Release", "Change"),
         rows=[
@@ -226,7 +226,7 @@ class WhatIfView:
     hidden: int
     quality: str
     curve: Markup
-    table: Table
+    table: HtmlTable
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def _proven(at: WhatIf, numbers: ColumnNumbers) -> str:
     )
 
 
-def _table(positions: list[dict[str, Any]], shown: list[ColumnNumbers], quality: str) -> Table:
+def _table(positions: list[dict[str, Any]], shown: list[ColumnNumbers], quality: str) -> HtmlTable:
     """Return all positions of the slider as a table, with the floors of the first four columns."""
     few = shown[:4]
     rows = [
@@ -335,7 +335,7 @@ def _table(positions: list[dict[str, Any]], shown: list[ColumnNumbers], quality:
         ]
         for p in positions
     ]
-    return Table(
+    return HtmlTable(
         caption="What if: more or less noise",
         head=("Noise", "ε", quality, *(f"{formatting.name(n.column)}, proven" for n in few)),
         rows=rows,

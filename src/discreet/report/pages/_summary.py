@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class SummaryTile:
     """A number with its name, what it means, and whether that is good (``kind`` as of a badge)."""
 
     title: str
@@ -27,7 +27,7 @@ class Tile:
     kind: str = "plain"
 
 
-def summary_tiles(statement: Statement, findings: Findings) -> list[Tile]:
+def summary_tiles(statement: Statement, findings: Findings) -> list[SummaryTile]:
     """Return the tiles at the head of the internal report."""
     return [
         tile
@@ -36,15 +36,15 @@ def summary_tiles(statement: Statement, findings: Findings) -> list[Tile]:
     ]
 
 
-def _floors(findings: Findings) -> Tile | None:
+def _floors(findings: Findings) -> SummaryTile | None:
     """Return how many floors held against attacks on made-up records."""
     decided = [g for g in findings.guesses if g["on"] == "prior" and g["verdict"] in ("holds", "broken")]
     if not decided:
-        return Tile(title="Floors", amount="none", note="No error floor is proven.", kind="warn")
+        return SummaryTile(title="Floors", amount="none", note="No error floor is proven.", kind="warn")
     all_columns = {str(g["column"]) for g in decided}
     broken = {str(g["column"]) for g in decided if g["verdict"] == "broken"}
     attacks = formatting.count_noun(len(decided), "attack")
-    return Tile(
+    return SummaryTile(
         title="Floors that held",
         amount=f"{len(all_columns) - len(broken):,} of {len(all_columns):,}",
         note=f"against {attacks} on made-up records",
@@ -52,25 +52,25 @@ def _floors(findings: Findings) -> Tile | None:
     )
 
 
-def _epsilon(statement: Statement) -> Tile:
+def _epsilon(statement: Statement) -> SummaryTile:
     """Return the epsilon of a whole row, or that none is proven."""
     numbers = statement.numbers
     if not statement.definition.differential_privacy or numbers.epsilon is None:
-        return Tile(
+        return SummaryTile(
             title="Differential privacy",
             amount="none",
             note="No epsilon is proven for it as a whole.",
             kind="warn",
         )
     delta = f"at δ = {formatting.number(numbers.delta, rounding='up')}" if numbers.delta else "pure"
-    return Tile(
+    return SummaryTile(
         title="ε of a whole row",
         amount=formatting.number(numbers.epsilon, rounding="up"),
         note=delta + (", large: read the floors" if numbers.epsilon > 8 else ""),
     )
 
 
-def _quality(findings: Findings) -> Tile | None:
+def _quality(findings: Findings) -> SummaryTile | None:
     """Return the score of a model trained on the release beside the others; None if not measured."""
     scores, task = original_scores(findings.learning), findings.learning and findings.learning.task
     if "release" not in scores:
@@ -85,18 +85,18 @@ def _quality(findings: Findings) -> Tile | None:
         )
         if key in scores
     ]
-    return Tile(
+    return SummaryTile(
         title="Accuracy" if task == "classification" else "R²",
         amount=said(scores["release"]),
         note=", ".join(others),
     )
 
 
-def _exposed(findings: Findings) -> Tile | None:
+def _exposed(findings: Findings) -> SummaryTile | None:
     worst = next(iter(exposures(findings.exposures)), None)
     if worst is None:
         return None
-    return Tile(
+    return SummaryTile(
         title=worst.attack.capitalize(),
         amount=worst.success,
         note=f"{worst.verdict}; by chance {worst.chance}",

@@ -17,7 +17,7 @@ SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class HtmlTable:
     """A table of texts.
 
     Attributes

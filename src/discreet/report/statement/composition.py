@@ -30,7 +30,7 @@ def total_cost(promises: Sequence[Promise], method: ReleaseMethod) -> tuple[floa
     """
     requested = getattr(method, "privacy", None)
     delta = requested.delta if isinstance(requested, ApproxDP) else USUAL_DELTA
-    return _epsilon_delta(Spending.of(promises), delta)
+    return _epsilon_delta(Spending.from_promises(promises), delta)
 
 
 def _epsilon_delta(spending: Spending, delta: float) -> tuple[float | None, float | None]:
@@ -172,7 +172,7 @@ def describe_total(
     ---------
     docs/explanation/theorems/composition.md
     """
-    charges_made = [Spending.of(promises) for promises in (*earlier, current)]
+    charges_made = [Spending.from_promises(promises) for promises in (*earlier, current)]
     try:
         total = sum(charges_made, Spending())
         after = total + charges_made[-1]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, ReleaseMethod
-    from discreet.release.publication import Plan
+    from discreet.release.publication import ReleasePlan
     from discreet.schema import Column, Schema
     from discreet.tables import Field
 
@@ -69,7 +69,7 @@ class TableSubject:
         Whether rows were published in random order.
     """
 
-    planned: Publication | Plan
+    planned: Publication | ReleasePlan
     method: ReleaseMethod
     attacks: Sequence[Guess] = ()
     shuffled: bool = True
@@ -218,7 +218,12 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
 
 
 def table_implementation(
-    planned: Plan | Publication, method: ReleaseMethod, *, seeded: bool, commitment: str, shuffled: bool
+    planned: ReleasePlan | Publication,
+    method: ReleaseMethod,
+    *,
+    seeded: bool,
+    commitment: str,
+    shuffled: bool,
 ) -> Implementation:
     """Return how the noise of a table was drawn, and what was done to cells afterwards.
 
@@ -266,12 +271,12 @@ def table_implementation(
     )
 
 
-def _summaries(planned: Plan | Publication) -> tuple[ColumnSummary, ...]:
+def _summaries(planned: ReleasePlan | Publication) -> tuple[ColumnSummary, ...]:
     """Return what was done to each column: a publication has it as ``summary``, a plan as ``columns``."""
     return planned.summary if isinstance(planned, Publication) else planned.columns
 
 
-def _law_kinds(planned: Plan | Publication) -> list[str]:
+def _law_kinds(planned: ReleasePlan | Publication) -> list[str]:
     """Return the kinds of noise law in use, other than leaving a column as it is."""
     laws = [summary.law for summary in _summaries(planned)]
     kinds = [law.kind for law in laws if law.kind != "clear"]
@@ -280,7 +285,7 @@ def _law_kinds(planned: Plan | Publication) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
-def _theorems(planned: Plan | Publication) -> list[Theorem]:
+def _theorems(planned: ReleasePlan | Publication) -> list[Theorem]:
     """Return the pages behind the laws and promises in use, each once, in the order of the laws."""
     pages: dict[str, str] = {}
     for kind in _law_kinds(planned):

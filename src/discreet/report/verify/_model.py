@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from discreet.learn import METHODS
-from discreet.learn.budget_schedule import Passes
-from discreet.learn.feature_map import Layout
+from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.learn.feature_map import FeatureMap
 from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
@@ -91,7 +91,7 @@ def check_model_file(
             checks.add("model", "failed", f"{MODEL} does not hold a model of the kind that is stated.")
             return None
         learner = kind.load(folder / MODEL)
-        allowed = {*kind.saved, "n_features_in_", "feature_names_in_"}
+        allowed = {*kind._saved_attributes, "n_features_in_", "feature_names_in_"}
         wrong += [
             f"{MODEL} holds {name!r}, which is no attribute of a {trained.name}."
             for name in sorted(set(archive.fitted) - allowed)
@@ -101,7 +101,7 @@ def check_model_file(
         ):
             checks.add("model", "failed", "The learner was asked for no promise.")
             return None
-        learner.check_parameters()
+        learner._check_parameters()
         found = [
             *differences(trained.parameters, archive.plain_parameters, "what.model.parameters"),
             *differences(
@@ -132,7 +132,7 @@ def fitted_receipts(learner: Any) -> tuple[Receipt, ...]:
 
 def _layout_faults(learner: Any, schema: Schema) -> list[str]:
     """Compare the columns that the model knows with those declared."""
-    declared = Layout.of(schema)
+    declared = FeatureMap.from_schema(schema)
     own = getattr(learner, "layout_", None)
     fits = learner.n_features_in_ == declared.size if own is None else own.to_dict() == declared.to_dict()
     return [] if fits else ["The model reads other columns, or other bounds, than the schema declares."]
@@ -172,10 +172,10 @@ def _promise_on_sums(
     wrong = ["Every pass must be there once, with its share."] if len(shares) < len(statement.passes) else []
     # Only what is public about the sums is needed to split a promise.
     public: Any = SimpleNamespace(schema=schema, neighbors=schema.neighbors)
-    passes = Passes(public, learner.privacy, shares)
+    passes = BudgetSchedule(public, learner.privacy, shares)
     wrong += [describe_difference(*d) for d in differences(shares, passes.split, "passes")]
     wrong += [describe_difference(*d) for d in differences(shares, dict(learner.split_), "passes")]
-    curation = Curation.of(schema)
+    curation = Curation.from_schema(schema)
     for part in statement.passes:
         if (part.question is None) != (part.receipt is None):
             wrong.append(f"The pass {part.name[:40]!r} must have a question and a receipt, or neither.")
@@ -224,11 +224,11 @@ def _charge_faults(passes: Sequence[Pass], promises: tuple[Promise, ...]) -> lis
         return [describe_difference(*d) for d in differences(charged, promised, f"passes[{passes[0].name}]")]
     # Several are less than their sum in ways that only the learner knows; none may be more than the whole.
     at = max(USUAL_DELTA, *(getattr(promise, "delta", 0.0) for promise in promises))
-    whole = sum((Spending.of(promise) for promise in promises), Spending()).epsilon_at(at)
+    whole = sum((Spending.from_promises(promise) for promise in promises), Spending()).epsilon_at(at)
     return [
         f"The charge for {part.name[:40]!r} is more than the model promises."
         for part, charges in zip(passes, paid, strict=True)
-        if Spending.of(charges).epsilon_at(at) > whole * (1 + RELATIVE_TOLERANCE)
+        if Spending.from_promises(charges).epsilon_at(at) > whole * (1 + RELATIVE_TOLERANCE)
     ]
 
 

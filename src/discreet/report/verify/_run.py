@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from discreet.learn import Learner
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
-    from discreet.release import Plan, ReleaseMethod
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.schema import Schema
 
 T = TypeVar("T", Statement, ModelStatement)
@@ -190,7 +190,7 @@ class _TableVerifier(_Verifier[Statement]):
     key: bytes | None
     source: Any
     method: ReleaseMethod = field(init=False)
-    plan: Plan = field(init=False)
+    plan: ReleasePlan = field(init=False)
 
     def read_statement(self) -> Statement | None:
         return read_written_statement(self.folder, self.checks, Statement)
@@ -361,7 +361,9 @@ def check_replay(
         checks.settle("replay", wrong, f"The same key and rows give the same file, cell for cell{close}.")
 
 
-def _check_attacks(statement: Statement, plan: Plan, rows: dict[str, AnyArray], checks: Checks) -> None:
+def _check_attacks(
+    statement: Statement, plan: ReleasePlan, rows: dict[str, AnyArray], checks: Checks
+) -> None:
     """Check that the attacks on the file, run again, give what the statement says."""
     with checks.attempt("attacks"):
         again = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
@@ -370,7 +372,7 @@ def _check_attacks(statement: Statement, plan: Plan, rows: dict[str, AnyArray], 
         checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
 
 
-def _add_unchecked_noise(statement: Statement, plan: Plan, checks: Checks) -> None:
+def _add_unchecked_noise(statement: Statement, plan: ReleasePlan, checks: Checks) -> None:
     """Add what a published table cannot show about its noise without the key."""
     checks.add(
         "noise",

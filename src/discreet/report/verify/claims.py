@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from discreet.noise_law import Law
     from discreet.privacy import Promise
-    from discreet.release import Plan, ReleaseMethod
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.report.verify._result import Checks
 
 RELATIVE_TOLERANCE = 1e-9
@@ -89,7 +89,7 @@ def table_charge_faults(statement: Statement, schema: Schema) -> list[str]:
     return wrong
 
 
-def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[ReleaseMethod, Plan] | None:
+def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[ReleaseMethod, ReleasePlan] | None:
     """Make the method and its plan again from the declared parameters; None if they cannot be made."""
     with checks.attempt("method"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
@@ -143,7 +143,7 @@ def check_blocks(claimed: Mapping[str, Any], true: Mapping[str, Any], checks: Ch
 
 
 def check_claims(
-    statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan, checks: Checks
+    statement: Statement, schema: Schema, method: ReleaseMethod, plan: ReleasePlan, checks: Checks
 ) -> None:
     """Check every number and every sentence that follows from the schema and the parameters."""
     claimed = statement.model_dump(mode="json")
@@ -180,7 +180,7 @@ def check_claims(
 
 
 def _implementation_faults(
-    statement: Statement, schema: Schema, method: ReleaseMethod, plan: Plan
+    statement: Statement, schema: Schema, method: ReleaseMethod, plan: ReleasePlan
 ) -> list[tuple[str, Any, Any]]:
     """Return where the implementation block, and the name of the release, are not those of the method."""
     stated = statement.implementation

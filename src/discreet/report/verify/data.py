@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import AnyArray
-    from discreet.release import Plan
+    from discreet.release import ReleasePlan
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._noise_tests import ColumnTest
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 
 
-def check_data(folder: Path, statement: Statement, plan: Plan, checks: Checks) -> dict[str, AnyArray] | None:
+def check_data(
+    folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks
+) -> dict[str, AnyArray] | None:
     """Check the table against the plan, a batch at a time; return its first rows, None if it has none."""
     with checks.attempt("data files"):
         wrong = [
@@ -74,7 +76,7 @@ def _column(look: tuple[str, str] | None) -> str:
     return "none" if look is None else f"{look[0][:60]!r} ({look[1][:20]})"
 
 
-def _check_cells(path: Path, plan: Plan, checks: Checks) -> dict[str, AnyArray]:
+def _check_cells(path: Path, plan: ReleasePlan, checks: Checks) -> dict[str, AnyArray]:
     """Check support, moments and repeated rows in one pass; return the first rows, which are attacked."""
     tests = [
         test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
@@ -118,7 +120,7 @@ def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
     )
 
 
-def _outside(batch: dict[str, AnyArray], plan: Plan) -> dict[str, str]:
+def _outside(batch: dict[str, AnyArray], plan: ReleasePlan) -> dict[str, str]:
     """Return the columns published as they are that hold what was not declared, with the reason."""
     found = {}
     clear = {summary.column for summary in plan.columns if summary.law.kind == "clear"}
@@ -174,7 +176,7 @@ ALLOWED = 2 * LARGEST_GRADIENT
 _BLOCK = 1 << 10
 
 
-def check_classifier(folder: Path, plan: Plan, checks: Checks) -> None:
+def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
     """Check that a masked table and its classifier belong together; that no other release has one.
 
     The gradient of the published problem, computed again from every published cell, has to vanish at the

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from discreet import formatting
 from discreet.formatting import append_unit, format_amounts, number_with_margin
 from discreet.report.charts import ChartAxis
-from discreet.report.charts.bars import Interval, cell_bar, interval_bar
+from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
 from discreet.server.pages.budget import full_words
 
 if TYPE_CHECKING:
@@ -161,10 +161,10 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
         )
     margin = (cell["upper"] - cell["lower"]) / 2
     low, high = number_with_margin(cell["lower"], margin), number_with_margin(cell["upper"], margin)
-    intervals = [Interval(cell["value"], cell["lower"], cell["upper"], "now" if earlier else "")]
+    intervals = [IntervalMark(cell["value"], cell["lower"], cell["upper"], "now" if earlier else "")]
     if earlier and earlier["cells"][0]["value"] is not None and not earlier["by"]:
         before = earlier["cells"][0]
-        intervals.insert(0, Interval(before["value"], before["lower"], before["upper"], "before"))
+        intervals.insert(0, IntervalMark(before["value"], before["lower"], before["upper"], "before"))
     return Single(
         value=number_with_margin(cell["value"], margin),
         sure=f"± {append_unit(number_with_margin(margin, margin), measure)}: the exact number is between "

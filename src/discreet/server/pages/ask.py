@@ -44,7 +44,7 @@ _TYPES = {"number": "number", "integer": "whole number", "category": "list", "da
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnView:
+class SchemaColumnView:
     """One column that can be asked about.
 
     Attributes
@@ -70,12 +70,12 @@ class ColumnView:
     is_number: bool
 
 
-def column_views(schema: Schema) -> list[ColumnView]:
+def column_views(schema: Schema) -> list[SchemaColumnView]:
     """Return the columns that can be asked about, in the order of the schema."""
     return [_view(column) for column in schema.columns if column.leaves]
 
 
-def examples(columns: list[ColumnView]) -> dict[str, str]:
+def examples(columns: list[SchemaColumnView]) -> dict[str, str]:
     """Return what empty fields suggest, in names of this table."""
     numbers = [column.written for column in columns if column.is_number]
     lists = [column for column in columns if column.levels]
@@ -85,8 +85,8 @@ def examples(columns: list[ColumnView]) -> dict[str, str]:
     return {"of": number, "where": where, "sql": sql}
 
 
-def _view(column: Column) -> ColumnView:
-    return ColumnView(
+def _view(column: Column) -> SchemaColumnView:
+    return SchemaColumnView(
         name=column.name,
         written=write_name(column.name),
         type=_TYPES.get(str(column.type), str(column.type)),

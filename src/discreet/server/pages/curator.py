@@ -32,7 +32,7 @@ _NOTHING, _HARDLY, _SOMEWHAT = 0.005, 0.05, 0.25  # parts of its error by which 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class CuratorTile:
     """A number at a glance."""
 
     kind: str
@@ -95,7 +95,9 @@ class AttackView:
     columns: tuple[ColumnAttack, ...]
 
 
-def summary_tiles(overview: Mapping[str, Any], refusals: Sequence[Any], now: float) -> tuple[Tile, ...]:
+def summary_tiles(
+    overview: Mapping[str, Any], refusals: Sequence[Any], now: float
+) -> tuple[CuratorTile, ...]:
     """Return the numbers at a glance."""
     total, tokens = overview["total"], overview["tokens"]
     share = spent_share(total)
@@ -103,19 +105,21 @@ def summary_tiles(overview: Mapping[str, Any], refusals: Sequence[Any], now: flo
     soon = sum(token["expires"] - now < _SOON for token in valid)
     ending = f"{soon:,} of these tokens within their last week" if soon else "no token ends within a week"
     if share is None:
-        spent = Tile(kind="warn", title="Spent by all", amount="no limit", note=spent_words(total))
+        spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=spent_words(total))
     else:
         kind = share_kind(share) or "ok"
         note = f"{spent_words(total)} of {describe_promise(total['limit'])}"
-        spent = Tile(
+        spent = CuratorTile(
             kind=kind, title="Spent by all", amount=formatting.percent(share, rounding="up"), note=note
         )
     charges = int(total["spent"]["charges"])
     return (
         spent,
-        Tile(kind="", title="May come in", amount=f"{len(valid):,}", note=ending),
-        Tile(kind="", title="Charges", amount=f"{charges:,}", note="paid for by noise; repeats are free"),
-        Tile(
+        CuratorTile(kind="", title="May come in", amount=f"{len(valid):,}", note=ending),
+        CuratorTile(
+            kind="", title="Charges", amount=f"{charges:,}", note="paid for by noise; repeats are free"
+        ),
+        CuratorTile(
             kind="warn" if refusals else "ok",
             title="Refused",
             amount=f"{len(refusals):,}",

@@ -17,7 +17,7 @@ from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
 from discreet.query.language.query import Query, parse_query
 from discreet.query.results import ResultTerm, combine_results
 from discreet.query.text_query import preview_query, run_query
-from discreet.report.charts.bars import Interval, interval_bar
+from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
 from discreet.server.errors import NOT_FOUND, ApiException
 from discreet.server.pages.budget import BudgetView, budget_view
@@ -458,7 +458,9 @@ def _combine(past: Sequence[tuple[PaidQuery, QueryResult | None]], chosen: Mappi
             words = result.words
             if result.margin:
                 low, high = result.interval
-                bar = interval_bar("combined", [Interval(result.value, low, high, "")], result.measure or "")
+                bar = interval_bar(
+                    "combined", [IntervalMark(result.value, low, high, "")], result.measure or ""
+                )
     return CombineView(options=options, choices=choices, problem=problem, words=words, bar=bar)
 
 
@@ -468,5 +470,5 @@ def _numbers(past: Sequence[tuple[PaidQuery, QueryResult | None]]) -> dict[str, 
     for paid, told in past:
         for i, cell in enumerate(() if told is None else told.cells):
             if cell.value is not None and told is not None and len(found) < _MOST_OPTIONS:
-                found[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.of(told, cell)
+                found[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.from_cell(told, cell)
     return found
