@@ -31,7 +31,7 @@ VALUE_NAMES = frozenset({
     "reversed", "quoted", "escaped", "encoded", "decoded", "clipped", "padded", "nested", "grouped",
     "shifted", "bounded", "shared", "derived", "signed", "unsigned", "expected", "observed", "pooled",
     "blinded", "truncated", "smoothed", "embedding", "encoding", "scaling", "rounding", "clipping",
-    "sampling", "ting", "training", "testing", "string", "missing", "spelling",
+    "sampling", "training", "testing", "string", "missing", "spelling",
 })  # fmt: skip
 
 
