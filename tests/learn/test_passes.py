@@ -108,7 +108,7 @@ def test_amounts_past_the_range_of_numbers_are_refused_and_break_nothing(privacy
 def test_shares_must_be_above_zero() -> None:
     with Database(ROWS, schema=SCHEMA) as sums:
         for shares in ({}, {"a": 0.0}, {"a": 1.0, "b": -1.0}):
-            with pytest.raises(ParameterError, match="weights of Shares must be above 0"):
+            with pytest.raises(ParameterError, match="weights of BudgetSplit must be above 0"):
                 BudgetSchedule(sums, GaussianDP(mu=1.0), shares)
 
 

@@ -622,7 +622,7 @@ from discreet.query.curation import Curation
 from discreet.query.engines._spark import SparkEngine
 from tests.marked import SCHEMA
 engine = SparkEngine()
-engine.register(f"spark://local?table={sys.argv[1]}", Curation.of(SCHEMA))
+engine.register(f"spark://local?table={sys.argv[1]}", Curation.from_schema(SCHEMA))
 print("registered", flush=True)
 sys.stdin.read()
 """

@@ -354,7 +354,7 @@ def min_error(promise: Promise, *, sd: float, width: float) -> float:
     """
     if not (math.isfinite(sd) and math.isfinite(width) and 0 <= sd <= width):
         raise ParameterError(
-            f"sd and width of least_error must be numbers with 0 <= sd <= width, were {sd!r} and {width!r}. "
+            f"sd and width of min_error must be numbers with 0 <= sd <= width, were {sd!r} and {width!r}. "
             "Give the width of the declared range."
         )
     kept = [(1 - promise.delta_at(0.0)) / 2]

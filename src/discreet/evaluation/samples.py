@@ -223,7 +223,7 @@ class PairedSample:
     ) -> None:
         if rows < 1:
             raise ParameterError(
-                f"rows of Pairs must be at least 1, was {rows}. Leave it out for {MAX_SAMPLE_ROWS:,}."
+                f"rows of PairedSample must be at least 1, was {rows}. Leave it out for {MAX_SAMPLE_ROWS:,}."
             )
         self.schema = schema
         self.seen = 0

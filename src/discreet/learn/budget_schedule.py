@@ -48,7 +48,7 @@ class NoiselessSums(Database):
         """Answer exactly."""
         if not isinstance(privacy, NoPromise) or variance is not None:
             raise PromiseError(
-                f"privacy of ExactSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
+                f"privacy of NoiselessSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
                 "no noise. Use Database."
             )
         receipt = self.ledger.charge(

@@ -71,7 +71,7 @@ class BudgetSplit:
         exact_weights = {name: Fraction(float(weight)) for name, weight in weights.items()}
         if not exact_weights or min(exact_weights.values()) <= 0:
             raise ParameterError(
-                f"weights of Shares must be above 0, one for each question, were {dict(weights)}. Leave out "
+                f"weights of BudgetSplit must be above 0, one for each question, were {dict(weights)}. Leave out "
                 "what is not asked."
             )
         total = sum(exact_weights.values())

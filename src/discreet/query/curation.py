@@ -160,7 +160,7 @@ class Curation:
     Examples
     --------
     >>> from discreet.schema import Column, Schema
-    >>> curation = Curation.of(Schema(columns=[Column("x", lower=0, upper=1)]))
+    >>> curation = Curation.from_schema(Schema(columns=[Column("x", lower=0, upper=1)]))
     >>> curation.encode({"x": np.array([0.1, 0.3, 5.0])})["c0"].tolist()
     [104858, 314573, 1048576]
     """

@@ -309,7 +309,7 @@ class Service:
     # The caller's own charges.
 
     def budget(self, caller: Caller) -> dict[str, Any]:
-        """Return what the caller, and all callers run_batch, may spend, have spent and have left."""
+        """Return what the caller, and all callers together, may spend, have spent and have left."""
         return self.dataset.accounting.budget(caller)
 
     def history(self, caller: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:

@@ -189,7 +189,7 @@ class ApiRoutes:
             ),
             _route(
                 "/v1/dummy", self.dummy, "Made-up rows",
-                description="Drawn from the schema run_one, to try programs on. Free.",
+                description="Drawn from the schema alone, to try programs on. Free.",
                 scope="analyst", model=responses.DummyResponse, as_csv=True,
             ),
             _route(
