@@ -1,4 +1,4 @@
-"""Write ``docs/reference/http.md`` and ``docs/reference/cli.md`` from the service and the commands.
+"""Write ``http.md``, ``cli.md`` and ``names.md`` of ``docs/reference`` from what the source declares.
 
 Run ``python docs/generate_reference.py`` after a change; tests compare the pages with what it writes.
 """
@@ -6,6 +6,7 @@ Run ``python docs/generate_reference.py`` after a change; tests compare the page
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,39 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "reference"
 
+PUBLIC = (
+    "discreet",
+    "discreet.schema",
+    "discreet.tables",
+    "discreet.noise_law",
+    "discreet.noise",
+    "discreet.privacy",
+    "discreet.privacy.calibration",
+    "discreet.privacy.floors",
+    "discreet.privacy.bounded",
+    "discreet.ledger",
+    "discreet.query",
+    "discreet.query.aggregates",
+    "discreet.query.vertical",
+    "discreet.client",
+    "discreet.learn",
+    "discreet.learn.large_margin.risk",
+    "discreet.learn.logistic.utility",
+    "discreet.release",
+    "discreet.release.invariant",
+    "discreet.audit",
+    "discreet.report",
+    "discreet.pipeline",
+)
+"""Modules whose ``__all__`` is the public interface; every other name may change without notice."""
+
+_NAMES_HEAD = """\
+# All public names
+
+The union of the `__all__` of the packages below is the public interface: these names keep their meaning
+between minor versions, and every other name may change without notice. [Python](api.md) explains the names
+used most in full.
+"""
 _HTTP_HEAD = """\
 # The service over HTTP
 
@@ -158,6 +192,22 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def names_page() -> str:
+    """Return the text of ``docs/reference/names.md``."""
+    lines = [_NAMES_HEAD]
+    for module in PUBLIC:
+        package = import_module(module)
+        lines += [f"## {module}", "", "| name | |", "|---|---|"]
+        for name in sorted(package.__all__, key=str.lower):
+            value = getattr(package, name)
+            documented = inspect.isclass(value) or inspect.isroutine(value)
+            summary = (inspect.getdoc(value) or "").split("\n\n")[0] if documented else ""
+            lines.append(f"| `{name}` | {_escaped(' '.join(summary.split()))} |")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
 if __name__ == "__main__":
+    (FOLDER / "names.md").write_text(names_page(), encoding="utf-8")
     (FOLDER / "http.md").write_text(http_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")

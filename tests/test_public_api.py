@@ -1,4 +1,4 @@
-"""The names people import, the rooms they live in, and what keeps randomness in its room."""
+"""The public names, where they are documented, and the one package that may touch randomness."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from docs.generate_reference import PUBLIC, names_page
 
 import discreet
 
@@ -31,6 +33,17 @@ def test_every_public_class_documents_privacy_and_reference(name: str) -> None:
     text = inspect.getdoc(getattr(discreet, name)) or ""
     for section in ("Privacy", "Reference"):
         assert re.search(rf"^{section}\n-+$", text, re.MULTILINE), f"{name} has no {section} section"
+
+
+def test_the_reference_lists_every_public_name_and_no_other() -> None:
+    page = ROOT / "docs" / "reference" / "names.md"
+    assert page.read_text(encoding="utf-8") == names_page(), "run python docs/generate_reference.py"
+    public = {name for module in PUBLIC for name in import_module(module).__all__}
+    explained = re.findall(
+        r"auto(?:class|function|data|exception):: discreet\.([\w.]+)",
+        (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8"),
+    )
+    assert sorted({name.split(".")[-1] for name in explained} - public) == []
 
 
 def test_theorem_pages_named_in_the_code_exist_and_every_page_is_named() -> None:
