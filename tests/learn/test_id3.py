@@ -175,7 +175,7 @@ def test_cells_of_rows_in_hand_are_those_that_an_engine_counts() -> None:
     codes = cells.codes({name: rows[name] for name in layout.names})
     with NoiselessSums(rows, schema=schema) as sums:
         for i, name in enumerate(layout.names):
-            counted = sums.ask(Histogram(name, cells.among([name])), privacy=EXACT).value
+            counted = sums.ask(Histogram(name, cells.edges_of([name])), privacy=EXACT).value
             assert (
                 np.bincount(codes[:, i], minlength=cells.sizes[name]).tolist() == np.asarray(counted).tolist()
             )

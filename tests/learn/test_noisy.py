@@ -225,7 +225,7 @@ def test_a_layout_counts_like_the_questions_do() -> None:
     assert plain.rows(np.array([[-5.0], [1.0], [9.0]])).ravel().tolist() == [0.0, 0.5, 1.0]
     assert plain.decode(np.array([[0.5]])).tolist() == [[1.0]]
     with pytest.raises(ParameterError, match="one column for each of 1 features"):
-        plain.named(np.zeros((3, 2)))
+        plain.name_columns(np.zeros((3, 2)))
     with pytest.raises(ParameterError, match="must have the kind"):
         FeatureMap.from_dict({"kind": "other"})
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet.query import Answer
     from discreet.schema import Column, Schema
 
-AMOUNT = 1000
+LEAST_AMOUNT = 1000
 """A whole number that is counted from 0 and may reach this is an amount, and its cells grow."""
 
 EDGES = Constraint(
@@ -69,7 +69,7 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
     whole = column.type in ("integer", "date")
     if whole and upper - lower < n_bins:
         return tuple(lower + i for i in range(1, round(upper - lower) + 1))
-    if column.type == "integer" and lower == 0 and upper >= AMOUNT and n_bins > 2:
+    if column.type == "integer" and lower == 0 and upper >= LEAST_AMOUNT and n_bins > 2:
         # With many cells they shrink towards a thousandth of the range, not below.
         ratio = min(4.0, 1024 ** (1 / (n_bins - 2)))
         cuts = {1.0, *(max(1.0, upper / ratio**i) for i in range(1, n_bins - 1))}
@@ -106,34 +106,34 @@ class Bins:
         cls, layout: FeatureMap, edges: Mapping[str, Sequence[float]] | None, n_bins: int
     ) -> Self:
         """Cut numbers where it is said, otherwise by :func:`public_edges`."""
-        given = {} if edges is None else edges
+        declared = {} if edges is None else edges
         numbers = {column.name: column for column in layout.schema.columns if column.is_number}
-        for name in given:
+        for name in declared:
             if name not in numbers:
                 raise ParameterError(
                     f"edges of a learner must be for numbers that it reads, and {name!r} is none. It reads "
                     f"the numbers {', '.join(numbers) or '(none)'}."
                 )
-        made = {
-            name: tuple(map(float, given[name])) if name in given else public_edges(column, n_bins)
+        result = {
+            name: tuple(map(float, declared[name])) if name in declared else public_edges(column, n_bins)
             for name, column in numbers.items()
         }
-        return cls(layout, made)
+        return cls(layout, result)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """How many cells each column has."""
-        made = {}
+        result = {}
         for column in self._curation.columns:
             count = len(column.levels) if column.is_category else len(self.edges[column.name]) + 1
-            made[column.name] = count + (column.flag is not None)
-        return made
+            result[column.name] = count + (column.flag is not None)
+        return result
 
     @cached_property
     def _curation(self) -> Curation:
         return Curation.from_schema(self.layout.schema)
 
-    def among(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    def edges_of(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
         """Return the edges of some columns, as questions want them."""
         return {name: self.edges[name] for name in names if name in self.edges}
 
@@ -141,22 +141,22 @@ class Bins:
         """Return for each row and column the position of its cell."""
         names = self.layout.names
         if self.layout.plain and isinstance(X, np.ndarray):
-            return self._coded({name: X[:, i] for i, name in enumerate(names)})
-        with open_table(self.layout.named(X)) as table:
-            parts = [self._coded(batch) for batch in table.batches(self.layout.schema)]
+            return self._batch_codes({name: X[:, i] for i, name in enumerate(names)})
+        with open_table(self.layout.name_columns(X)) as table:
+            parts = [self._batch_codes(batch) for batch in table.batches(self.layout.schema)]
         return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
 
     def coordinates(self, X: Any) -> Floats:
         """Return rows as coordinates of 0 and 1, one for each cell of each column."""
         codes = self.codes(X)
-        made = np.zeros((len(codes), sum(self.sizes.values())))
+        result = np.zeros((len(codes), sum(self.sizes.values())))
         starts = np.concatenate([[0], np.cumsum(list(self.sizes.values()))[:-1]])
-        np.put_along_axis(made, codes + starts, 1.0, axis=1)
-        return made
+        np.put_along_axis(result, codes + starts, 1.0, axis=1)
+        return result
 
-    def _coded(self, batch: Mapping[str, AnyArray]) -> Ints:
+    def _batch_codes(self, batch: Mapping[str, AnyArray]) -> Ints:
         integers = self._curation.encode(batch)
-        made = []
+        result = []
         for column in self._curation.columns:
             cells = integers[column.sql]
             if not column.is_category:
@@ -164,8 +164,8 @@ class Bins:
                 cells = np.searchsorted(np.array(starts), cells, side="right")
             if column.flag is not None:
                 cells = np.where(integers[column.flag] == 1, self.sizes[column.name] - 1, cells)
-            made.append(cells)
-        return np.column_stack(made).astype(np.int64)
+            result.append(cells)
+        return np.column_stack(result).astype(np.int64)
 
     def mean_size(self, names: Sequence[str]) -> float:
         """Return how many cells these columns have on average."""
@@ -199,8 +199,8 @@ class BinsClassifier(SumsClassifier):
 
     def _cell_codes(self, X: Any, where: str) -> Ints:
         """Return the cells of rows that a fitted model is shown."""
-        shown = self._shown(X, where)
-        return self.cells_.codes(shown)
+        rows = self._check_new_rows(X, where)
+        return self.cells_.codes(rows)
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "edges":
@@ -212,10 +212,10 @@ def plain_edges(edges: Mapping[str, Sequence[float]] | None) -> dict[str, list[f
     """Return the parameter ``edges`` as plain JSON values."""
     if edges is None:
         return None
-    return {column: [float(edge) for edge in given] for column, given in edges.items()}
+    return {column: [float(edge) for edge in declared] for column, declared in edges.items()}
 
 
 def root_tables(target: str, cells: Bins) -> NodeTables:
     """Ask for the table of every column by class, over all rows."""
     names = cells.layout.names
-    return NodeTables(target, [TreeNode((), names)], cells.among(names))
+    return NodeTables(target, [TreeNode((), names)], cells.edges_of(names))

@@ -91,15 +91,15 @@ class Centering:
         return math.nextafter(math.sqrt((len(self._categories) - categories) / 4 + categories), math.inf)
 
     @property
-    def shortens(self) -> bool:
+    def is_clipping(self) -> bool:
         """Whether rows are cut that the declared ranges allow."""
         return self.radius is not None and self.radius < self.reach
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def query_arguments(self) -> dict[str, Any]:
         """Columns, center, radius and edges as questions want them."""
-        radius = self.radius if self.shortens else self.reach
-        edges = {} if self.cells is None else self.cells.among(self.layout.names)
+        radius = self.radius if self.is_clipping else self.reach
+        edges = {} if self.cells is None else self.cells.edges_of(self.layout.names)
         return {"columns": self.layout.names, "center": self.center, "radius": radius, "edges": edges}
 
     @property
@@ -110,24 +110,24 @@ class Centering:
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
         """Where the levels of each category stand."""
-        found, at = [], 0
+        blocks, at = [], 0
         for category, width in zip(self._categories.values(), self._widths, strict=True):
             if category:
-                found.append(slice(at, at + width))
+                blocks.append(slice(at, at + width))
             at += width
-        return tuple(found)
+        return tuple(blocks)
 
-    def known_zeros(self, gram: Floats) -> Floats:
+    def zero_level_products(self, gram: Floats) -> Floats:
         """Put zeros where products must be 0: no row has two levels of one category."""
-        made = gram.copy()
+        result = gram.copy()
         for block in self.blocks:
-            made[block, block] = np.diag(np.diag(made[block, block]))
-        return made
+            result[block, block] = np.diag(np.diag(result[block, block]))
+        return result
 
     def rows(self, coordinates: Floats) -> Floats:
         """Return vectors of rows whose coordinates go from 0 to 1: those of the layout, or of the cells."""
         vectors = coordinates - np.array(self.center)
-        if self.shortens:
+        if self.is_clipping:
             assert self.radius is not None
             lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
             vectors *= np.minimum(1.0, self.radius / np.maximum(lengths, self.radius))[:, None]
@@ -156,7 +156,7 @@ def spectral_edge(sd: Floats) -> float:
     return 2 * float(off.max() if off.size else sd.max()) * math.sqrt(size)
 
 
-LEAST = 3.0
+LEAST_COUNT = 3.0
 """Standard deviations of noise that a count must have above 0 before anything is divided by it."""
 
 RADIUS = Constraint(
@@ -197,23 +197,23 @@ class Region:
 
     def spread(self, center: Floats) -> Floats:
         """Return the mean square of each coordinate about a center, at least as large as its noise."""
-        away = center - 0.5
+        offset = center - 0.5
         # (x - c)^2 = (x - 1/2)^2 - 2 (c - 1/2) (x - 1/2) + (c - 1/2)^2; a level is 0 or 1.
         squares = np.where(self.levels, 0.25, self.square)
-        mean_square = squares - 2 * away * (self.raw - 0.5) + away**2
-        noise = np.hypot(self.square_sd, 2 * away * self.sd)
+        mean_square = squares - 2 * offset * (self.raw - 0.5) + offset**2
+        noise = np.hypot(self.square_sd, 2 * offset * self.sd)
         largest = np.maximum(center, 1 - center) ** 2
         sd = float(np.linalg.norm(noise))
         total = min(max(float(mean_square.sum()), sd, 2.0**-20), float(largest.sum()))
         # Coordinates differ as far as noise does not explain; what is left is shared out.
-        kept = np.clip(mean_square, 0.0, largest)
-        around = float(kept.var())
-        part = around / (around + float(np.mean(noise**2))) if around else 0.0
-        mixed = part * kept + (1 - part) * total / len(center)
-        return np.asarray(mixed * (total / max(float(mixed.sum()), 2.0**-40)))
+        clipped = np.clip(mean_square, 0.0, largest)
+        variance = float(clipped.var())
+        part = variance / (variance + float(np.mean(noise**2))) if variance else 0.0
+        blended = part * clipped + (1 - part) * total / len(center)
+        return np.asarray(blended * (total / max(float(blended.sum()), 2.0**-40)))
 
 
-def query_region(passes: BudgetSchedule, name: str, layout: FeatureMap) -> Region:
+def query_region(schedule: BudgetSchedule, name: str, layout: FeatureMap) -> Region:
     """Ask where all rows are and how far they spread, in one pass.
 
     Privacy
@@ -225,10 +225,10 @@ def query_region(passes: BudgetSchedule, name: str, layout: FeatureMap) -> Regio
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    answer = passes.ask(name, Moments(layout.names))
+    answer = schedule.ask(name, Moments(layout.names))
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
-    public = passes.sums.n_rows
-    n_rows = float(max(1.0, value[0], LEAST * sd[0])) if public is None else float(max(public, 1))
+    public = schedule.sums.n_rows
+    n_rows = float(max(1.0, value[0], LEAST_COUNT * sd[0])) if public is None else float(max(public, 1))
     levels = np.array([layout.schema.column(name).is_category for name, _ in layout.coordinates], bool)
     d = layout.size
     # Numbers are counted from the middle of their range, levels from 0.
@@ -236,11 +236,11 @@ def query_region(passes: BudgetSchedule, name: str, layout: FeatureMap) -> Regio
     noise = sd[1 : d + 1] / n_rows
     square, square_sd = np.zeros(d), np.zeros(d)
     square[~levels], square_sd[~levels] = value[d + 1 :] / n_rows, sd[d + 1 :] / n_rows
-    mean = np.clip(0.5 + shrunk(raw - 0.5, noise), 0.0, 1.0)
+    mean = np.clip(0.5 + shrink_to_zero(raw - 0.5, noise), 0.0, 1.0)
     return Region(n_rows, mean, noise, raw, square, square_sd, levels)
 
 
-def shrunk(estimate: Floats, sd: Floats) -> Floats:
+def shrink_to_zero(estimate: Floats, sd: Floats) -> Floats:
     """Pull noisy vectors towards 0 by what noise alone would have made of 0 (James and Stein).
 
     Parameters

@@ -159,11 +159,11 @@ def measure_closeness(
             f"confidence of measure_closeness must be above 0 and below 1, was {confidence!r}. 0.95 is usual."
         )
     source = Stream() if stream is None else stream
-    target = _position(model, slack)
+    target = _parameter_vector(model, slack)
     hits = 0
     for _ in range(int(draws)):
         X, y = release(source.spawn())
-        moved = _position(clone(model).fit(X, y), slack)
+        moved = _parameter_vector(clone(model).fit(X, y), slack)
         if moved.shape != target.shape:
             raise DataError(
                 "release of measure_closeness must return as many rows and columns as the model was trained "
@@ -173,14 +173,14 @@ def measure_closeness(
     return Closeness(radius=float(radius), hits=hits, draws=int(draws), confidence=float(confidence))
 
 
-def _position(model: Any, slack: bool) -> Floats:
-    wanted = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
-    absent = [name for name in wanted if not hasattr(model, name)]
-    if absent:
-        way = "Use slack=False." if absent == ["slack_"] else "Use a linear model, as RegularizedSVM."
+def _parameter_vector(model: Any, slack: bool) -> Floats:
+    attributes = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
+    missing = [name for name in attributes if not hasattr(model, name)]
+    if missing:
+        remedy = "Use slack=False." if missing == ["slack_"] else "Use a linear model, as RegularizedSVM."
         raise ParameterError(
-            f"model of measure_closeness must have {', '.join(wanted)}, and {type(model).__name__} has no "
-            f"{', '.join(absent)}. {way}"
+            f"model of measure_closeness must have {', '.join(attributes)}, and {type(model).__name__} has no "
+            f"{', '.join(missing)}. {remedy}"
         )
     parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
     return np.concatenate([*parts, model.slack_] if slack else parts)

@@ -183,51 +183,53 @@ class PrivateGradientLogistic(SumsClassifier):
         assert target is not None
         # Of two classes the second is told from the first; of more, each from the rest.
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
-        passes = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
-        self.cells_ = self._cells(layout, target, positives[0], passes)
-        centered = self._frame(layout)
-        answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
+        schedule = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
+        self.cells_ = self._choose_bins(layout, target, positives[0], schedule)
+        centering = self._centering(layout)
+        answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
         products = np.asarray(answer.value)
-        if centered.intercept:
+        if centering.intercept:
             # The answer has the coordinate that is 1 first, the gradients have it last.
             products = np.roll(products, -1, axis=(0, 1))
-        values, vectors = np.linalg.eigh(centered.known_zeros(products))
+        values, vectors = np.linalg.eigh(centering.zero_level_products(products))
         # A logistic likelihood curves by at most a quarter of the matrix of products, and the noisy matrix is
         # below the exact one by at most the edge.
         curvature = (np.maximum(values, 0.0) + spectral_edge(np.asarray(answer.sd))) / 4
         self.weights_ = np.array(
-            [self._descend(passes, centered, target, i, level, curvature, vectors)
+            [self._descend(schedule, centering, target, i, level, curvature, vectors)
              for i, level in enumerate(positives)]
         )  # fmt: skip
-        self.coef_, self.intercept_ = centered.coefficients(self.weights_)
-        return passes
+        self.coef_, self.intercept_ = centering.coefficients(self.weights_)
+        return schedule
 
-    def _cells(self, layout: FeatureMap, target: str, positive: Any, passes: BudgetSchedule) -> Bins | None:
+    def _choose_bins(
+        self, layout: FeatureMap, target: str, positive: Any, schedule: BudgetSchedule
+    ) -> Bins | None:
         """Say into which cells numbers are cut, by public facts alone; None if they are not."""
         if self.n_bins is None and self.edges is None:
             return None
         if isinstance(self.n_bins, int | np.integer):
             return Bins.from_features(layout, self.edges, int(self.n_bins))
-        few = Bins.from_features(layout, self.edges, FEWEST_BINS)
-        if passes.sums.n_rows is None:
-            return few
+        coarse = Bins.from_features(layout, self.edges, FEWEST_BINS)
+        if schedule.sums.n_rows is None:
+            return coarse
         # Neither the noise nor the length of rows depends on how many cells there are.
-        frame = Centering(layout, None if self.radius is None else float(self.radius), few)
-        question = _gradient(frame, target, positive, np.zeros(frame.size))
-        sd = float(np.max(passes.expected_sd(_pass(0, 0), question))) / math.sqrt(self.rounds)
-        return Bins.from_features(layout, self.edges, affordable_bins(passes.sums.n_rows, sd))
+        centering = Centering(layout, None if self.radius is None else float(self.radius), coarse)
+        question = _gradient_query(centering, target, positive, np.zeros(centering.size))
+        sd = float(np.max(schedule.expected_sd(_pass_name(0, 0), question))) / math.sqrt(self.rounds)
+        return Bins.from_features(layout, self.edges, affordable_bins(schedule.sums.n_rows, sd))
 
-    def _frame(self, layout: FeatureMap) -> Centering:
+    def _centering(self, layout: FeatureMap) -> Centering:
         return Centering(layout, None if self.radius is None else float(self.radius), self.cells_)
 
     def _shares(self, n_models: int) -> dict[str, float]:
-        gradients = [_pass(i, r) for i in range(n_models) for r in range(self.rounds)]
+        gradients = [_pass_name(i, r) for i in range(n_models) for r in range(self.rounds)]
         return {"products": GRAM_SHARE, **dict.fromkeys(gradients, (1 - GRAM_SHARE) / len(gradients))}
 
     def _descend(
         self,
-        passes: BudgetSchedule,
-        centered: Centering,
+        schedule: BudgetSchedule,
+        centering: Centering,
         target: str,
         model: int,
         positive: Any,
@@ -236,10 +238,10 @@ class PrivateGradientLogistic(SumsClassifier):
     ) -> Floats:
         """Return the weights that tell one level from the rest: the mean of the second half of rounds."""
         regularization = float(self.regularization)
-        weights = np.zeros(centered.size)
+        weights = np.zeros(centering.size)
         visited = []
         for r in range(self.rounds):
-            answer = passes.ask(_pass(model, r), _gradient(centered, target, positive, weights))
+            answer = schedule.ask(_pass_name(model, r), _gradient_query(centering, target, positive, weights))
             sd = float(np.max(answer.sd)) / math.sqrt(self.rounds)
             penalty = regularization + noise_penalty(curvature + regularization, sd)
             gradient = vectors.T @ np.asarray(answer.value) - penalty * (vectors.T @ weights)
@@ -250,9 +252,9 @@ class PrivateGradientLogistic(SumsClassifier):
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second of two classes, or of each of more classes, for each row."""
-        shown = self._shown(X, "decision_function")
-        coordinates = self.layout_.rows(shown) if self.cells_ is None else self.cells_.coordinates(shown)
-        scores = self._frame(self.layout_).rows(coordinates) @ self.weights_.T
+        rows = self._check_new_rows(X, "decision_function")
+        coordinates = self.layout_.rows(rows) if self.cells_ is None else self.cells_.coordinates(rows)
+        scores = self._centering(self.layout_).rows(coordinates) @ self.weights_.T
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> AnyArray:
@@ -295,15 +297,15 @@ def noise_penalty(curvature: Floats, sd: float) -> Floats:
     return np.asarray(sd**2 / curvature)
 
 
-def _gradient(centered: Centering, target: str, positive: Any, weights: Floats) -> GradientSums:
+def _gradient_query(centering: Centering, target: str, positive: Any, weights: Floats) -> GradientSums:
     return GradientSums(
-        **centered.asked,
+        **centering.query_arguments,
         target=target,
         positive=positive,
         weights=tuple(weights.tolist()),
-        intercept=centered.intercept,
+        intercept=centering.intercept,
     )
 
 
-def _pass(model: int, r: int) -> str:
+def _pass_name(model: int, r: int) -> str:
     return f"gradient {r + 1}" if model == 0 else f"gradient {r + 1} of class {model + 1}"

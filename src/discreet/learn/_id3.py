@@ -94,13 +94,13 @@ class Tree:
 
     def leaves(self, codes: Ints) -> Ints:
         """Return the position of the leaf that each row of cells ends in."""
-        at = np.zeros(len(codes), np.int64)
+        position = np.zeros(len(codes), np.int64)
         # A child stands after its parent, so that one sweep takes every row to its leaf.
         for i, node in enumerate(self.nodes):
             if node.attribute is not None:
-                here = np.flatnonzero(at == i)
-                at[here] = np.array(node.children)[codes[here, node.attribute]]
-        return at
+                members = np.flatnonzero(position == i)
+                position[members] = np.array(node.children)[codes[members, node.attribute]]
+        return position
 
     @property
     def depth(self) -> int:
@@ -125,7 +125,7 @@ class Tree:
 
 
 @dataclass
-class _Open:
+class _OpenNode:
     """A node that may still be split, and what its parent's cells say of it."""
 
     place: int
@@ -267,30 +267,30 @@ class PrivateID3Classifier(BinsClassifier):
     ) -> BudgetSchedule:
         assert target is not None
         cells = Bins.from_features(layout, self.edges, int(self.n_bins))
-        passes = self._passes(sums, cells, target, owner)
+        schedule = self._schedule(sums, cells, target, owner)
         even = (1 / len(self._levels),) * len(self._levels)
         nodes = [Branch(even)]
         # Nothing is known of the root before it is asked.
-        frontier = [_Open(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
-        for name in passes.split:
+        frontier = [_OpenNode(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
+        for name in schedule.split:
             frontier = sorted(frontier, key=lambda node: -node.counts.sum())[:MOST_NODES]
             if not frontier:
                 break
-            asked = [TreeNode(node.path, node.attributes) for node in frontier]
-            columns = {c for node in asked for c in (*node.attributes, *(step for step, _ in node.path))}
-            question = NodeTables(target, asked, cells.among(sorted(columns)))
-            answer = passes.ask(name, question)
+            queried = [TreeNode(node.path, node.attributes) for node in frontier]
+            columns = {c for node in queried for c in (*node.attributes, *(step for step, _ in node.path))}
+            question = NodeTables(target, queried, cells.edges_of(sorted(columns)))
+            answer = schedule.ask(name, question)
             sd = float(np.max(answer.sd))
-            opened: list[_Open] = []
+            opened: list[_OpenNode] = []
             for node, tables in zip(frontier, self._tables(question, answer, sums.schema), strict=True):
-                opened.extend(_grow(nodes, node, tables, sd, layout.names))
+                opened.extend(_split_node(nodes, node, tables, sd, layout.names))
             frontier = opened
         self.tree_ = Tree(tuple(nodes))
         self.cells_ = cells
-        self.depth_ = len(passes.split)
-        return passes
+        self.depth_ = len(schedule.split)
+        return schedule
 
-    def _passes(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
+    def _schedule(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
         """Say how many levels are paid for, by public facts alone."""
         names = cells.layout.names
 
@@ -309,11 +309,11 @@ class PrivateID3Classifier(BinsClassifier):
         size = cells.mean_size(names)
         best = levels(1)
         for depth in range(2, min(MOST_LEVELS, len(names)) + 1):
-            tried = levels(depth)
-            sd = float(np.max(tried.expected_sd("level 1", root)))
+            candidate = levels(depth)
+            sd = float(np.max(candidate.expected_sd("level 1", root)))
             if sums.n_rows / size ** (depth - 1) < max(least_count(sd, size), 1.0):
                 break
-            best = tried
+            best = candidate
         return best
 
     def predict_proba(self, X: Any) -> Floats:
@@ -333,11 +333,11 @@ def least_count(sd: float, mean_size: float) -> float:
     return STOP * sd * math.sqrt(2 * mean_size)
 
 
-def _grow(
-    nodes: list[Branch], node: _Open, tables: Mapping[str, Floats], sd: float, names: Sequence[str]
-) -> list[_Open]:
+def _split_node(
+    nodes: list[Branch], node: _OpenNode, tables: Mapping[str, Floats], sd: float, names: Sequence[str]
+) -> list[_OpenNode]:
     """Split a node by its best column, or leave it a leaf; return the children that may be split further."""
-    totals, total_sd = _combined(node, list(tables.values()), sd)
+    totals, total_sd = _combine_counts(node, list(tables.values()), sd)
     shares = _shares(totals, node.parent, SKIP * total_sd)
     nodes[node.place] = Branch(shares)
     mean_size = float(np.mean([len(table) for table in tables.values()]))
@@ -352,13 +352,13 @@ def _grow(
         # The parent's cells say what the child's rows are: nothing is asked for a leaf.
         nodes.append(Branch(_shares(counts, shares, SKIP * sd)))
         if rest and counts.sum() > 0:
-            opened.append(_Open(first + code, (*node.path, (best, code)), rest, shares, counts, sd))
+            opened.append(_OpenNode(first + code, (*node.path, (best, code)), rest, shares, counts, sd))
     children = tuple(range(first, len(nodes)))
     nodes[node.place] = Branch(shares, names.index(best), children)
     return opened
 
 
-def _combined(node: _Open, tables: Sequence[Floats], sd: float) -> tuple[Floats, float]:
+def _combine_counts(node: _OpenNode, tables: Sequence[Floats], sd: float) -> tuple[Floats, float]:
     """Return the rows of a node by class, by all its tables and its parent's cells, and their noise."""
     if sd == 0:
         return np.asarray(tables[0].sum(axis=0)), 0.0
@@ -371,6 +371,6 @@ def _combined(node: _Open, tables: Sequence[Floats], sd: float) -> tuple[Floats,
 
 def _shares(counts: Floats, parent: tuple[float, ...], sd: float) -> tuple[float, ...]:
     """Return the share of each class; as many rows as the noise may be are taken to be like the parent's."""
-    known = np.maximum(counts, 0.0)
-    total = known.sum() + sd
-    return tuple(((known + sd * np.array(parent)) / total).tolist()) if total > 0 else parent
+    positive = np.maximum(counts, 0.0)
+    total = positive.sum() + sd
+    return tuple(((positive + sd * np.array(parent)) / total).tolist()) if total > 0 else parent

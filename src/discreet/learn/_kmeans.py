@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.cluster import KMeans
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import LEAST, RADIUS, query_region, shrunk
+from discreet.learn._centering import LEAST_COUNT, RADIUS, query_region, shrink_to_zero
 from discreet.learn._sums_base import SumsEstimator
 from discreet.learn.base import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
@@ -171,57 +171,62 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
         k, d, rounds = int(self.n_clusters), layout.size, int(self.max_iter)
-        given = self._given(layout)
-        learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
-        located = learns or given is None
+        initial = self._initial_centers(layout)
+        learns_radius = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
+        needs_region = learns_radius or initial is None
         shares = {
-            **({"region": _REGION} if located else {}),
+            **({"region": _REGION} if needs_region else {}),
             **{f"pass {i + 1}": (1 - _REGION) / rounds for i in range(rounds)},
         }
-        passes = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        schedule = BudgetSchedule(sums, self.privacy, shares, owner=owner)
         spread = np.full(d, 1 / 12)
-        if located:
-            place = query_region(passes, "region", layout)
-            spread = place.spread(place.mean)
-        whole = None if isinstance(self.radius, str) or self.radius is None else float(self.radius)
-        if learns:
-            whole = math.sqrt(float(spread.sum()))
-        radii = [None if whole is None else max(whole * _factor(i), 2.0**-16) for i in range(rounds)]
-        points = _Points(np.full(d, 0.5) if given is not None else place.mean, spread)
-        if given is None:
-            many = _affordable(passes, layout, k, whole, place.n_rows) if rounds > 1 else k
-            centers = points.far_apart(many)
+        if needs_region:
+            region = query_region(schedule, "region", layout)
+            spread = region.spread(region.mean)
+        full_radius = None if isinstance(self.radius, str) or self.radius is None else float(self.radius)
+        if learns_radius:
+            full_radius = math.sqrt(float(spread.sum()))
+        radii = [
+            None if full_radius is None else max(full_radius * _radius_factor(i), 2.0**-16)
+            for i in range(rounds)
+        ]
+        points = _Points(np.full(d, 0.5) if initial is not None else region.mean, spread)
+        if initial is None:
+            n_start = (
+                _affordable_centers(schedule, layout, k, full_radius, region.n_rows) if rounds > 1 else k
+            )
+            centers = points.choose_far_apart(n_start)
         else:
-            centers = given
+            centers = initial
         for i, radius in enumerate(radii):
             # Displacements are counted from the grid of the questions.
             centers = np.floor(centers * ONE + 0.5) / ONE
             question = ClusterSums(layout.names, centers.tolist(), radius)
-            answer = passes.ask(f"pass {i + 1}", question)
-            counts, kept, errors, centers = _moved(centers, answer)
+            answer = schedule.ask(f"pass {i + 1}", question)
+            counts, kept, errors, centers = _move_centers(centers, answer)
             if len(centers) > k and 2 * (i + 1) >= rounds:
-                centers = merged(centers, np.where(kept, counts, 0.0), k)
+                centers = merge_centers(centers, np.where(kept, counts, 0.0), k)
             elif i + 1 < rounds:
-                centers = points.reseeded(centers, counts, kept)
+                centers = points.reseed(centers, counts, kept)
         self.cluster_centers_ = layout.decode(centers)
         self.counts_, self.errors_ = counts, errors
         self.radii_ = np.array([math.inf if radius is None else radius for radius in radii])
         self.n_iter_ = rounds
-        return passes
+        return schedule
 
     def _check_parameters(self) -> None:
         """Refuse parameters outside their domain, and starting centers that could fit no layout."""
         super()._check_parameters()
-        self._starts(None)
+        self._check_init(None)
 
-    def _given(self, layout: FeatureMap) -> Floats | None:
+    def _initial_centers(self, layout: FeatureMap) -> Floats | None:
         """Return the starting centers in units of the declared ranges, if there are any."""
-        centers = self._starts(layout.size)
+        centers = self._check_init(layout.size)
         if centers is None:
             return None
         return np.clip((centers - layout.lower) / layout.width, 0.0, 1.0)
 
-    def _starts(self, size: int | None) -> Floats | None:
+    def _check_init(self, size: int | None) -> Floats | None:
         """Return what was given to start with; how many coordinates it must have may not be known yet."""
         if self.init is None:
             return None
@@ -284,7 +289,7 @@ class _Points:
     def _draw(self, n: int) -> Floats:
         return standard_normal((n, len(self._middle)), self._stream) * self._scale
 
-    def far_apart(self, k: int) -> Floats:
+    def choose_far_apart(self, k: int) -> Floats:
         """Choose ``k`` points, each as far as possible from those chosen before."""
         points = np.clip(self._middle + self._draw(max(_START, 20 * k)), 0.0, 1.0)
         chosen = [0]
@@ -294,46 +299,46 @@ class _Points:
             distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
         return points[chosen]
 
-    def reseeded(self, centers: Floats, counts: Floats, kept: Bools) -> Floats:
+    def reseed(self, centers: Floats, counts: Floats, kept: Bools) -> Floats:
         """Put centers that have too few rows near those that have most."""
         lost, living = np.flatnonzero(~kept), np.flatnonzero(kept)
         if not len(lost) or not len(living):
             return centers
         largest = living[np.argsort(-counts[living], kind="stable")]
         moved = centers.copy()
-        near = centers[largest[np.arange(len(lost)) % len(largest)]]
-        moved[lost] = np.clip(near + 0.5 * self._draw(len(lost)), 0.0, 1.0)
+        neighbors = centers[largest[np.arange(len(lost)) % len(largest)]]
+        moved[lost] = np.clip(neighbors + 0.5 * self._draw(len(lost)), 0.0, 1.0)
         return moved
 
 
-def _factor(i: int) -> float:
+def _radius_factor(i: int) -> float:
     return _SCHEDULE[min(i, len(_SCHEDULE) - 1)]
 
 
-def _affordable(
-    passes: BudgetSchedule, layout: FeatureMap, k: int, radius: float | None, n_rows: float
+def _affordable_centers(
+    schedule: BudgetSchedule, layout: FeatureMap, k: int, radius: float | None, n_rows: float
 ) -> int:
     """Return how many centers to start with: at most so many that noise on each stays small."""
     question = ClusterSums(layout.names, [[0.5] * layout.size], 0.5)
-    sd = float(passes.expected_sd("pass 1", question)[0, 1]) / 0.5
+    sd = float(schedule.expected_sd("pass 1", question)[0, 1]) / 0.5
     if sd == 0:
         return _SPARE * k
     # Noise of sd * radius per coordinate on a sum over n / m rows, against the spread of the rows.
     length = math.sqrt(layout.size / 12) if radius is None else radius
-    most = _TOLERATED * length * n_rows / (0.7 * length * sd * math.sqrt(layout.size))
-    return int(min(max(most, k), _SPARE * k))
+    largest = _TOLERATED * length * n_rows / (0.7 * length * sd * math.sqrt(layout.size))
+    return int(min(max(largest, k), _SPARE * k))
 
 
-def _moved(centers: Floats, answer: Answer) -> tuple[Floats, Bools, Floats, Floats]:
+def _move_centers(centers: Floats, answer: Answer) -> tuple[Floats, Bools, Floats, Floats]:
     """Move centers by the noisy mean displacement of their rows, where there are enough of them.
 
     Returns counts, which centers have enough rows, the error of each center, and the centers.
     """
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     counts, count_sd = value[:, 0], sd[:, 0]
-    kept = (counts > LEAST * count_sd) & (counts > 0)
+    kept = (counts > LEAST_COUNT * count_sd) & (counts > 0)
     divisor = np.where(kept, counts, 1.0)
-    shift = shrunk(value[:, 1:], sd[:, 1:]) / divisor[:, None]
+    shift = shrink_to_zero(value[:, 1:], sd[:, 1:]) / divisor[:, None]
     errors = mean_error(shift, divisor, sd[:, 1:], count_sd)
     moved = np.clip(centers + np.where(kept[:, None], shift, 0.0), 0.0, 1.0)
     return counts, kept, np.where(kept, errors, math.inf), moved
@@ -352,11 +357,11 @@ def mean_error(shift: Floats, counts: Floats, sum_sd: Floats, count_sd: Floats) 
     return np.asarray(np.sqrt(square) / counts)
 
 
-def merged(centers: Floats, weights: Floats, k: int) -> Floats:
+def merge_centers(centers: Floats, weights: Floats, k: int) -> Floats:
     """Return ``k`` centers of weighted centers: k-means on what was already answered, which costs nothing."""
     heavy = np.flatnonzero(weights > 0)
     if len(np.unique(centers[heavy], axis=0)) <= k:
         order = np.argsort(-weights, kind="stable")[:k]
         return centers[order]
-    found = KMeans(k, n_init=20, random_state=0).fit(centers[heavy], sample_weight=weights[heavy])
-    return np.asarray(np.clip(found.cluster_centers_, 0.0, 1.0))
+    model = KMeans(k, n_init=20, random_state=0).fit(centers[heavy], sample_weight=weights[heavy])
+    return np.asarray(np.clip(model.cluster_centers_, 0.0, 1.0))

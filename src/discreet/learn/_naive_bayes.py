@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 MOST_BINS = 32
-WITHOUT_COUNT = 16
+DEFAULT_BINS = 16
 """Cells of a number where the number of rows is not public."""
-CLEAR = 4.0
+CELL_SDS = 4.0
 """Standard deviations of noise that an average cell shall hold."""
 
 
@@ -134,37 +134,37 @@ class PrivateNaiveBayes(BinsClassifier):
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
         assert target is not None
-        passes = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
-        cells, question = self._question(sums, layout, target, passes)
-        answer = passes.ask("tables", question)
+        schedule = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
+        cells, question = self._choose_query(sums, layout, target, schedule)
+        answer = schedule.ask("tables", question)
         sd = float(np.max(answer.sd))
         (tables,) = self._tables(question, answer, sums.schema)
         counts = list(tables.values())
         # Every table counts the same rows by class; the fewer its cells, the less noisy its margin.
         weights = [1 / len(table) for table in counts]
         totals = np.average([table.sum(axis=0) for table in counts], axis=0, weights=weights)
-        self.class_log_prior_ = np.log(_smoothed(totals, sd))
-        self.cell_log_prob_ = np.log(np.concatenate([_smoothed(table, sd) for table in counts]))
+        self.class_log_prior_ = np.log(_smooth_shares(totals, sd))
+        self.cell_log_prob_ = np.log(np.concatenate([_smooth_shares(table, sd) for table in counts]))
         self.cells_ = cells
-        return passes
+        return schedule
 
-    def _question(
-        self, sums: NoisySums, layout: FeatureMap, target: str, passes: BudgetSchedule
+    def _choose_query(
+        self, sums: NoisySums, layout: FeatureMap, target: str, schedule: BudgetSchedule
     ) -> tuple[Bins, NodeTables]:
-        def asked(n_bins: int) -> tuple[Bins, NodeTables]:
+        def query_for(n_bins: int) -> tuple[Bins, NodeTables]:
             cells = Bins.from_features(layout, self.edges, n_bins)
             return cells, root_tables(target, cells)
 
         if self.n_bins is not None:
-            return asked(int(self.n_bins))
+            return query_for(int(self.n_bins))
         if sums.n_rows is None:
-            return asked(WITHOUT_COUNT)
+            return query_for(DEFAULT_BINS)
         n_bins = MOST_BINS
         # The noise does not depend on how many cells there are.
-        sd = float(np.max(passes.expected_sd("tables", asked(2)[1])))
-        while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CLEAR * sd:
+        sd = float(np.max(schedule.expected_sd("tables", query_for(2)[1])))
+        while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CELL_SDS * sd:
             n_bins //= 2
-        return asked(n_bins)
+        return query_for(n_bins)
 
     def predict_joint_log_proba(self, X: Any) -> Floats:
         """Return for each row and class the logarithm of their joint probability, as the model sees it."""
@@ -182,8 +182,8 @@ class PrivateNaiveBayes(BinsClassifier):
         return np.asarray(self.classes_[logs.argmax(axis=1)])
 
 
-def _smoothed(counts: Floats, sd: float) -> Floats:
+def _smooth_shares(counts: Floats, sd: float) -> Floats:
     """Return the shares of each class, after one row more, or as many as the noise, spread over its cells."""
-    known = np.maximum(counts, 0.0)
-    more = max(1.0, sd)
-    return np.asarray((known + more / len(known)) / (known.sum(axis=0) + more))
+    positive = np.maximum(counts, 0.0)
+    pseudo_rows = max(1.0, sd)
+    return np.asarray((positive + pseudo_rows / len(positive)) / (positive.sum(axis=0) + pseudo_rows))

@@ -161,55 +161,55 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
         d = layout.size
-        kept = d if self.n_components is None else int(self.n_components)
-        if kept > d:
+        n_components = d if self.n_components is None else int(self.n_components)
+        if n_components > d:
             raise ParameterError(
                 f"n_components of PrivatePCA must be at most the number of coordinates, which is {d}, was "
-                f"{kept}. Leave it out to keep all."
+                f"{n_components}. Leave it out to keep all."
             )
-        learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
+        learns_radius = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
         # Uncentered and unclipped, only a private number of rows has to be asked for.
-        located = self.centered or learns or sums.n_rows is None
-        shares = {"region": _REGION, "gram": 1 - _REGION} if located else {"gram": 1.0}
-        passes = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        needs_region = self.centered or learns_radius or sums.n_rows is None
+        shares = {"region": _REGION, "gram": 1 - _REGION} if needs_region else {"gram": 1.0}
+        schedule = BudgetSchedule(sums, self.privacy, shares, owner=owner)
         origin = np.clip(-layout.lower / layout.width, 0.0, 1.0)
         center, n_rows, drift = origin, float(max(sums.n_rows or 0, 1)), np.zeros(d)
         radius = None if isinstance(self.radius, str) else self.radius
-        if located:
-            place = query_region(passes, "region", layout)
-            n_rows = place.n_rows
+        if needs_region:
+            region = query_region(schedule, "region", layout)
+            n_rows = region.n_rows
             if self.centered:
-                center, drift = place.mean, place.sd
+                center, drift = region.mean, region.sd
         offset = np.zeros(d) if self.centered else layout.decode(origin)
         with_sums = bool(offset.any())
-        if learns:
-            mean_square = float(place.spread(center).sum())
-            radius = _radius(passes, layout, center, mean_square, n_rows, with_sums)
+        if learns_radius:
+            mean_square = float(region.spread(center).sum())
+            radius = _radius(schedule, layout, center, mean_square, n_rows, with_sums)
         question = Gram(layout.names, tuple(center.tolist()), radius, with_sums)
-        answer = passes.ask("gram", question)
+        answer = schedule.ask("gram", question)
         scale = np.ones(d) if self.range_units else layout.width
         unit = offset / layout.width if self.range_units else offset
-        gram, sd = _in_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, n_rows)
+        gram, sd = _to_column_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, n_rows)
         divisor = max(n_rows - 1, 1.0) if self.centered else n_rows
-        self._take(gram / divisor, kept, divisor)
+        self._set_components(gram / divisor, n_components, divisor)
         self.noise_floor_ = noise_floor(sd / divisor) + center_floor(scale * drift)
         self.distinguishable_ = self.explained_variance_ > self.noise_floor_
         self.mean_ = layout.decode(center) if self.centered else np.zeros(d)
         self.radius_ = radius
-        return passes
+        return schedule
 
-    def _take(self, matrix: Floats, kept: int, divisor: float) -> None:
+    def _set_components(self, matrix: Floats, n_components: int, divisor: float) -> None:
         values, vectors = np.linalg.eigh(matrix)
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
         # The sign of a direction means nothing: the largest entry is made positive.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)
         total = max(float(values.sum()), np.finfo(float).tiny)
-        self.n_components_ = kept
-        self.components_ = np.ascontiguousarray(vectors[:kept])
-        self.explained_variance_ = values[:kept]
-        self.explained_variance_ratio_ = values[:kept] / total
-        self.singular_values_ = np.sqrt(values[:kept] * divisor)
+        self.n_components_ = n_components
+        self.components_ = np.ascontiguousarray(vectors[:n_components])
+        self.explained_variance_ = values[:n_components]
+        self.explained_variance_ratio_ = values[:n_components] / total
+        self.singular_values_ = np.sqrt(values[:n_components] * divisor)
 
     def transform(self, X: Any) -> Floats:
         """Return the coordinates of rows along the components; rows outside the bounds are clipped."""
@@ -247,7 +247,7 @@ def center_floor(sd: Floats) -> float:
 
 
 def _radius(
-    passes: BudgetSchedule,
+    schedule: BudgetSchedule,
     layout: FeatureMap,
     center: Floats,
     mean_square: float,
@@ -257,14 +257,14 @@ def _radius(
     """Choose the length to which rows are clipped: as long as noise stays small, within limits."""
     d = layout.size
     unit = Gram(layout.names, tuple(center.tolist()), 0.5, with_sums)
-    sd = float(np.max(passes.expected_sd("gram", unit))) / 0.25 / math.sqrt(2)
+    sd = float(np.max(schedule.expected_sd("gram", unit))) / 0.25 / math.sqrt(2)
     # Noise of the matrix at the mean square length, over the average eigenvalue: public but for n.
     ratio = 2 * d**1.5 * sd / n_rows
     factor = min(max(math.sqrt(_NOISE / ratio), _SHORTEST), _LONGEST)
     return max(factor * math.sqrt(mean_square), 2.0**-16)
 
 
-def _in_units(
+def _to_column_units(
     value: Floats, sd: Floats, scale: Floats, offset: Floats, n_rows: float
 ) -> tuple[Floats, Floats]:
     """Turn products of fractions of ranges into products of columns in their units."""

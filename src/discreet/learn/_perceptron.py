@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import LEAST, Centering
+from discreet.learn._centering import LEAST_COUNT, Centering
 from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.base import Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
@@ -167,21 +167,21 @@ class PrivatePerceptron(SumsClassifier):
                 "classes of PrivatePerceptron must be two. Only binary classification is supported, and "
                 f"there are {len(self.classes_)} classes. Use another learner, or one for each class."
             )
-        frame = Centering(layout, None if self.radius is None else float(self.radius))
+        centering = Centering(layout, None if self.radius is None else float(self.radius))
         names = [f"round {i + 1}" for i in range(int(self.rounds))]
-        passes = BudgetSchedule(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
-        weights, path, counts = np.zeros(frame.size), [], []
+        schedule = BudgetSchedule(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
+        weights, path, counts = np.zeros(centering.size), [], []
         for name in names:
             question = HalfspaceSums(
                 target=target,
                 positive=self._levels[1],
                 weights=tuple(weights.tolist()),
-                intercept=frame.intercept,
-                **frame.asked,
+                intercept=centering.intercept,
+                **centering.query_arguments,
             )
-            answer = passes.ask(name, question)
+            answer = schedule.ask(name, question)
             counts.append(float(np.asarray(answer.value)[0]))
-            mean = _mean(answer)
+            mean = _mean_update(answer)
             if mean is None:
                 break
             weights = weights + (mean / len(counts) if self.step == "shrinking" else mean)
@@ -190,15 +190,15 @@ class PrivatePerceptron(SumsClassifier):
         self.weights_ = np.mean(path, axis=0) if path else weights
         self.counts_ = np.array(counts)
         self.n_iter_ = len(path)
-        coef, intercept = frame.coefficients(self.weights_)
+        coef, intercept = centering.coefficients(self.weights_)
         self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
-        return passes
+        return schedule
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second class for each row; rows are clipped as those of the training."""
         rows = self._coordinates(X, "decision_function")
-        frame = Centering(self.layout_, None if self.radius is None else float(self.radius))
-        return np.asarray(frame.rows(rows) @ self.weights_)
+        centering = Centering(self.layout_, None if self.radius is None else float(self.radius))
+        return np.asarray(centering.rows(rows) @ self.weights_)
 
     def predict(self, X: Any) -> AnyArray:
         """Return the class of each row."""
@@ -206,14 +206,14 @@ class PrivatePerceptron(SumsClassifier):
         return np.asarray(self.classes_[positive.astype(np.intp)])
 
 
-def _mean(answer: Answer) -> Floats | None:
+def _mean_update(answer: Answer) -> Floats | None:
     """Return the noisy mean of label times row over the rows that are wrong; None if they are too few.
 
     sulq-2: the count that is tested is the one of this round, and it is tested before the sum is used.
     """
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     count = float(value[0])
-    if count <= LEAST * float(sd[0]) or count <= 0:
+    if count <= LEAST_COUNT * float(sd[0]) or count <= 0:
         return None
     return np.asarray(value[1:] / count)
 

@@ -75,7 +75,7 @@ class Quantiles:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _ExcessCounts:
     """Noisy numbers of rows below some cuts, less the wanted part of all rows, for one quantile."""
 
     cuts: AnyArray
@@ -135,7 +135,7 @@ def private_quantiles(
     >>> found.method, found.value
     ('bisection', (25.0, 50.0))
     """
-    wanted = _wanted(qs)
+    fractions = _parse_fractions(qs)
     if not (isinstance(bits, int) and not isinstance(bits, bool) and 1 <= bits <= MOST_BITS):
         raise ParameterError(
             f"bits of private_quantiles must be a whole number from 1 to {MOST_BITS}, was {bits!r}."
@@ -152,129 +152,131 @@ def private_quantiles(
     # Where cells begin, on the integers of the curated table, and one past the last.
     cuts = np.array([j * (curated.top + 1) // cells for j in range(cells + 1)])
     steps = max(1, math.ceil(math.log2(cells)))
-    method = chosen_method(cells, len(wanted))
+    method = choose_method(cells, len(fractions))
     if method == "histogram":
-        passes = BudgetSchedule(sums, privacy, {"histogram": 1.0}, owner=owner)
-        counted = _by_histogram(passes, curated, cuts, wanted)
-        found = [_crossing(part, cells) for part in counted]
+        schedule = BudgetSchedule(sums, privacy, {"histogram": 1.0}, owner=owner)
+        excesses = _count_by_histogram(schedule, curated, cuts, fractions)
+        cut_indices = [_first_sufficient_cut(part, cells) for part in excesses]
     else:
         names = [f"step {i + 1}" for i in range(steps)]
-        passes = BudgetSchedule(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
-        counted, found = _by_bisection(passes, curated, cuts, wanted)
-    laws = [answer.law for answer in passes.answers.values()] or ["gaussian"]
-    ends = [_ends(part, cells, level, laws[0]) for part in counted]
-    order = np.argsort(wanted, kind="stable")
-    rising = np.empty(len(wanted))
-    middles = np.array([_middle(curated, cuts, j) for j in found])
-    rising[order] = np.sort(middles[order])
+        schedule = BudgetSchedule(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
+        excesses, cut_indices = _count_by_bisection(schedule, curated, cuts, fractions)
+    laws = [answer.law for answer in schedule.answers.values()] or ["gaussian"]
+    intervals = [_interval_cuts(part, cells, level, laws[0]) for part in excesses]
+    order = np.argsort(fractions, kind="stable")
+    ordered = np.empty(len(fractions))
+    middles = np.array([_cell_middle(curated, cuts, j) for j in cut_indices])
+    ordered[order] = np.sort(middles[order])
     return Quantiles(
-        qs=wanted,
-        value=tuple(rising.tolist()),
-        lower=tuple(_value(curated, cuts[low]) for low, _ in ends),
-        upper=tuple(_value(curated, cuts[high] - 1) for _, high in ends),
+        qs=fractions,
+        value=tuple(ordered.tolist()),
+        lower=tuple(_cut_value(curated, cuts[low]) for low, _ in intervals),
+        upper=tuple(_cut_value(curated, cuts[high] - 1) for _, high in intervals),
         level=float(level),
-        sd=max(float(part.sd.max(initial=0.0)) for part in counted),
+        sd=max(float(part.sd.max(initial=0.0)) for part in excesses),
         method=method,
-        promises=passes.promises,
-        answers=passes.answers,
+        promises=schedule.promises,
+        answers=schedule.answers,
     )
 
 
-def chosen_method(cells: int, n_quantiles: int) -> Method:
+def choose_method(cells: int, n_quantiles: int) -> Method:
     """Return which way has the smaller variance, for a number of cells and of quantiles."""
     steps = max(1, math.ceil(math.log2(cells)))
     return "histogram" if cells <= steps * (n_quantiles + 1) else "bisection"
 
 
-def _wanted(qs: Sequence[float] | float) -> tuple[float, ...]:
-    listed: tuple[Any, ...] = tuple(np.atleast_1d(np.asarray(qs, dtype=object)).tolist())
-    if not listed or not all(is_number(q) and 0 <= q <= 1 for q in listed):
+def _parse_fractions(qs: Sequence[float] | float) -> tuple[float, ...]:
+    values: tuple[Any, ...] = tuple(np.atleast_1d(np.asarray(qs, dtype=object)).tolist())
+    if not values or not all(is_number(q) and 0 <= q <= 1 for q in values):
         raise ParameterError(f"qs of private_quantiles must be numbers from 0 to 1, was {qs!r}.")
-    return tuple(map(float, listed))
+    return tuple(map(float, values))
 
 
-def _by_histogram(
-    passes: BudgetSchedule, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
-) -> list[_Counted]:
-    below, sd = _ask(passes, "histogram", curated, cuts[1:-1])
+def _count_by_histogram(
+    schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
+) -> list[_ExcessCounts]:
+    below, sd = _count_between(schedule, "histogram", curated, cuts[1:-1])
     inner = np.arange(1, len(cuts) - 1)
-    return [_counted(inner, below, sd, q, passes, curated) for q in wanted]
+    return [_excess_counts(inner, below, sd, q, schedule, curated) for q in fractions]
 
 
-def _by_bisection(
-    passes: BudgetSchedule, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
-) -> tuple[list[_Counted], list[int]]:
-    lows, highs = [0] * len(wanted), [len(cuts) - 1] * len(wanted)
-    heard: list[list[_Counted]] = [[] for _ in wanted]
-    for name in passes.split:
+def _count_by_bisection(
+    schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
+) -> tuple[list[_ExcessCounts], list[int]]:
+    lows, highs = [0] * len(fractions), [len(cuts) - 1] * len(fractions)
+    parts_of: list[list[_ExcessCounts]] = [[] for _ in fractions]
+    for name in schedule.split:
         middles = [(low + high) // 2 for low, high in zip(lows, highs, strict=True)]
-        asked = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))
-        if not asked.size:
+        queried = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))
+        if not queried.size:
             break
-        below, sd = _ask(passes, name, curated, cuts[asked])
-        for i, q in enumerate(wanted):
-            counted = _counted(asked, below, sd, q, passes, curated)
-            heard[i].append(counted)
+        below, sd = _count_between(schedule, name, curated, cuts[queried])
+        for i, q in enumerate(fractions):
+            excesses = _excess_counts(queried, below, sd, q, schedule, curated)
+            parts_of[i].append(excesses)
             if middles[i] > lows[i]:
-                if counted.excess[np.searchsorted(asked, middles[i])] >= 0:
+                if excesses.excess[np.searchsorted(queried, middles[i])] >= 0:
                     highs[i] = middles[i]
                 else:
                     lows[i] = middles[i]
-    return [_joined(each) for each in heard], highs
+    return [_concatenate(each) for each in parts_of], highs
 
 
-def _joined(parts: Sequence[_Counted]) -> _Counted:
+def _concatenate(parts: Sequence[_ExcessCounts]) -> _ExcessCounts:
     """Put what several questions said about one quantile together."""
     none = [np.empty(0)]
-    return _Counted(
+    return _ExcessCounts(
         np.concatenate([part.cuts for part in parts] or none),
         np.concatenate([part.excess for part in parts] or none),
         np.concatenate([part.sd for part in parts] or none),
     )
 
 
-def _ask(passes: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray) -> tuple[Floats, float]:
+def _count_between(
+    schedule: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray
+) -> tuple[Floats, float]:
     """Count rows between cuts; rows where the column is missing are the last cell, and left out."""
-    edges = [_value(curated, cut) for cut in cuts]
+    edges = [_cut_value(curated, cut) for cut in cuts]
     if not edges:
         return np.zeros(0), 0.0
-    answer = passes.ask(name, Histogram((curated.name,), {curated.name: edges}))
+    answer = schedule.ask(name, Histogram((curated.name,), {curated.name: edges}))
     counts = np.asarray(answer.value)[: len(edges) + 1]
     return np.asarray(counts), float(np.max(answer.sd))
 
 
-def _counted(
-    at: AnyArray, counts: Floats, sd: float, q: float, passes: BudgetSchedule, curated: Curated
-) -> _Counted:
+def _excess_counts(
+    cuts: AnyArray, counts: Floats, sd: float, q: float, schedule: BudgetSchedule, curated: Curated
+) -> _ExcessCounts:
     """Return how many rows more than wanted lie below each cut, and how noisy that is."""
     m = len(counts)
     if not m:
-        return _Counted(np.empty(0), np.empty(0), np.empty(0))
+        return _ExcessCounts(np.empty(0), np.empty(0), np.empty(0))
     k = np.arange(1, m)
     below, total = np.cumsum(counts)[:-1], counts.sum()
-    if passes.sums.n_rows is not None and curated.flag is None:
+    if schedule.sums.n_rows is not None and curated.flag is None:
         # All cells add up to the public number of rows: what they miss of it is shared out.
-        below = below + k / m * (passes.sums.n_rows - total)
-        return _Counted(at, below - q * passes.sums.n_rows, sd * np.sqrt(k * (m - k) / m))
-    return _Counted(at, below - q * total, sd * np.sqrt(k * (1 - q) ** 2 + (m - k) * q**2))
+        below = below + k / m * (schedule.sums.n_rows - total)
+        return _ExcessCounts(cuts, below - q * schedule.sums.n_rows, sd * np.sqrt(k * (m - k) / m))
+    return _ExcessCounts(cuts, below - q * total, sd * np.sqrt(k * (1 - q) ** 2 + (m - k) * q**2))
 
 
-def _crossing(counted: _Counted, cells: int) -> int:
+def _first_sufficient_cut(excesses: _ExcessCounts, cells: int) -> int:
     """Return the first cut below which there are enough rows, once the counts are made to rise."""
-    if not counted.cuts.size:
+    if not excesses.cuts.size:
         return cells
-    enough = np.flatnonzero(isotonic_regression(counted.excess) >= 0)
-    return int(counted.cuts[enough[0]]) if enough.size else cells
+    enough = np.flatnonzero(isotonic_regression(excesses.excess) >= 0)
+    return int(excesses.cuts[enough[0]]) if enough.size else cells
 
 
-def _ends(counted: _Counted, cells: int, level: float, law: Law) -> tuple[int, int]:
+def _interval_cuts(excesses: _ExcessCounts, cells: int, level: float, law: Law) -> tuple[int, int]:
     """Return cuts that the exact quantile lies between with probability ``level``."""
-    if not counted.cuts.size:
+    if not excesses.cuts.size:
         return 0, cells
     # All comparisons hold at once.
-    z = _tail_in_sds((1 - level) / counted.cuts.size, law)
-    surely_short = counted.cuts[counted.excess + z * counted.sd < 0]
-    surely_enough = counted.cuts[counted.excess - z * counted.sd >= 0]
+    z = _tail_in_sds((1 - level) / excesses.cuts.size, law)
+    surely_short = excesses.cuts[excesses.excess + z * excesses.sd < 0]
+    surely_enough = excesses.cuts[excesses.excess - z * excesses.sd >= 0]
     return int(surely_short.max(initial=0)), int(surely_enough.min(initial=cells))
 
 
@@ -292,12 +294,12 @@ def _tail_in_sds(failure: float, law: Law) -> float:
     return float(optimize.brentq(excess, 1e-9, 10 - 4 * math.log(failure))) / math.sqrt(2)
 
 
-def _middle(curated: Curated, cuts: AnyArray, j: int) -> float:
+def _cell_middle(curated: Curated, cuts: AnyArray, j: int) -> float:
     """Return the middle of the cell that ends at a cut."""
     first, last = int(cuts[j - 1]), int(cuts[j]) - 1
     middle = (first + last) / 2
-    return _value(curated, math.floor(middle) if curated.whole else middle)
+    return _cut_value(curated, math.floor(middle) if curated.whole else middle)
 
 
-def _value(curated: Curated, index: float) -> float:
+def _cut_value(curated: Curated, index: float) -> float:
     return float(curated.lower + curated.step * index)

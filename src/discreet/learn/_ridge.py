@@ -138,11 +138,11 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
         assert target is not None
-        both = FeatureMap.from_schema(sums.schema, (*layout.names, target))
-        centered = Centering(both)
-        passes = BudgetSchedule(sums, self.privacy, {"products": 1.0}, owner=owner)
-        answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
-        count, totals, products = moments(np.asarray(answer.value), centered, sums.n_rows)
+        with_target = FeatureMap.from_schema(sums.schema, (*layout.names, target))
+        centering = Centering(with_target)
+        schedule = BudgetSchedule(sums, self.privacy, {"products": 1.0}, owner=owner)
+        answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
+        count, totals, products = moments(np.asarray(answer.value), centering, sums.n_rows)
         # Around the means there is no intercept left to penalize.
         spread = products - np.outer(totals, totals) / max(count, 1.0)
         values, vectors = np.linalg.eigh(spread[:-1, :-1])
@@ -153,13 +153,13 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         level = (totals[-1] - slopes @ totals[:-1]) / max(count, 1.0)
         column = sums.schema.column(target)
         (low, _), width = column.range, column.width
-        alone = Centering(layout)
-        self.coef_, shift = alone.coefficients(
-            np.append(slopes, level) * width if alone.intercept else slopes * width
+        features_only = Centering(layout)
+        self.coef_, shift = features_only.coefficients(
+            np.append(slopes, level) * width if features_only.intercept else slopes * width
         )
-        self.intercept_ = float(shift) + low + width / 2 + (0.0 if alone.intercept else level * width)
+        self.intercept_ = float(shift) + low + width / 2 + (0.0 if features_only.intercept else level * width)
         self.regularization_ = penalty
-        return passes
+        return schedule
 
     def predict(self, X: Any) -> Floats:
         """Return what the linear model says of each row, which may lie outside the declared range."""
@@ -209,14 +209,14 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         return super()._pack(name, value, arrays)
 
 
-def moments(answer: Floats, centered: Centering, n_rows: int | None) -> tuple[float, Floats, Floats]:
+def moments(answer: Floats, centering: Centering, n_rows: int | None) -> tuple[float, Floats, Floats]:
     """Take the answer of a Gram question apart: number of rows, sums of coordinates, sums of products."""
-    if centered.intercept:
+    if centering.intercept:
         return float(answer[0, 0]), answer[0, 1:], answer[1:, 1:]
-    products = centered.known_zeros(answer)
+    products = centering.zero_level_products(answer)
     # Every row has one level of each category: products with all of them add up to the sums.
-    totals = np.mean([products[:, block].sum(axis=1) for block in centered.blocks], axis=0)
-    for block in centered.blocks:
+    totals = np.mean([products[:, block].sum(axis=1) for block in centering.blocks], axis=0)
+    for block in centering.blocks:
         totals[block] = np.diag(products)[block]
-    count = np.mean([totals[block].sum() for block in centered.blocks]) if n_rows is None else n_rows
+    count = np.mean([totals[block].sum() for block in centering.blocks]) if n_rows is None else n_rows
     return float(count), totals, products

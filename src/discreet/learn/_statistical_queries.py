@@ -221,17 +221,19 @@ class StatisticalQueries:
         sd = self._sd(tolerance)
         answer = self.sums.ask(Sums((parsed,)), variance=sd * sd, owner=self._owner)
         width = float(parsed.upper) - float(parsed.lower)
-        sampled = width * math.sqrt(math.log(2 * self.queries / self.sampling_failure) / (2 * self._n_rows))
+        sampling_tolerance = width * math.sqrt(
+            math.log(2 * self.queries / self.sampling_failure) / (2 * self._n_rows)
+        )
         value = float(np.asarray(answer.value)[0]) / self._n_rows
         tolerance = float(tolerance)
-        wide = tolerance + sampled
+        total_tolerance = tolerance + sampling_tolerance
         statistic = Statistic(
             value=value,
             tolerance=tolerance,
             failure=self.failure / self.queries,
             table=(value - tolerance, value + tolerance),
-            population=(value - wide, value + wide),
-            sampling_tolerance=sampled,
+            population=(value - total_tolerance, value + total_tolerance),
+            sampling_tolerance=sampling_tolerance,
             sampling_failure=self.sampling_failure / self.queries,
             cost=answer.cost,
             answer=answer,

@@ -102,17 +102,17 @@ class SumsEstimator(Learner):
             Labels, where the learner needs them.
         """
         self._check_parameters()
-        rows, schema, labels = self._declared(X, y)
+        rows, schema, labels = self._declare_rows(X, y)
         make = NoiselessSums if isinstance(self.privacy, NoPromise) else Database
         seed = None if self.random_state is None else int(self.random_state)
         layout = FeatureMap.from_schema(schema)
-        named = layout.named(rows)
+        table = layout.name_columns(rows)
         target = None
         if labels is not None:
             target, cells = labels
-            named = _beside(named, target, cells, schema)
-        with make(named, schema=schema, ledger=self.ledger, random_state=seed) as sums:
-            return self._fitted(sums, layout, target, None)
+            table = _add_labels(table, target, cells, schema)
+        with make(table, schema=schema, ledger=self.ledger, random_state=seed) as sums:
+            return self._fit_sums(sums, layout, target, None)
 
     def fit_database(
         self, db: NoisySums, *, columns: Sequence[str] | None = None, owner: str | None = None
@@ -130,7 +130,7 @@ class SumsEstimator(Learner):
         """
         self._check_parameters()
         layout = FeatureMap.from_schema(db.schema, columns)
-        self._check_agrees(db, layout)
+        self._check_database(db, layout)
         target = self._database_target(db.schema)
         if target in layout.names:
             raise ParameterError(
@@ -139,18 +139,18 @@ class SumsEstimator(Learner):
             )
         self.n_features_in_ = len(layout.names)
         self.feature_names_in_ = np.array(layout.names, dtype=object)
-        return self._fitted(db, layout, target, owner)
+        return self._fit_sums(db, layout, target, owner)
 
-    def _fitted(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
-        passes = self._learn(sums, layout, target, owner)
+    def _fit_sums(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
+        schedule = self._learn(sums, layout, target, owner)
         self.layout_ = layout
-        self.answers_ = passes.answers
-        self.promises_ = passes.promises
-        self.receipts_ = tuple(answer.receipt for answer in passes.answers.values())
-        self.split_ = passes.split
+        self.answers_ = schedule.answers
+        self.promises_ = schedule.promises
+        self.receipts_ = tuple(answer.receipt for answer in schedule.answers.values())
+        self.split_ = schedule.split
         return self
 
-    def _shown(self, X: Any, where: str) -> Any:
+    def _check_new_rows(self, X: Any, where: str) -> Any:
         """Check rows that a fitted model is shown."""
         check_is_fitted(self)
         if self.layout_.plain:
@@ -160,12 +160,12 @@ class SumsEstimator(Learner):
 
     def _coordinates(self, X: Any, where: str) -> Floats:
         """Return rows that a fitted model is shown as coordinates from 0 to 1."""
-        shown = self._shown(X, where)
-        return self.layout_.rows(shown)
+        rows = self._check_new_rows(X, where)
+        return self.layout_.rows(rows)
 
     # What is declared about rows in memory.
 
-    def _declared(self, X: Any, y: Any) -> tuple[Any, Schema, tuple[str, AnyArray] | None]:
+    def _declare_rows(self, X: Any, y: Any) -> tuple[Any, Schema, tuple[str, AnyArray] | None]:
         """Check rows and labels; return them with the schema of both."""
         schema = self.schema
         if schema is not None and self.bounds is not None:
@@ -179,19 +179,19 @@ class SumsEstimator(Learner):
             names = [column.name for column in schema.features]
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         else:
-            X, y = self._validated(X, y)
+            X, y = self._validate_rows(X, y)
         if schema is None:
-            schema = self._schema_of(X)
-        kept = [*schema.features, *(c for c in schema.columns if c.name == schema.id_column)]
-        found = self._local_target(schema, y)
-        if found is not None:
-            kept.append(found[0])
+            schema = self._schema_from_bounds(X)
+        columns = [*schema.features, *(c for c in schema.columns if c.name == schema.id_column)]
+        label = self._local_target(schema, y)
+        if label is not None:
+            columns.append(label[0])
         declared = dataclasses.replace(
-            schema, columns=kept, target=None if found is None else found[0].name, primary_key=()
+            schema, columns=columns, target=None if label is None else label[0].name, primary_key=()
         )
-        return X, declared, None if found is None else (found[0].name, found[1])
+        return X, declared, None if label is None else (label[0].name, label[1])
 
-    def _validated(self, X: Any, y: Any) -> tuple[Floats, Any]:
+    def _validate_rows(self, X: Any, y: Any) -> tuple[Floats, Any]:
         owner = type(self).__name__
         if self.__sklearn_tags__().target_tags.required:
             labels = np.asarray(y)
@@ -203,7 +203,7 @@ class SumsEstimator(Learner):
         check_finite(X, f"X of {owner}.fit", getattr(self, "feature_names_in_", None))
         return X, y
 
-    def _schema_of(self, X: Floats) -> Schema:
+    def _schema_from_bounds(self, X: Floats) -> Schema:
         bounds = self.bounds
         if bounds is None:
             if not isinstance(self.privacy, NoPromise):
@@ -214,8 +214,8 @@ class SumsEstimator(Learner):
             # Without a promise there is nothing to give away. A constant column needs a range all the same.
             low, high = X.min(axis=0), X.max(axis=0)
             bounds = low, np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
-        named = getattr(self, "feature_names_in_", None)
-        names = [f"x{i}" for i in range(X.shape[1])] if named is None else [str(name) for name in named]
+        known = getattr(self, "feature_names_in_", None)
+        names = [f"x{i}" for i in range(X.shape[1])] if known is None else [str(name) for name in known]
         return schema_of_bounds(
             bounds,
             names,
@@ -232,7 +232,7 @@ class SumsEstimator(Learner):
         """Return which column of a database holds the labels; None for learners without labels."""
         return None
 
-    def _check_agrees(self, db: NoisySums, layout: FeatureMap) -> None:
+    def _check_database(self, db: NoisySums, layout: FeatureMap) -> None:
         """Refuse parameters that a database would not heed."""
         owner = type(self).__name__
         if self.schema is not None and self.schema.digest != db.schema.digest:
@@ -243,8 +243,8 @@ class SumsEstimator(Learner):
         if self.bounds is not None:
             numbers = [column for column in layout.schema.columns if column.is_number]
             names = [column.name for column in numbers]
-            given = schema_of_bounds(self.bounds, names, owner=owner, unit="row", neighbors="replace-one")
-            if [c.range for c in given.columns] != [c.range for c in numbers]:
+            declared = schema_of_bounds(self.bounds, names, owner=owner, unit="row", neighbors="replace-one")
+            if [c.range for c in declared.columns] != [c.range for c in numbers]:
                 raise ParameterError(
                     f"bounds of {owner} must be those of the database or left out, were others. The database "
                     "goes by its own."
@@ -326,18 +326,18 @@ def _has_names(X: Any) -> bool:
     return isinstance(X, Mapping) or hasattr(X, "columns")
 
 
-def _beside(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
+def _add_labels(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
     """Put labels beside rows that have names."""
     if isinstance(rows, Mapping):
         return {**rows, target: cells}
     import narwhals as nw
 
     frame = nw.from_native(rows, eager_only=True)
-    wanted = [column.name for column in schema.columns if column.name != target]
-    missing = [name for name in wanted if name not in frame.columns]
+    names = [column.name for column in schema.columns if column.name != target]
+    missing = [name for name in names if name not in frame.columns]
     if missing:
         raise ParameterError(
             f"X of a learner must have the declared column {missing[0]!r}, and has not. It must hold all "
             "features of the schema by name."
         )
-    return {**{name: frame[name].to_numpy() for name in wanted}, target: np.asarray(cells)}
+    return {**{name: frame[name].to_numpy() for name in names}, target: np.asarray(cells)}

@@ -136,12 +136,12 @@ class Learner(BaseEstimator):
         if not isinstance(parameters, dict) or not isinstance(fitted, dict) or not fitted.keys() <= known:
             raise SourceError(f"{path} is not a model that {cls.__name__} saved. Write one with save().")
         try:
-            made = cls(**{name: cls._unpack(name, value, arrays) for name, value in parameters.items()})
+            model = cls(**{name: cls._unpack(name, value, arrays) for name, value in parameters.items()})
         except TypeError as error:
             raise SourceError(f"{path} has parameters that {cls.__name__} does not know.") from error
         for name, value in fitted.items():
-            setattr(made, name, cls._unpack(name, value, arrays))
-        return made
+            setattr(model, name, cls._unpack(name, value, arrays))
+        return model
 
     @classmethod
     def _unpack(cls, name: str, value: Any, arrays: dict[str, Any]) -> Any:
@@ -171,7 +171,7 @@ class Learner(BaseEstimator):
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    wrong = f"{path} is not a saved model. Write one with save()."
+    message = f"{path} is not a saved model. Write one with save()."
     try:
         # NumPy leaves a file that it cannot read open; this one is ours to close.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -180,9 +180,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except OSError as error:
         raise SourceError(f"The model cannot be read from {path}: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise SourceError(wrong) from error
+        raise SourceError(message) from error
     if not isinstance(header, dict) or header.get("kind") != KIND:
-        raise SourceError(wrong)
+        raise SourceError(message)
     if header.get("format") != FORMAT:
         raise SourceError(
             f"{path} was saved in format {header.get('format')}, this version reads {FORMAT}. "
@@ -259,24 +259,24 @@ def declared_classes(classes: Any, y: AnyArray, *, owner: str, promises: bool) -
                 f"classes of {owner} must list the labels that a row may have, was None: which labels "
                 "occur is not for free. Declare all of them, found in the rows or not."
             )
-        found = np.unique(y)
-        if len(found) < 2:
+        labels = np.unique(y)
+        if len(labels) < 2:
             raise DataError(
                 f"y of {owner}.fit must hold two classes, held one class. There is nothing to tell apart; "
                 "declare classes to train all the same."
             )
-        return found
+        return labels
     declared = np.asarray(classes)
     try:
-        found = np.unique(declared)
+        labels = np.unique(declared)
     except TypeError:
-        found = np.zeros(0)
-    if declared.ndim != 1 or len(found) < 2 or len(found) != len(declared):
+        labels = np.zeros(0)
+    if declared.ndim != 1 or len(labels) < 2 or len(labels) != len(declared):
         raise ParameterError(
             f"classes of {owner} must be at least two different labels of one kind, was {classes!r}. List "
             "every label once."
         )
-    return found
+    return labels
 
 
 def label_codes(y: AnyArray, classes: AnyArray, *, owner: str) -> Ints:

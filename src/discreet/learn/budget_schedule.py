@@ -48,7 +48,7 @@ class NoiselessSums(Database):
         """Answer exactly."""
         if not isinstance(privacy, NoPromise) or variance is not None:
             raise PromiseError(
-                f"privacy of ExactSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
+                f"privacy of NoiselessSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
                 "no noise. Use Database."
             )
         receipt = self.ledger.charge(
@@ -145,13 +145,13 @@ class BudgetSchedule:
         try:
             answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner, plan=later)
         except BudgetExceeded as problem:
-            refused = self._refused(problem, 1 + len(later))
+            refused = self._budget_error(problem, 1 + len(later))
         else:
             self.answers[name] = answer
             return answer
         raise refused
 
-    def _refused(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
+    def _budget_error(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
         """Say what is left, what would fit, and what has been paid for."""
         which = "its one pass" if passes == 1 else f"{passes} passes"
         paid = ", ".join(self.answers)
@@ -162,7 +162,7 @@ class BudgetSchedule:
                 "there is room, and they are free."
             )
         else:
-            way = f"Nothing was charged. {self._fitting(problem)}"
+            way = f"Nothing was charged. {self._suggest_promise(problem)}"
         return BudgetExceeded(
             f"privacy of a learner must fit what its ledger has left, and does not: {which} ask for "
             f"{problem.currency} {problem.asked:.6g}, and {problem.left:.6g} is left for {problem.scope!r}. "
@@ -174,7 +174,7 @@ class BudgetSchedule:
             scope=problem.scope,
         )
 
-    def _fitting(self, problem: BudgetExceeded) -> str:
+    def _suggest_promise(self, problem: BudgetExceeded) -> str:
         """Name the largest promise, to four digits, that the ledger still has room for."""
         share = problem.left / problem.asked if problem.asked else 0.0
         (promise,) = self.promises

@@ -54,8 +54,8 @@ class FeatureMap:
         if not names or len(set(names)) != len(names):
             raise ParameterError(f"columns of a learner must be at least one, each once, was {names}.")
         curation = Curation.from_schema(schema)
-        kept = [schema.column(curation.column(name).name) for name in names]
-        return cls(Schema(columns=[dataclasses.replace(column, role="sensitive") for column in kept]))
+        chosen = [schema.column(curation.column(name).name) for name in names]
+        return cls(Schema(columns=[dataclasses.replace(column, role="sensitive") for column in chosen]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,11 +106,11 @@ class FeatureMap:
         if self.plain and isinstance(X, np.ndarray):
             lower, width = self.lower, self.width
             return np.asarray((np.clip(X, lower, lower + width) - lower) / width)
-        with open_table(self.named(X)) as table:
+        with open_table(self.name_columns(X)) as table:
             parts = [self.coordinates_of(batch) for batch in table.batches(self.schema)]
         return np.concatenate(parts) if parts else np.empty((0, self.size))
 
-    def named(self, X: Any) -> Any:
+    def name_columns(self, X: Any) -> Any:
         """Give the columns of a matrix their names; leave what has names."""
         if not isinstance(X, np.ndarray):
             return X
@@ -123,15 +123,15 @@ class FeatureMap:
 
     def coordinates_of(self, batch: Mapping[str, AnyArray]) -> Floats:
         """Return rows of a table that is being read, already encoded, as coordinates."""
-        made: list[AnyArray] = []
+        parts: list[AnyArray] = []
         for column in self.schema.columns:
             cells = batch[column.name]
             if column.is_category:
-                made.extend((cells == code).astype(np.float64) for code in range(len(column.levels)))
+                parts.extend((cells == code).astype(np.float64) for code in range(len(column.levels)))
             else:
                 filled = np.where(np.isnan(cells), column.fill, cells)
-                made.append((filled - column.range[0]) / column.width)
-        return np.column_stack(made)
+                parts.append((filled - column.range[0]) / column.width)
+        return np.column_stack(parts)
 
     def decode(self, coordinates: Floats) -> Floats:
         """Return points in the columns' units."""

@@ -20,7 +20,7 @@ from discreet.noise_law import Clear, ColumnLaw, JointResponseLaw, NoiseLaw, Sam
 from discreet.privacy import gaussian_mu
 from tests.learn.noise_aware.simulated import coarse, keep, noised, respond
 
-MIDWAY = _classifier._midway
+MIDWAY = _classifier._balance_intercepts
 GENERATOR = Stream.from_seed(11).generator()
 MIXING = np.array([[0.5, 0.2, 0.1], [0.0, 0.4, 0.2], [0.1, 0.0, 0.5]])
 X = np.clip(GENERATOR.random((20_000, 3)) @ MIXING, 0, 1)
@@ -199,13 +199,13 @@ def test_scales_never_claim_more_than_the_best_direction() -> None:
     measured = estimators.CrossFit(
         np.array([1.0, 0.1]), np.array([[0.4, 0.6], [1.5, 0.5]]), np.array([0.0, 0.05])
     )
-    first, second = estimators.scales_of(measured, together=True)
+    first, second = estimators.score_scales(measured, together=True)
     assert first == pytest.approx(1)
     assert second == pytest.approx(0.5)
     # Where nobody knows how much columns overlap, least squares: 1 + 1 times less.
-    np.testing.assert_allclose(estimators.scales_of(measured, together=False), [0.5, 0.25])
-    assert estimators.scale_of(1.0, -0.1, 0.1) == 0
-    assert estimators.scale_of(0.01, 1.0, 1.0) == pytest.approx(0.5)
+    np.testing.assert_allclose(estimators.score_scales(measured, together=False), [0.5, 0.25])
+    assert estimators.score_scale(1.0, -0.1, 0.1) == 0
+    assert estimators.score_scale(0.01, 1.0, 1.0) == pytest.approx(0.5)
 
 
 def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
@@ -229,7 +229,9 @@ def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
         return np.array(found)
 
     fair = too_far()
-    monkeypatch.setattr(_classifier, "_midway", lambda weights, moments, sides: MIDWAY(weights, moments))
+    monkeypatch.setattr(
+        _classifier, "_balance_intercepts", lambda weights, moments, sides: MIDWAY(weights, moments)
+    )
     own = too_far()
     assert own.mean() > 4 * own.std(ddof=1) / len(own) ** 0.5
     assert abs(fair.mean()) < 0.5 * own.mean()

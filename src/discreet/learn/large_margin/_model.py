@@ -242,17 +242,19 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the matrices."""
         self._check_parameters()
-        X, codes, classes, (embedding, given, constants, plan) = self._read(X, y, self._planned)
-        buys = self._buys(given)
+        X, codes, classes, (embedding, centroids, constants, plan) = self._read(X, y, self._plan_training)
+        needs_centroids = self._needs_centroids(centroids)
         receipts: list[Receipt] = []
         promises = plan.promises
-        if buys:
-            clusters = self._clusters(X)
-            given = np.broadcast_to(
+        if needs_centroids:
+            clusters = self._fit_centroids(X)
+            centroids = np.broadcast_to(
                 clusters.cluster_centers_, (len(classes), *clusters.cluster_centers_.shape)
             )
             receipts += clusters.receipts_
-            promises = (_together(self.privacy, self.centroid_share, clusters.promises_[0], promises[0]),)
+            promises = (
+                _compose_promises(self.privacy, self.centroid_share, clusters.promises_[0], promises[0]),
+            )
         rows = embedding.rows(X)
         problem = MarginProblem(
             rows,
@@ -261,7 +263,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             regularization=plan.regularization,
             smoothing=constants.smoothing,
             components=constants.components,
-            proxies=None if given is None else _nearest(rows, embedding, given, codes),
+            proxies=None if centroids is None else _nearest_centroid(rows, embedding, centroids, codes),
             trace=float(self.trace_weight),
         )
 
@@ -273,18 +275,18 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             return self._stream()
 
         released = problem.matrices(plan.train(problem, charge))
-        self._keep(released, embedding, len(classes))
+        self._set_matrices(released, embedding, len(classes))
         self.classes_ = classes
         self.embedding_ = embedding
         self.regularization_ = plan.regularization
         self.mechanism_ = plan.name
-        self.starting_centroids_ = None if given is None else np.array(given)
+        self.starting_centroids_ = None if centroids is None else np.array(centroids)
         self.promises_ = promises
         self.receipts_ = tuple(receipts)
         self.receipt_ = receipts[-1]
         return self
 
-    def _planned(
+    def _plan_training(
         self, n_rows: int, n_features: int, n_classes: int
     ) -> tuple[Embedding, Floats | None, LargeMarginConstants, TrainingPlan]:
         """Return the public map, given centroids, public constants and the plan for a table of this shape."""
@@ -295,15 +297,18 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             constant=float(self.intercept_scale),
             owner=type(self).__name__,
         )
-        given = self._given_centroids(n_classes, n_features)
+        centroids = self._given_centroids(n_classes, n_features)
         constants = self._constants(n_rows, n_classes, embedding)
         share = 1 - self.centroid_share
-        plan = self.plan(constants, _part(self.privacy, share) if self._buys(given) else self.privacy)
-        return embedding, given, constants, plan
+        plan = self.plan(
+            constants,
+            _scale_promise(self.privacy, share) if self._needs_centroids(centroids) else self.privacy,
+        )
+        return embedding, centroids, constants, plan
 
-    def _buys(self, given: Floats | None) -> bool:
+    def _needs_centroids(self, centroids: Floats | None) -> bool:
         """Whether starting centroids have to be paid for."""
-        return self.components > 1 and given is None
+        return self.components > 1 and centroids is None
 
     def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LargeMarginConstants:
         """Return the public constants of a table of this shape."""
@@ -336,16 +341,16 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             owner=type(self).__name__,
         )
 
-    def _keep(self, released: Floats, embedding: Embedding, n_classes: int) -> None:
+    def _set_matrices(self, released: Floats, embedding: Embedding, n_classes: int) -> None:
         """Shift the matrices and write down what stands in them: post-processing."""
         p = embedding.dimension
         matrices = common_shift(released.reshape(n_classes, int(self.components), p, p))
-        found = gaussians_in(matrices, embedding)
+        gaussians = gaussians_in(matrices, embedding)
         one = slice(None) if self.components > 1 else 0
         self.matrices_ = matrices
-        self.centroids_ = found.centers[:, one]
-        self.inverse_covariances_ = found.inverse_covariances[:, one]
-        self.offsets_ = found.offsets[:, one]
+        self.centroids_ = gaussians.centers[:, one]
+        self.inverse_covariances_ = gaussians.inverse_covariances[:, one]
+        self.offsets_ = gaussians.offsets[:, one]
 
     def decision_function(self, X: Any) -> Floats:
         """Return how much nearer a row is to the second of two classes, or minus the distance to each class.
@@ -353,7 +358,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         Rows outside the declared bounds or norm are clipped as those of the training were. Scores are
         differences of distances, in margins; they are no probabilities.
         """
-        rows = self._embedded(X, "decision_function")
+        rows = self._embed_rows(X, "decision_function")
         n_classes, components, p, _ = self.matrices_.shape
         coordinates = to_coordinates(self.matrices_.reshape(-1, p, p)).T
         far = np.empty((len(rows), n_classes))
@@ -380,11 +385,11 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
                 f"{self.embedding_.n_features}. Train on two columns, or look at centroids_ and "
                 "inverse_covariances_."
             )
-        found = gaussians_in(self.matrices_, self.embedding_)
+        gaussians = gaussians_in(self.matrices_, self.embedding_)
         return tuple(
             ellipse_of(label, center, shape, level)
             for label, centers, shapes in zip(
-                self.classes_.tolist(), found.centers, found.inverse_covariances, strict=True
+                self.classes_.tolist(), gaussians.centers, gaussians.inverse_covariances, strict=True
             )
             for center, shape in zip(centers, shapes, strict=True)
         )
@@ -405,7 +410,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             )
         return np.broadcast_to(points, (n_classes, *shape))
 
-    def _clusters(self, X: Floats) -> PrivateKMeans:
+    def _fit_centroids(self, X: Floats) -> PrivateKMeans:
         """Find starting centroids for all classes together, with their own part of the promise."""
         bounds = self.bounds
         if bounds is None:
@@ -413,7 +418,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             bounds = (-float(self.norm_bound), float(self.norm_bound))
         return PrivateKMeans(
             n_clusters=int(self.components),
-            privacy=_part(self.privacy, self.centroid_share),
+            privacy=_scale_promise(self.privacy, self.centroid_share),
             bounds=bounds,
             ledger=self.ledger,
             random_state=None if self.random_state is None else int(self.random_state) + 1,
@@ -427,7 +432,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         return super()._pack(name, value, arrays)
 
 
-def _part(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | ApproxDP | NoPromise:
+def _scale_promise(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | ApproxDP | NoPromise:
     """Return a part of a promise."""
     if isinstance(privacy, NoPromise):
         return privacy
@@ -436,7 +441,7 @@ def _part(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | Appr
     return replace(privacy, epsilon=share * privacy.epsilon, delta=share * privacy.delta)
 
 
-def _together(
+def _compose_promises(
     privacy: PureDP | ApproxDP | NoPromise, share: float, first: Promise, second: Promise
 ) -> Promise:
     """Return what starting centroids and training promise together."""
@@ -452,13 +457,13 @@ def _together(
     )
 
 
-def _nearest(rows: Floats, embedding: Embedding, centroids: Floats, codes: Ints) -> Ints:
+def _nearest_centroid(rows: Floats, embedding: Embedding, centroids: Floats, codes: Ints) -> Ints:
     """Return which centroid of its class each embedded row is nearest to."""
     n_classes, components, d = centroids.shape
     points = embedding.rows(centroids.reshape(-1, d)).reshape(n_classes, components, -1)
-    found = np.empty(len(rows), np.intp)
+    gaussians = np.empty(len(rows), np.intp)
     for code in range(n_classes):
         own = np.flatnonzero(codes == code)
         apart = ((rows[own, np.newaxis, :] - points[code]) ** 2).sum(axis=2)
-        found[own] = apart.argmin(axis=1)
-    return found
+        gaussians[own] = apart.argmin(axis=1)
+    return gaussians

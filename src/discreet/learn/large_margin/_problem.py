@@ -122,7 +122,7 @@ class MarginProblem:
         """Return the Frobenius coordinates of the matrices that ``w`` stands for, one row each."""
         return self.basis.T @ w.reshape(len(self.basis), -1)
 
-    def gathered(self, coordinates: Floats) -> Floats:
+    def gather(self, coordinates: Floats) -> Floats:
         """Return ``w`` for the part of some matrices that sums to zero; lengths do not grow."""
         return (self.basis @ coordinates).reshape(-1)
 
@@ -134,7 +134,7 @@ class MarginProblem:
         """Return the function and its gradient; :meth:`rounding` bounds the gradient's error."""
         loss, slope = self.loss_and_slope(self.spread(w))
         value = loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
-        return value, self.gathered(slope) + self.regularization * w + self.linear_term
+        return value, self.gather(slope) + self.regularization * w + self.linear_term
 
     def whole_value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
         """Return the function of matrices that need not sum to zero, with its trace term."""
@@ -152,14 +152,14 @@ class MarginProblem:
     def loss_and_slope(self, coordinates: Floats) -> tuple[float, Floats]:
         """Return the loss of all rows at some matrices, and its derivative by each matrix."""
         slope, losses = np.zeros_like(coordinates), []
-        of_block = self._simple if self.components == 1 else self._mixed
+        of_block = self._single_loss if self.components == 1 else self._component_loss
         for block, squares in self.squares:
             loss, weights = of_block(squares @ coordinates.T, block)
             losses.append(loss)
             slope += weights.T @ squares
         return math.fsum(losses), slope
 
-    def _simple(self, far: Floats, block: slice) -> tuple[float, Floats]:
+    def _single_loss(self, far: Floats, block: slice) -> tuple[float, Floats]:
         """Return the loss of some rows, and the derivative by how far each is from each class."""
         h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
         # u + h, then the hinge's slope; a class is no rival of itself.
@@ -172,7 +172,7 @@ class MarginProblem:
         weights[line, own] = slope.sum(axis=1)
         return loss, weights
 
-    def _mixed(self, far: Floats, block: slice) -> tuple[float, Floats]:
+    def _component_loss(self, far: Floats, block: slice) -> tuple[float, Floats]:
         """Return the same where a class is as far as the soft minimum over its components."""
         h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
         proxy = own * self.components + self.proxies[block]

@@ -71,10 +71,14 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
     most = most_steps(problem)
     # The matrices are narrow: a second BLAS thread costs more than it brings.
     with _blas().limit(limits=1, user_api="blas"):
-        found = projected(problem, tolerance, most) if constrained else quasi_newton(problem, tolerance, most)
-        if found is None:
-            found = _certain(problem, descent, tolerance, constrained=constrained)
-    return problem.gathered(found) if constrained else found
+        result = (
+            accelerated_projection(problem, tolerance, most)
+            if constrained
+            else quasi_newton(problem, tolerance, most)
+        )
+        if result is None:
+            result = _certain_steps(problem, descent, tolerance, constrained=constrained)
+    return problem.gather(result) if constrained else result
 
 
 def most_steps(problem: MarginProblem) -> int:
@@ -82,7 +86,7 @@ def most_steps(problem: MarginProblem) -> int:
     return MOST_STEPS + 10 * math.isqrt(math.ceil(problem.curvature / problem.regularization))
 
 
-def _certain(
+def _certain_steps(
     problem: MarginProblem, descent: GradientDescent, tolerance: float, *, constrained: bool
 ) -> Floats:
     """Return what gradient steps arrive at, in the coordinates of the solver that came to a halt."""
@@ -115,17 +119,17 @@ def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEP
         norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
         return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.rounding(size) <= tolerance
 
-    found, reached = minimize_smooth(
+    result, reached = minimize_smooth(
         lambda w: problem.value_and_gradient(w)[1],
         np.zeros(problem.size),
         near,
         length=1 / (problem.regularization + problem.curvature),
         most=most,
     )
-    return found if reached else None
+    return result if reached else None
 
 
-def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
+def accelerated_projection(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
     """Return where accelerated projected gradient steps meet the tolerance; None if they come to a halt.
 
     The coordinates are those of all matrices, which need not sum to zero.
@@ -147,7 +151,7 @@ def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) 
     lipschitz = problem.regularization + bound / 64
     _, gradient_y = problem.whole_value_and_gradient(y)
     for _ in range(most):
-        for lipschitz in _doubled(lipschitz, bound):  # noqa: B020 - goes on from where it was
+        for lipschitz in _double_up_to(lipschitz, bound):  # noqa: B020 - goes on from where it was
             aim = y - gradient_y / lipschitz
             new = psd_part(aim, problem.p)
             _, gradient = problem.whole_value_and_gradient(new)
@@ -173,7 +177,7 @@ def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) 
     return None
 
 
-def _doubled(value: float, bound: float) -> Iterator[float]:
+def _double_up_to(value: float, bound: float) -> Iterator[float]:
     while value < bound:
         yield value
         value *= 2

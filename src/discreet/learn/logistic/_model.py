@@ -173,7 +173,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
         self._check_parameters()
-        X, codes, classes, (embedding, plan) = self._read(X, y, self._planned)
+        X, codes, classes, (embedding, plan) = self._read(X, y, self._plan_training)
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
         receipts: list[Receipt] = []
 
@@ -195,7 +195,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         (self.receipt_,) = receipts
         return self
 
-    def _planned(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
+    def _plan_training(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
         embedding = Embedding.declare(
             n_features,
             bounds=self.bounds,
@@ -233,7 +233,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
 
         Rows outside the declared bounds or norm are clipped as those of the training were.
         """
-        scores = np.asarray(self._embedded(X, "decision_function") @ self.weights_.T)
+        scores = np.asarray(self._embed_rows(X, "decision_function") @ self.weights_.T)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> AnyArray:

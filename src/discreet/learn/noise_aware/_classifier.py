@@ -156,7 +156,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
                 )
             self.classes_ = np.unique(y)
             if len(self.classes_) < 2:
-                raise _one_class()
+                raise _one_class_error()
             self._order = np.arange(len(self.classes_))
             return ClassLabel(ResponseLevels(len(self.classes_), 1.0))
         if not column.is_category or column.missing or None in (column.levels or ()):
@@ -197,7 +197,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             )
         published = np.diagonal(sums.total)[-label.n_raw :]
         if (published > 0).sum() < 2:
-            raise _one_class()
+            raise _one_class_error()
 
     def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
         rank = max(self.p_, 1)
@@ -211,37 +211,37 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
                 # Further noised rows spread as the published ones do: there is nothing to correct.
                 between = (shifts.T * estimators.class_shares(moments)) @ shifts
                 none = np.zeros(coordinates.size)
-                return estimators.solve(moments.observed - between, none, moments.spread, shifts)
-            ridge = estimators.ridge_of(moments, rank)
+                return estimators.solve_ridge(moments.observed - between, none, moments.spread, shifts)
+            ridge = estimators.ridge_widths(moments, rank)
             within = estimators.within_covariance(moments)
-            return estimators.solve(within, ridge, moments.spread, shifts)
+            return estimators.solve_ridge(within, ridge, moments.spread, shifts)
 
         def bayes(moments: CorrectedMoments) -> Floats:
             return estimators.naive_bayes(moments, coordinates, rank).weights
 
         if noised:
             self.model_, self.scale_ = "lda", 1.0
-            found = _midway(discriminants(total), total)
-        elif coordinates.paired is not None or self.model == "nb":
+            fit = _balance_intercepts(discriminants(total), total)
+        elif coordinates.joint_block is not None or self.model == "nb":
             # Of levels that were randomized together with the label naive Bayes knows everything.
             self.model_, self.scale_ = "nb", 1.0
-            found = estimators.naive_bayes(total, coordinates, rank)
+            fit = estimators.naive_bayes(total, coordinates, rank)
         else:
-            measured = estimators.cross_fitted(total, parts, [discriminants, bayes], within=True)
-            scales = estimators.scales_of(measured, together=coordinates.has_products)
+            measured = estimators.cross_fit(total, parts, [discriminants, bayes], within=True)
+            scales = estimators.score_scales(measured, together=coordinates.has_products)
             self.model_ = "lda" if self.model == "lda" else "mean"
-            first = {"auto": estimators.TOGETHER, "lda": 1.0, "mean": 0.5}[self.model]
+            first = {"auto": estimators.DISCRIMINANT_SHARE, "lda": 1.0, "mean": 0.5}[self.model]
             factors = np.array([first, 1 - first]) * scales
             self.scale_ = float(factors.sum())
             weights = factors[0] * discriminants(total) + factors[1] * bayes(total)
             # Means of classes as folds see them that had no part in the weights: those that had seem farther
             # apart than they are.
-            found = _midway(weights, total, factors @ measured.sides)
-        self._settle(self.scale_)
+            fit = _balance_intercepts(weights, total, factors @ measured.sides)
+        self._check_scale(self.scale_)
         if self.status_ == "refused" and self.on_weak == "majority":
             self.model_ = "prior"
-            found = LinearFit(np.zeros_like(found.weights), np.log(estimators.class_shares(total)))
-        self.coef_, self.intercept_ = found.weights[self._order], found.intercepts[self._order]
+            fit = LinearFit(np.zeros_like(fit.weights), np.log(estimators.class_shares(total)))
+        self.coef_, self.intercept_ = fit.weights[self._order], fit.intercepts[self._order]
         del self._order
 
     def _scores(self, X: Any, where: str) -> Floats:
@@ -264,7 +264,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         return np.asarray(softmax(self._scores(X, "predict_proba"), axis=1))
 
 
-def _midway(weights: Floats, moments: CorrectedMoments, sides: Floats | None = None) -> LinearFit:
+def _balance_intercepts(weights: Floats, moments: CorrectedMoments, sides: Floats | None = None) -> LinearFit:
     """Let scores of two classes be equal midway between their means, but for how frequent they are.
 
     Parameters
@@ -281,7 +281,7 @@ def _midway(weights: Floats, moments: CorrectedMoments, sides: Floats | None = N
     return LinearFit(weights, np.log(shares) - sides / shares / 2)
 
 
-def _one_class() -> DataError:
+def _one_class_error() -> DataError:
     return DataError(
         "y of NoiseAwareClassifier.fit must hold two classes, held one class. There is nothing to tell apart."
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.noise_law import ColumnLaw, NoiseLaw
 
-_TELLS_NOTHING = 1e-9
+_LEAST_GAP = 1e-9
 """Randomized response whose answer depends on the cell by less than this is left out."""
 
 
@@ -57,16 +57,16 @@ class ResponseLevels:
             return cls(levels, law.keep + (law.levels // levels - 1) * whole.other)
         if isinstance(law, Clear):
             return cls(levels, 1.0)
-        raise uncorrected(column)
+        raise uncorrectable_error(column)
 
 
-def mark(out: AnyArray, codes: AnyArray, start: int) -> None:
+def write_indicators(out: AnyArray, codes: AnyArray, start: int) -> None:
     """Write a 1 into each row of a contiguous matrix, at the column of its code."""
     n_rows, width = out.shape
     out.reshape(-1)[np.arange(start, n_rows * width, width) + codes] = 1
 
 
-def uncorrected(column: ColumnLaw) -> ParameterError:
+def uncorrectable_error(column: ColumnLaw) -> ParameterError:
     """Make the error for a law that no learner here can undo."""
     return ParameterError(
         f"The law of column {column.name!r} must be one that can be corrected for, was: "
@@ -75,13 +75,13 @@ def uncorrected(column: ColumnLaw) -> ParameterError:
     )
 
 
-def additive_law(column: ColumnLaw) -> tuple[float, float]:
+def additive_noise(column: ColumnLaw) -> tuple[float, float]:
     """Return mean and variance of the noise on a number, in the column's unit."""
     law = column.cell_law
     if isinstance(law, Clear):
         return 0.0, 0.0
     if not isinstance(law, Additive):
-        raise uncorrected(column)
+        raise uncorrectable_error(column)
     if law.clamped or law.grid is not None:
         how = "moved into its range" if law.clamped else f"rounded to steps of {law.grid:g}"
         raise ParameterError(
@@ -142,7 +142,7 @@ class Block:
         return not self.is_list and self.columns[0].missing
 
     @property
-    def there(self) -> int:
+    def presence_entry(self) -> int:
         """The raw entry of a number that says whether it is published; the constant if it always is."""
         return self.raw.start + 1 if self.raw.stop - self.raw.start == 2 else 0
 
@@ -166,7 +166,7 @@ class Block:
                 for column in self.columns[1:]:
                     codes = codes * len(column.levels or ()) + batch[column.name]
                 codes = np.where(shown, codes, self.levels)
-            mark(out, codes, self.raw.start)
+            write_indicators(out, codes, self.raw.start)
             return
         column = self.columns[0]
         cells = batch[column.name]
@@ -219,7 +219,7 @@ class Block:
             codes = batch[self.columns[0].name]
             for column in self.columns[1:]:
                 codes = codes * len(column.levels or ()) + batch[column.name]
-            mark(out, codes, self.place.start)
+            write_indicators(out, codes, self.place.start)
             return
         column = self.columns[0]
         cells = batch[column.name]
@@ -248,7 +248,7 @@ class Coordinates:
     blocks: tuple[Block, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "blocks", tuple(_blocks(self.law)))
+        object.__setattr__(self, "blocks", tuple(_build_blocks(self.law)))
 
     @cached_property
     def n_raw(self) -> int:
@@ -312,29 +312,35 @@ class Coordinates:
         Both coordinates, the raw entries that say whether they are there, and the covariance of their noise.
         """
         numbers = {b.columns[0].name: b for b in self.blocks if not b.is_list}
-        found = []
+        pairs = []
         for name, block in numbers.items():
-            for other, covariance in _together(block.columns[0]):
+            for other, covariance in _noise_covariances(block.columns[0]):
                 if other != name and other in numbers:
-                    two = numbers[other]
-                    scale = block.scale * two.scale
-                    found.append(
-                        (block.place.start, two.place.start, block.there, two.there, covariance * scale)
+                    partner = numbers[other]
+                    scale = block.scale * partner.scale
+                    pairs.append(
+                        (
+                            block.place.start,
+                            partner.place.start,
+                            block.presence_entry,
+                            partner.presence_entry,
+                            covariance * scale,
+                        )
                     )
-        return tuple(found)
+        return tuple(pairs)
 
-    def noise_with(self, label: ColumnLaw) -> Floats:
+    def label_noise_covariance(self, label: ColumnLaw) -> Floats:
         """Return the covariance of the noise on a number that is the label with that on each raw entry."""
         shared = np.zeros((self.size, self.n_raw))
         for block in self.blocks:
-            covariances = dict(_together(block.columns[0]))
+            covariances = dict(_noise_covariances(block.columns[0]))
             if not block.is_list and label.name in covariances:
                 noise = covariances[label.name] * block.scale / label.width
-                shared[block.place.start, block.there] = noise
+                shared[block.place.start, block.presence_entry] = noise
         return shared
 
     @property
-    def paired(self) -> Block | None:
+    def joint_block(self) -> Block | None:
         """The block that was randomized together with the label, if there is one."""
         return next((block for block in self.blocks if block.pair is not None), None)
 
@@ -359,19 +365,19 @@ class Coordinates:
         return out
 
 
-def _together(column: ColumnLaw) -> list[tuple[str, float]]:
+def _noise_covariances(column: ColumnLaw) -> list[tuple[str, float]]:
     law = column.cell_law
     if not isinstance(law, CorrelatedGaussianLaw):
         return []
     return list(zip(law.columns, law.covariances, strict=True))
 
 
-def _blocks(law: NoiseLaw) -> Sequence[Block]:
-    made: list[Block] = []
-    done: set[str] = set()
+def _build_blocks(law: NoiseLaw) -> Sequence[Block]:
+    blocks: list[Block] = []
+    seen: set[str] = set()
     raw, place = 1, 0
     for column in law.features:
-        if column.name in done:
+        if column.name in seen:
             continue
         cell = column.cell_law
         members: tuple[ColumnLaw, ...] = (column,)
@@ -379,17 +385,17 @@ def _blocks(law: NoiseLaw) -> Sequence[Block]:
         if isinstance(cell, JointResponseLaw):
             members = tuple(c for name in cell.columns for c in law.features if c.name == name)
             pair = ResponseLevels(cell.levels, cell.keep) if len(members) < len(cell.columns) else None
-        done.update(c.name for c in members)
+        seen.update(c.name for c in members)
         share = column.law.share if isinstance(column.law, SampledLaw) else 1.0
         if column.is_category:
             levels = 1
             for member in members:
                 levels *= len(member.levels or ())
             answers = ResponseLevels.from_law(column, levels)
-            if answers.gap <= _TELLS_NOTHING:
+            if answers.gap <= _LEAST_GAP:
                 continue
             extra = int(isinstance(column.law, SampledLaw))  # one more entry: not published
-            made.append(
+            blocks.append(
                 Block(
                     columns=members,
                     levels=levels,
@@ -402,19 +408,19 @@ def _blocks(law: NoiseLaw) -> Sequence[Block]:
             )
             raw, place = raw + levels + extra, place + levels
             continue
-        mean, variance = additive_law(column)
-        two = int(column.missing or isinstance(column.law, SampledLaw))
+        mean, variance = additive_noise(column)
+        partner = int(column.missing or isinstance(column.law, SampledLaw))
         block = Block(
             columns=members,
             levels=0,
-            raw=slice(raw, raw + 1 + two),
+            raw=slice(raw, raw + 1 + partner),
             place=slice(place, place + 1 + int(column.missing)),
             mean=mean / column.width,
             variance=variance / column.width**2,
             share=share,
         )
-        if block.flagged and block.flag.gap <= _TELLS_NOTHING:
+        if block.flagged and block.flag.gap <= _LEAST_GAP:
             continue
-        made.append(block)
+        blocks.append(block)
         raw, place = block.raw.stop, block.place.stop
-    return made
+    return blocks

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.learn.noise_aware.rows import Label
 
 
-def edge(p: int, n: int) -> float:
+def eigenvalue_spread(p: int, n: int) -> float:
     """Return how far the eigenvalues of a covariance of ``n`` rows of pure noise spread, in its own units."""
     return 2 * math.sqrt(p / n) + p / n
 
@@ -101,7 +101,7 @@ class CorrectedMoments:
         n = float(sums[0, 0])
         raw = sums / n
         size = coordinates.n_raw
-        features, beside = raw[:size, :size], raw[size:, size:]
+        features, label_products = raw[:size, :size], raw[size:, size:]
         # By the rows that show a coordinate, not by those that should on average: shares then add up to one.
         seen = coordinates.shown @ features[:, 0]
         seen = np.where(seen > 0, seen, 1.0)
@@ -123,19 +123,19 @@ class CorrectedMoments:
             covariance[block.place, block.place] = (
                 inside - cut - cut.T + np.outer(mean[block.place], mean[block.place])
             )
-        tilt = label.debias.copy()
-        mixed = tilt @ raw[size:, :size] @ carry.T
-        cross = (mixed - np.outer(level, carry @ features[:, 0])) / seen
+        label_map = label.debias.copy()
+        label_cross = label_map @ raw[size:, :size] @ carry.T
+        cross = (label_cross - np.outer(level, carry @ features[:, 0])) / seen
         if isinstance(label, NumberLabel) and label.column is not None:
-            cross -= (coordinates.noise_with(label.column) @ features[:, 0]) / seen
-        second = np.diagonal(tilt @ beside @ tilt.T)
+            cross -= (coordinates.label_noise_covariance(label.column) @ features[:, 0]) / seen
+        second = np.diagonal(label_map @ label_products @ label_map.T)
         label_observed = second - 2 * level * levels + level**2
         cross_spread = np.outer(label_observed, np.diagonal(observed))
         evidence: Floats | None = None
-        paired = coordinates.paired
+        paired = coordinates.joint_block
         if paired is not None:
             counts = raw[size:, paired.raw.start : paired.raw.start + paired.levels]
-            pairs, evidence = _together(counts, paired, level, mean[paired.place])
+            pairs, evidence = _joint_covariance(counts, paired, level, mean[paired.place])
             cross[:, paired.place] = pairs
             cross_spread[:, paired.place] = np.diagonal(evidence, axis1=1, axis2=2)
         if label.counts:  # squares of indicators are the indicators
@@ -159,7 +159,7 @@ class CorrectedMoments:
         )
 
 
-def _together(counts: Floats, block: Block, level: Floats, mean: Floats) -> tuple[Floats, Floats]:
+def _joint_covariance(counts: Floats, block: Block, level: Floats, mean: Floats) -> tuple[Floats, Floats]:
     """Return covariances of label and levels that were randomized together, and how one row's share varies.
 
     Noise on the two is not independent, so products of debiased parts are biased; shares of pairs are not.
@@ -191,7 +191,7 @@ def _together(counts: Floats, block: Block, level: Floats, mean: Floats) -> tupl
     return average, second - np.einsum("cv,cw->cvw", average, average)
 
 
-PIECE = 8192
+CHUNK_ROWS = 8192
 """So many rows are turned into raw entries at a time: they stay in the cache."""
 
 
@@ -228,12 +228,12 @@ def fold_pattern(n_folds: int) -> AnyArray:
     before anybody sees them, so places are independent of labels and features too. Rows that kept their order
     (a matrix may) are the reason for the hash: labels that repeat with a period would otherwise be folds.
     """
-    groups = np.arange(PIECE // n_folds, dtype=np.uint64)[:, None]
-    words = _hashed(groups, np.arange(n_folds, dtype=np.uint64))
+    groups = np.arange(CHUNK_ROWS // n_folds, dtype=np.uint64)[:, None]
+    words = _hash_pair(groups, np.arange(n_folds, dtype=np.uint64))
     return np.argsort(np.argsort(words, axis=1), axis=1).reshape(-1).astype(np.int16)
 
 
-def _hashed(group: AnyArray, member: AnyArray) -> AnyArray:
+def _hash_pair(group: AnyArray, member: AnyArray) -> AnyArray:
     """Mix two numbers into one word: the finalizer of SplitMix64."""
     word = group * np.uint64(0x9E3779B97F4A7C15) + (member + np.uint64(1)) * np.uint64(0xD1B54A32D192ED03)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -274,25 +274,25 @@ class MomentSums:
         """Take in some rows: columns by name, categories as codes, and the label beside them."""
         n_folds = len(self._folds)
         pattern = fold_pattern(n_folds)
-        at = 0
-        while at < len(labels):
+        position = 0
+        while position < len(labels):
             # A piece ends where the pattern does, so that the fold of a row depends on its place alone.
             start = self.n_rows % len(pattern)
-            stop = min(len(labels), at + len(pattern) - start)
-            mine = pattern[start : start + stop - at]
-            sorted_by_fold = np.argsort(mine, kind="stable")
-            part = {name: values[at:stop][sorted_by_fold] for name, values in columns.items()}
-            raw = self._coordinates.encode(part, stop - at, self._label.n_raw, self._kind)
-            self._label.encode(labels[at:stop][sorted_by_fold], raw)
-            ends = np.cumsum(np.bincount(mine, minlength=n_folds))
+            stop = min(len(labels), position + len(pattern) - start)
+            folds = pattern[start : start + stop - position]
+            sorted_by_fold = np.argsort(folds, kind="stable")
+            part = {name: values[position:stop][sorted_by_fold] for name, values in columns.items()}
+            raw = self._coordinates.encode(part, stop - position, self._label.n_raw, self._kind)
+            self._label.encode(labels[position:stop][sorted_by_fold], raw)
+            ends = np.cumsum(np.bincount(folds, minlength=n_folds))
             for fold, end in enumerate(ends):
                 rows = raw[ends[fold - 1] if fold else 0 : end]
                 self._folds[fold] += rows.T @ rows
-            self.n_rows += stop - at
-            at = stop
+            self.n_rows += stop - position
+            position = stop
 
 
-def add_up(
+def sum_moments(
     batches: Iterable[tuple[Mapping[str, AnyArray], AnyArray]],
     coordinates: Coordinates,
     label: Label,
@@ -307,7 +307,7 @@ def add_up(
     coordinates, label, n_folds
         As of :class:`MomentSums`.
     """
-    adder = MomentSums(coordinates, label, n_folds)
+    sums = MomentSums(coordinates, label, n_folds)
     for columns, labels in batches:
-        adder.add(columns, labels)
-    return adder.sums
+        sums.add(columns, labels)
+    return sums.sums

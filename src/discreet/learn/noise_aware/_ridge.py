@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from discreet.errors import DataError, ParameterError
 from discreet.learn.base import Constraint, check_finite
 from discreet.learn.noise_aware import estimators
-from discreet.learn.noise_aware._coordinates import additive_law
+from discreet.learn.noise_aware._coordinates import additive_noise
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
 from discreet.learn.noise_aware.rows import NumberLabel
 
@@ -130,7 +130,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
                 f"The target {column.name!r} of the law of NoiseAwareRidge must be a number that is never "
                 "missing, and is not. Use NoiseAwareClassifier for classes."
             )
-        mean, variance = additive_law(column)
+        mean, variance = additive_noise(column)
         assert column.lower is not None
         return NumberLabel(
             origin=column.lower,
@@ -155,29 +155,29 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         assert isinstance(label, NumberLabel)
         rank = max(self.p_, 1)
 
-        def whole(moments: CorrectedMoments) -> Floats:
-            ridge = estimators.ridge_of(moments, rank)
-            return estimators.solve(moments.covariance, ridge, moments.spread, moments.cross)
+        def joint(moments: CorrectedMoments) -> Floats:
+            ridge = estimators.ridge_widths(moments, rank)
+            return estimators.solve_ridge(moments.covariance, ridge, moments.spread, moments.cross)
 
-        def apart(moments: CorrectedMoments) -> Floats:
-            ridge = estimators.ridge_of(moments, rank)
-            return estimators.diagonal(moments.covariance, ridge, moments, moments.cross)
+        def separate(moments: CorrectedMoments) -> Floats:
+            ridge = estimators.ridge_widths(moments, rank)
+            return estimators.diagonal_slopes(moments.covariance, ridge, moments, moments.cross)
 
         # Where no row shows two columns at once, their slopes can only be had one by one.
-        fit = whole if coordinates.has_products else apart
-        measured = estimators.cross_fitted(total, parts, [fit], within=False)
-        self.scale_ = estimators.scale_of(
+        fit = joint if coordinates.has_products else separate
+        measured = estimators.cross_fit(total, parts, [fit], within=False)
+        self.scale_ = estimators.score_scale(
             float(measured.square[0]), float(measured.side[0]), float(measured.doubt[0])
         )
         weights = self.scale_ * fit(total)[0]
-        self._settle(self.scale_)
+        self._check_scale(self.scale_)
         if self.status_ == "refused" and self.on_weak == "mean":
             weights = np.zeros(coordinates.size)
         self.coef_ = np.asarray(weights) * label.width
         self.intercept_ = float(total.level[0]) * label.width + label.origin
         self.center_ = total.mean
         spread = np.maximum(total.spread, 1e-300)
-        self.tau_ = float((estimators.ridge_of(total, rank) / spread).mean())
+        self.tau_ = float((estimators.ridge_widths(total, rank) / spread).mean())
 
     def predict(self, X: Any) -> Floats:
         """Return what the linear model says of true rows, which may lie outside the declared range."""

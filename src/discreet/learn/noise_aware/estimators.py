@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy import stats
 
-from discreet.learn.noise_aware._moments import CorrectedMoments, edge
+from discreet.learn.noise_aware._moments import CorrectedMoments, eigenvalue_spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ CROSS_RIDGE = 2.5
 """Ridge for the noise in the covariance with the label, in units of its variance over the number of rows."""
 DIAGONAL_RIDGE = 0.25
 """Share of the ridge that is left where columns are taken one by one."""
-RARE = 5.0
+RARE_ROWS = 5.0
 """Levels seen in so few rows count half."""
 LARGEST_SCALE = 3.0
 """Most that cross-fitting may enlarge scores."""
-TOGETHER = 0.6
+DISCRIMINANT_SHARE = 0.6
 """How much the discriminants count; naive Bayes has the rest. From a half to three quarters all are alike."""
 _SMALL = 1e-10
 
@@ -47,7 +47,7 @@ class LinearFit:
     intercepts: Floats
 
 
-def inverse_of(observed: Floats) -> tuple[Floats, int]:
+def invert_covariance(observed: Floats) -> tuple[Floats, int]:
     """Return the inverse of the covariance of published coordinates, and how many directions they have.
 
     Levels of a list add up to one, and some may never come up: directions without variance are left out of
@@ -84,17 +84,17 @@ def label_noise(moments: CorrectedMoments) -> float:
     return max(1.0, observed / max(true, 0.02 * observed, 1e-300))
 
 
-def ridge_of(moments: CorrectedMoments, rank: int) -> Floats:
+def ridge_widths(moments: CorrectedMoments, rank: int) -> Floats:
     """Return what is added to the variance of each coordinate before it is inverted."""
     d = moments.spread
     s = np.clip(np.diagonal(moments.covariance), 0.0, d)
-    first = COVARIANCE_RIDGE * edge(rank, moments.n) * noise_spread(moments)
+    first = COVARIANCE_RIDGE * eigenvalue_spread(rank, moments.n) * noise_spread(moments)
     second = CROSS_RIDGE * rank / moments.n * np.maximum(label_noise(moments) * d - s, 0.0)
     # A level that a handful of rows have is worth a handful of rows.
-    return np.asarray(first + second + RARE / moments.n * moments.weight)
+    return np.asarray(first + second + RARE_ROWS / moments.n * moments.weight)
 
 
-def solve(covariance: Floats, ridge: Floats, spread: Floats, sides: Floats) -> Floats:
+def solve_ridge(covariance: Floats, ridge: Floats, spread: Floats, sides: Floats) -> Floats:
     """Return ``(S+ + ridge)^-1 c`` for each side, S+ the nearest positive matrix in units of the noise."""
     scale = _inverse_root(spread)
     values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
@@ -106,7 +106,7 @@ def solve(covariance: Floats, ridge: Floats, spread: Floats, sides: Floats) -> F
     return np.asarray(sides @ (scale[:, None] * inverse * scale[None, :]))
 
 
-def diagonal(covariance: Floats, ridge: Floats, moments: CorrectedMoments, sides: Floats) -> Floats:
+def diagonal_slopes(covariance: Floats, ridge: Floats, moments: CorrectedMoments, sides: Floats) -> Floats:
     """Return each coordinate's own slope, its variance shrunk towards what all have on average."""
     d, n = moments.spread, moments.n
     own = np.diagonal(covariance)
@@ -147,7 +147,7 @@ class CrossFit:
         return np.asarray(self.sides.sum(axis=1))
 
 
-def cross_fitted(
+def cross_fit(
     total: CorrectedMoments,
     parts: Sequence[tuple[CorrectedMoments, CorrectedMoments]],
     fits: Sequence[Callable[[CorrectedMoments], Floats]],
@@ -185,7 +185,7 @@ def cross_fitted(
     return CrossFit(square, sides, np.array(doubt))
 
 
-def scale_of(square: float, side: float, doubt: float) -> float:
+def score_scale(square: float, side: float, doubt: float) -> float:
     """Return the factor for one fit: ``side / square``, and less the more doubt there is about ``square``.
 
     A factor twice too large is as bad as none at all, and a variance that came out too small by chance gives
@@ -197,7 +197,7 @@ def scale_of(square: float, side: float, doubt: float) -> float:
     return float(np.clip(side * square / (square**2 + doubt**2), 0.0, LARGEST_SCALE))
 
 
-def scales_of(measured: CrossFit, *, together: bool) -> Floats:
+def score_scales(measured: CrossFit, *, together: bool) -> Floats:
     """Return factors for the discriminants and for naive Bayes.
 
     No direction separates classes better than the best one, which the discriminants estimate: noise must not
@@ -214,7 +214,7 @@ def scales_of(measured: CrossFit, *, together: bool) -> Floats:
     """
     side = measured.side
     first, second = (
-        scale_of(float(measured.square[i]), float(side[i]), float(measured.doubt[i])) for i in range(2)
+        score_scale(float(measured.square[i]), float(side[i]), float(measured.doubt[i])) for i in range(2)
     )
     if side[1] > 0:
         second = min(second, first * max(float(side[0]), 0.0) / float(side[1]))
@@ -247,7 +247,7 @@ def naive_bayes(moments: CorrectedMoments, coordinates: Coordinates, rank: int) 
     intercepts = np.zeros(len(shares))
     numbers = [b for b in coordinates.blocks if not b.is_list]
     if numbers:
-        every = diagonal(within_covariance(moments), ridge_of(moments, rank), moments, shifts)
+        every = diagonal_slopes(within_covariance(moments), ridge_widths(moments, rank), moments, shifts)
         for block in numbers:
             weights[:, block.place] = every[:, block.place]
             intercepts -= (every[:, block.place] * shifts[:, block.place]).sum(axis=1) / 2
@@ -313,7 +313,7 @@ class FitEvidence:
         return "ranking-only" if self.ratio < FIRM else "ok"
 
 
-def weigh(moments: CorrectedMoments) -> FitEvidence:
+def measure_evidence(moments: CorrectedMoments) -> FitEvidence:
     """Weigh the evidence for a relation.
 
     Reference
@@ -330,7 +330,7 @@ def weigh(moments: CorrectedMoments) -> FitEvidence:
         inverses = np.linalg.pinv(moments.pair_covariance, rcond=1e-10, hermitian=True)
         statistic = n * float(np.einsum("cv,cvw,cw->c", cross, inverses, cross).max(initial=0.0))
         return FitEvidence(statistic, rank, critical_value(rank, n, tests))
-    inverse, rank = inverse_of(observed)
+    inverse, rank = invert_covariance(observed)
     # Over all rows, not over those that show a coordinate: the statistic is the explained share of all.
     cross = moments.cross * moments.seen
     explained = np.einsum("cp,pq,cq->c", cross, inverse, cross)

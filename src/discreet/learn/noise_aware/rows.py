@@ -16,7 +16,7 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn.base import check_finite
-from discreet.learn.noise_aware._coordinates import mark
+from discreet.learn.noise_aware._coordinates import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
 from discreet.schema import Column, Schema, nearest, unclipped_column
 from discreet.tables import open_table
@@ -55,7 +55,7 @@ class ClassLabel:
 
     def encode(self, labels: AnyArray, out: AnyArray) -> None:
         """Write codes of classes."""
-        mark(out, labels, out.shape[1] - self.n_raw)
+        write_indicators(out, labels, out.shape[1] - self.n_raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ Label = ClassLabel | NumberLabel
 
 
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
-ROWS = 1 << 16
+BATCH_ROWS = 1 << 16
 """So many rows of a matrix are read at a time."""
 _SAMPLE = 4096
 _FEWEST = 64
@@ -179,19 +179,19 @@ def read(
                 f"X of {owner} must have one column for each of the {len(columns)} features of its law, had "
                 f"shape {matrix.shape}. Give the features in the order of the law, or a frame with names."
             )
-        if matrix.dtype.kind in "biuf" and all(_plain(column) for column in columns):
+        if matrix.dtype.kind in "biuf" and all(_is_plain(column) for column in columns):
             yield from _read_matrix(matrix, columns, owner, published=published)
             return
         source = {column.name: matrix[:, j] for j, column in enumerate(columns)}
     with open_table(rows_of(source)) as table:
         known = [*(column.name for column in columns), *(() if beside is None else (beside,))]
         _check_names(table.names, [c.name for c in columns], known, owner)
-        finish = [_finish(column, published=published) for column in columns]
+        finish = [_cell_decoder(column, published=published) for column in columns]
         for batch in table.batches(reading_schema(columns, published=published)):
             yield {column.name: end(batch[column.name]) for column, end in zip(columns, finish, strict=True)}
 
 
-def _finish(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyArray]:
+def _cell_decoder(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyArray]:
     """Return how cells as a schema reads them become cells as the law counts them."""
     if column.origin is not None:
         start = float((datetime.date.fromisoformat(column.origin) - _FIRST_DAY).days)
@@ -220,7 +220,7 @@ def _check_names(there: Sequence[str], wanted: Sequence[str], known: Sequence[st
         )
 
 
-def _plain(column: ColumnLaw) -> bool:
+def _is_plain(column: ColumnLaw) -> bool:
     """Whether a column can be read from a matrix of numbers at once."""
     if not column.is_category:
         return True
@@ -236,17 +236,17 @@ def _read_matrix(
         sampled = published and isinstance(column.law, SampledLaw)
         if not (column.is_category or column.missing or sampled):
             check_finite(matrix[:, j : j + 1], f"X of {owner}", np.array([column.name]))
-    for start in range(0, len(matrix), ROWS):
-        rows = matrix[start : start + ROWS]
+    for start in range(0, len(matrix), BATCH_ROWS):
+        rows = matrix[start : start + BATCH_ROWS]
         yield {
-            column.name: _codes(rows[:, j], column, owner, start, published=published)
+            column.name: _level_codes(rows[:, j], column, owner, start, published=published)
             if column.is_category
             else rows[:, j].astype(np.float64, copy=False)
             for j, column in enumerate(columns)
         }
 
 
-def _codes(cells: AnyArray, column: ColumnLaw, owner: str, start: int, *, published: bool) -> AnyArray:
+def _level_codes(cells: AnyArray, column: ColumnLaw, owner: str, start: int, *, published: bool) -> AnyArray:
     levels = list(column.levels or ())
     if published and isinstance(column.law, SampledLaw):
         levels.append(column.law.unpublished)

@@ -166,7 +166,7 @@ class Embedding:
             ) from error
 
 
-Planned = TypeVar("Planned")
+PlanT = TypeVar("PlanT")
 POSITIVE_OR_NONE = Constraint(
     "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
 )
@@ -222,8 +222,8 @@ class PerturbedClassifier(ClassifierMixin, Learner):
     random_state: int | None
 
     def _read(
-        self, X: Any, y: Any, plan: Callable[[int, int, int], Planned]
-    ) -> tuple[Floats, Ints, AnyArray, Planned]:
+        self, X: Any, y: Any, plan: Callable[[int, int, int], PlanT]
+    ) -> tuple[Floats, Ints, AnyArray, PlanT]:
         """Return rows, the position of each label in the list of classes, that list, and the plan.
 
         ``plan`` is given the numbers of rows, columns and classes. It refuses what it refuses before cells
@@ -246,7 +246,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         check_classification_targets(y)
         return X, label_codes(y, classes, owner=name), classes, planned
 
-    def _embedded(self, X: Any, where: str) -> Floats:
+    def _embed_rows(self, X: Any, where: str) -> Floats:
         """Return rows to be judged, carried into the unit ball."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)

@@ -282,26 +282,26 @@ class RegularizedSVM(ClassifierMixin, Learner):
 
     def _map(self, X: Floats) -> Floats:
         """Return the rows in which the classifier is linear."""
-        how = self.feature_map
-        if how is None:
+        feature_map = self.feature_map
+        if feature_map is None:
             return X
-        if hasattr(how, "transform"):
-            if hasattr(how, "fit"):
+        if hasattr(feature_map, "transform"):
+            if hasattr(feature_map, "fit"):
                 try:
-                    check_is_fitted(how)
+                    check_is_fitted(feature_map)
                 except NotFittedError as error:
                     raise ParameterError(
                         "feature_map of RegularizedSVM must be fitted already, was not: a map that depends "
                         "on the rows is one more thing learnt from them. Fit it on public rows and wrap "
                         "it in sklearn.frozen.FrozenEstimator, which clone keeps as it is."
                     ) from error
-            mapped = how.transform(X)
-        elif callable(how):
-            mapped = how(X)
+            mapped = feature_map.transform(X)
+        elif callable(feature_map):
+            mapped = feature_map(X)
         else:
             raise ParameterError(
                 "feature_map of RegularizedSVM must be None, a callable or a fitted transformer, was "
-                f"{type(how).__name__}."
+                f"{type(feature_map).__name__}."
             )
         if issparse(mapped):
             raise ParameterError(

@@ -77,8 +77,8 @@ class SvmProblem:
 
     def residual(self, omega: Floats, t: Floats) -> float:
         """Return the scaled natural residual: how far omega is from what t asks of it."""
-        wanted = multipliers(omega + self.theta * t, self.theta, self)
-        return float(np.abs(omega - wanted).max()) / self.theta
+        target = multipliers(omega + self.theta * t, self.theta, self)
+        return float(np.abs(omega - target).max()) / self.theta
 
     def objective(self, z: Floats) -> float:
         """Return the value that is minimized."""
@@ -102,8 +102,8 @@ class SvmProblem:
     def rounding(self, z: Floats, omega: Floats) -> float:
         """Return the gap that an exact solution would show: rows on the margin are there up to rounding."""
         at = (omega > 0) & (omega <= self.theta)
-        reach = np.abs(self.X[at]) @ np.abs(z[:-1]) + abs(z[-1]) + 1
-        return 4 * EPS * self.theta * float(reach.sum())
+        scale = np.abs(self.X[at]) @ np.abs(z[:-1]) + abs(z[-1]) + 1
+        return 4 * EPS * self.theta * float(scale.sum())
 
 
 def multipliers(u: Floats, step: float, problem: SvmProblem) -> Floats:
@@ -125,15 +125,15 @@ class GramMatrix:
         self.member: Bools = np.zeros(len(problem.sign), np.bool_)
         self.matrix: Floats = np.zeros((p + 1, p + 1))
 
-    def over(self, member: Bools) -> Floats:
+    def restrict_to(self, member: Bools) -> Floats:
         """Return the GramMatrix matrix over ``member``, from the last one where that is less work."""
         changed = np.flatnonzero(member != self.member)
         count = int(np.count_nonzero(member))
         if len(changed) > 0.6 * count or count <= self.few:
             self.matrix = self.problem.gram(np.flatnonzero(member))
         elif len(changed):
-            came = member[changed]
-            self.matrix = self.matrix + self.problem.gram(changed[came]) - self.problem.gram(changed[~came])
+            added = member[changed]
+            self.matrix = self.matrix + self.problem.gram(changed[added]) - self.problem.gram(changed[~added])
         self.member = member
         return self.matrix
 
@@ -143,7 +143,7 @@ MOST_WORK = 10**10
 """Cells that the slow way may look at."""
 
 
-def crowd(p: int) -> int:
+def largest_margin_set(p: int) -> int:
     """Return the largest margin, in rows, whose linear system is worth solving."""
     return 3 * (p + 1) + 10
 
@@ -161,14 +161,14 @@ def finish(problem: SvmProblem, z: Floats, omega: Floats, t: Floats) -> tuple[Fl
     margin, violated = (v > 0) & (v <= theta), v > theta
     gram = GramMatrix(problem)
     for _ in range(MOST_FINISH):
-        if np.count_nonzero(margin) > crowd(problem.X.shape[1]):
+        if np.count_nonzero(margin) > largest_margin_set(problem.X.shape[1]):
             return None
-        system = ActiveSet(problem, z, omega, t, margin, violated, gram.over(violated))
+        system = ActiveSet(problem, z, omega, t, margin, violated, gram.restrict_to(violated))
         system.refine()
-        if system.confirmed():
+        if system.is_confirmed():
             for _ in range(3):
                 system.refine()
-            return (system.z, system.omega) if system.confirmed() and system.met() else None
+            return (system.z, system.omega) if system.is_confirmed() and system.meets_margin() else None
         z, omega, t = system.z, np.maximum(system.omega, 0), system.t
         margin, violated = system.sets()
     return None
@@ -189,7 +189,7 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
     for _ in range(min(2 * most, 50 + MOST_WORK // (q * (p + 1)))):
         if np.count_nonzero(margin) > most:
             return None
-        system = ActiveSet(problem, z, omega, t, margin, violated, gram.over(violated))
+        system = ActiveSet(problem, z, omega, t, margin, violated, gram.restrict_to(violated))
         for _ in range(3):
             system.refine()
         change = system.omega - omega
@@ -209,7 +209,7 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
         outside = np.where(margin | violated, -math.inf, system.t)
         row = int(np.argmax(outside))
         if outside[row] <= 1e-14 * (1 + float(np.abs(problem.X[row]) @ np.abs(z[:-1]) + abs(z[-1]))):
-            return (z, omega) if system.met() else None
+            return (z, omega) if system.meets_margin() else None
         margin[row] = True
     return None
 
@@ -248,9 +248,9 @@ class ActiveSet:
             warnings.simplefilter("ignore", linalg.LinAlgWarning)
             self.factor = linalg.lu_factor(matrix, check_finite=False)
         self.z, self.t, self.omega = z, t, np.where(margin, omega, 0.0)
-        self._follow()
+        self._update_multipliers()
 
-    def _follow(self) -> None:
+    def _update_multipliers(self) -> None:
         np.copyto(self.omega, self.problem.theta + self.problem.rho * self.t, where=self.violated)
 
     def refine(self) -> None:
@@ -261,7 +261,7 @@ class ActiveSet:
         self.z = self.z + change[:n]
         self.t = 1 - self.problem.forward(self.z)
         self.omega[self.at] -= change[n:]
-        self._follow()
+        self._update_multipliers()
 
     def sets(self) -> tuple[Bools, Bools]:
         """Return the rows that the solution puts on the margin and beyond it."""
@@ -269,15 +269,15 @@ class ActiveSet:
         v = self.omega + self.problem.theta * t
         return (v > 0) & (v <= self.problem.theta), v > self.problem.theta
 
-    def confirmed(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether the solution has the sets that it was computed with."""
         margin, violated = self.sets()
         return np.array_equal(margin, self.margin) and np.array_equal(violated, self.violated)
 
-    def met(self) -> bool:
+    def meets_margin(self) -> bool:
         """Whether the rows on the margin are there, up to rounding: dependent rows need not be able to."""
-        reach = 1 + np.abs(self.rows) @ np.abs(self.z)
-        return bool(np.all(np.abs(self.t[self.at]) <= 1e-12 * reach))
+        scale = 1 + np.abs(self.rows) @ np.abs(self.z)
+        return bool(np.all(np.abs(self.t[self.at]) <= 1e-12 * scale))
 
 
 EXACT, SETTLED = 1e-13, 1e-8
@@ -313,7 +313,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
 
     Notes
     -----
-    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_inner`), which also gives the next
+    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_minimize_inner`), which also gives the next
     multipliers, then multiplies the step by 5. It ends where :func:`finish` confirms an active set, where the
     residual is at the limit of double precision, or where it gets no smaller; then :func:`climb` is tried.
 
@@ -329,7 +329,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     grams = GramMatrix(problem), GramMatrix(problem)
     last, newton, enough, patience = math.inf, 0, 1e-3, 3
     for outer in range(1, MOST_OUTER + 1):
-        z, omega, g, steps = _inner(problem, z, omega, t, step, enough, grams)
+        z, omega, g, steps = _minimize_inner(problem, z, omega, t, step, enough, grams)
         newton += steps
         t = 1 - problem.forward(z)
         complementary = problem.residual(omega, t)
@@ -339,7 +339,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
         margin = int(np.count_nonzero((v > 0) & (v <= theta)))
         # A margin that is crowded early on is still changing; one that stays crowded has ties.
         likely = complementary < 1e-2 and margin <= 1.3 * (p + 1) + 2
-        if likely or (complementary < 1e-5 and margin <= crowd(p)):
+        if likely or (complementary < 1e-5 and margin <= largest_margin_set(p)):
             finished = finish(problem, z, omega, t)
             if finished is not None:
                 return Solution(*finished, outer, newton)
@@ -356,7 +356,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     return Solution(z, omega, outer, newton)
 
 
-def _inner(
+def _minimize_inner(
     problem: SvmProblem,
     z: Floats,
     omega: Floats,
@@ -375,16 +375,16 @@ def _inner(
     theta, rho, weights = problem.theta, problem.rho, problem.weights
     root = math.sqrt(len(omega)) * problem.size
     curve = rho * step / (rho + step)
-    reach = max(1.0, float(np.linalg.norm(1 - t)))
+    scale = max(1.0, float(np.linalg.norm(1 - t)))
     for count in range(MOST_NEWTON + 1):
         u = omega + step * t
         w = multipliers(u, step, problem)
         g = weights * z - problem.back(w)
-        rounding = 1e-15 * root * (float(np.linalg.norm(w)) + step * reach)
+        rounding = 1e-15 * root * (float(np.linalg.norm(w)) + step * scale)
         close = max(rounding, enough * float(np.linalg.norm(weights * z)))
         if float(np.linalg.norm(g)) <= close or count == MOST_NEWTON:
             break
-        margin, violated = grams[0].over((u > 0) & (u <= theta)), grams[1].over(u > theta)
+        margin, violated = grams[0].restrict_to((u > 0) & (u <= theta)), grams[1].restrict_to(u > theta)
         d = -_solve_positive(np.diag(weights) + step * margin + curve * violated, g)
         e = problem.forward(d)
         length = _search(problem, z, d, e, u, step, float(g @ d))
