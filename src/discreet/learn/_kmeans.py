@@ -51,12 +51,12 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     n_clusters : int
         How many.
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What the model promises; split over the passes as :attr:`split_` says.
+        Promise of the fitted model, split over the passes as in :attr:`split_`.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Distances are
         in units of these ranges.
     schema : Schema, optional
-        Instead of bounds; with categories, each level is a column of 0 and 1.
+        Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     max_iter : int
         Number of passes.
     init : array of shape (n_clusters, n_coordinates), optional
@@ -66,9 +66,9 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         Length from which clipping of displacements starts, as a fraction of the declared ranges. "auto" buys
         it, with the noisy mean, for a tenth of the promise. None clips nothing.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipts.
 
     Attributes
     ----------
@@ -83,14 +83,14 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         To which length displacements were clipped, by pass.
     n_iter_ : int
         Passes over clusters.
-    layout_ : Layout
-        Which coordinates were read.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
-        What was answered, with its standard deviation, and charged, by pass.
+        Noisy answers with their standard deviations, and receipts of the charges, by pass.
     promises_ : tuple of Promise
-        What holds for whoever's row was read.
+        Promises that hold for every unit whose row was read.
     split_ : dict
-        The share of each pass.
+        Share of the promise that each pass got.
 
     Privacy
     -------
@@ -157,6 +157,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.n_clusters = n_clusters
         self.privacy = privacy
         self.bounds = bounds

@@ -35,21 +35,21 @@ class PrivateNaiveBayes(BinsClassifier):
     Parameters
     ----------
     privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
-        What the model promises. Only :class:`NoPromise` has no noise.
+        Promise of the fitted model. Only :class:`NoPromise` has no noise.
     bounds, schema
-        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
     classes : sequence of labels, optional
-        Declared list; the schema's target has it otherwise.
+        Declared labels; by default the levels of the schema's target.
     edges : mapping of str to sequence of float, optional
-        Where the cells of a number begin.
+        Points at which the cells of a number begin, in rising order.
     n_bins : int, optional
         Cells of all other numbers, see :func:`~discreet.learn._bins.public_edges`. By default the largest
         power of two up to 32 for which an average cell holds four standard deviations of noise: a rule on
         the public number of rows and the noise.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone.
+        A seed, for tests only: noise from a known seed protects no one.
 
     Attributes
     ----------
@@ -57,20 +57,20 @@ class PrivateNaiveBayes(BinsClassifier):
         Logarithm of the noisy share of each class.
     cell_log_prob_ : array of shape (n_cells, n_classes)
         For the cells of all columns, one after the other, the logarithm of their noisy share in each class.
-    cells_ : Cells
-        The public cells.
+    cells_ : Bins
+        Public cells in which rows are counted.
     classes_ : array
         The declared classes, sorted.
-    layout_ : Layout
-        The columns.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_ : dict of str to Answer
         The noisy counts, with the standard deviation of their noise.
     promises_ : tuple of Promise
-        What holds.
+        Promises that hold for the fitted model.
     receipts_ : tuple of Receipt
-        What was charged.
+        Receipts of the charges, one for each query.
     split_ : dict of str to float
-        All for the one question.
+        Share of the promise that the one query got: all of it.
 
     Privacy
     -------
@@ -121,6 +121,7 @@ class PrivateNaiveBayes(BinsClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema

@@ -42,11 +42,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     n_components : int, optional
         How many to keep; all if left out.
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What the model promises; split over the passes as :attr:`split_` says.
+        Promise of the fitted model, split over the passes as in :attr:`split_`.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``.
     schema : Schema, optional
-        Instead of bounds; with categories, each level is a column of 0 and 1.
+        Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     centered : bool
         Whether the mean is taken off. If not, components are the right singular vectors of the rows as they
         are, in their own units.
@@ -56,9 +56,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         Length to which rows are clipped, about the center, as a fraction of the declared ranges. "auto"
         follows from the noisy mean and mean square, a fifth of the promise. None clips nothing.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipts.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         Which components are above it. The others are directions that noise has made up.
     radius_ : float or None
         The length to which rows were clipped.
-    layout_ : Layout
-        Which coordinates were read.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
-        What was answered, with its standard deviation, and charged, by pass.
+        Noisy answers with their standard deviations, and receipts of the charges, by pass.
     promises_ : tuple of Promise
-        What holds for whoever's row was read.
+        Promises that hold for every unit whose row was read.
     split_ : dict
-        The share of each pass.
+        Share of the promise that each pass got.
 
     Privacy
     -------
@@ -147,6 +147,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.n_components = n_components
         self.privacy = privacy
         self.bounds = bounds

@@ -39,7 +39,7 @@ class PrivatePerceptron(SumsClassifier):
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``.
     schema : Schema, optional
-        Instead of bounds; with categories, each level is a column of 0 and 1.
+        Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     classes : sequence of two labels, optional
         Declared list. Needed with bounds; only :class:`NoPromise` takes it from ``y``.
     rounds : int
@@ -51,9 +51,9 @@ class PrivatePerceptron(SumsClassifier):
         Length to which rows are clipped, from the middle of the declared ranges and as a fraction of them.
         Nothing is clipped if it is left out.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipts.
 
     Attributes
     ----------
@@ -69,8 +69,8 @@ class PrivatePerceptron(SumsClassifier):
         Rounds that moved the plane.
     classes_ : array
         The declared classes, sorted.
-    layout_ : Layout
-        Which coordinates were read.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
         What was answered, with its standard deviation, and charged, by round.
     promises_ : tuple of Promise
@@ -143,6 +143,7 @@ class PrivatePerceptron(SumsClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema

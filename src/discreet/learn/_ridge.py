@@ -37,18 +37,18 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
     Parameters
     ----------
     privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
-        What the model promises. Only :class:`NoPromise` has no noise.
+        Promise of the fitted model. Only :class:`NoPromise` has no noise.
     bounds, schema
-        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
     target_bounds : (float, float), optional
         Declared range of the target; the schema's target has it otherwise.
     regularization : float
         Penalty, in rows. To it is added twice the deviation of the noise times the root of the number of
         coordinates, below which no eigenvalue can be told from noise.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone.
+        A seed, for tests only: noise from a known seed protects no one.
 
     Attributes
     ----------
@@ -58,16 +58,16 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         In the target's unit.
     regularization_ : float
         What was added to every eigenvalue, noise included.
-    layout_ : Layout
-        The columns.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_ : dict of str to Answer
         The noisy matrix, with the standard deviation of its noise.
     promises_ : tuple of Promise
-        What holds.
+        Promises that hold for the fitted model.
     receipts_ : tuple of Receipt
-        What was charged.
+        Receipts of the charges, one for each query.
     split_ : dict of str to float
-        All for the one question.
+        Share of the promise that the one query got: all of it.
 
     Privacy
     -------
@@ -126,6 +126,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema

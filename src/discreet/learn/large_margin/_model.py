@@ -47,7 +47,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        What is promised. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
         Gaussian noise, or, for few weights, by a pure one of the same epsilon where that takes less noise.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
@@ -87,9 +87,9 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         default a small part of what one row can do. One that is not certain to be
         reached for every table of its shape is refused, before a cell is looked at.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipt.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipt.
 
     Attributes
     ----------
@@ -107,13 +107,13 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
-        The one that was used.
+        Regularization that was used, at least the one asked for.
     mechanism_ : str
         "objective", "output" or "exact".
     starting_centroids_ : array or None
         The points that decide which component a row counts for.
     promises_ : tuple of Promise
-        What holds for whoever's row was among those of the training.
+        Promises that hold for every unit whose row was trained on.
     receipt_ : Receipt
         What was charged for the training.
     receipts_ : tuple of Receipt
@@ -222,6 +222,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.norm_bound = norm_bound

@@ -36,7 +36,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        What is promised. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
         Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise by a pure one of the
         same epsilon, which then takes less noise.
     bounds : (lower, upper), optional
@@ -65,9 +65,9 @@ class PrivateLogisticRegression(PerturbedClassifier):
         default what floating point lets it reach, about 1e-11. One that is not certain to be
         reached for every table of its shape is refused, before a cell is looked at.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipt.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipt.
 
     Attributes
     ----------
@@ -82,11 +82,11 @@ class PrivateLogisticRegression(PerturbedClassifier):
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
-        The one that was used.
+        Regularization that was used, at least the one asked for.
     mechanism_ : str
         "output", "objective" or "exact".
     promises_ : tuple of Promise
-        What holds for whoever's row was among those of the training.
+        Promises that hold for every unit whose row was trained on.
     receipt_ : Receipt
         Receipt of the charge for the training.
 
@@ -157,6 +157,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.norm_bound = norm_bound

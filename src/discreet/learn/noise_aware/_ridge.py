@@ -1,4 +1,4 @@
-"""Linear regression on true rows, learned from noised ones."""
+"""Linear regression for true rows, fitted to a noised release."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
         that nothing was noised.
     folds : int
-        Among how many parts rows are dealt out for cross-fitting.
+        Number of parts among which rows are divided for cross-fitting.
     on_weak : {"raise", "rank", "mean"}
         What to do with a release that says too little: raise
-        :class:`~discreet.errors.InsufficientInformation`, fit all the same for whoever wants an order of rows
-        alone, or predict the mean.
+        :class:`~discreet.errors.InsufficientInformation`, fit all the same for an order of rows alone, or
+        predict the mean.
 
     Attributes
     ----------
     coef_ : array of shape (n_coordinates,)
         Per width of a number's range, and for each level of a list, in the target's unit.
     intercept_ : float
-        What the row in the middle is predicted.
+        Prediction for the row at ``center_``, in the target's unit.
     center_ : array of shape (n_coordinates,)
-        That row: the mean of the true ones, as the release shows it.
+        Mean of the true rows, as estimated from the release.
     tau_ : float
         Mean width of the ridge, in shares of the variance that published coordinates have.
     kappa_ : float
-        Uncertainty of the corrected covariance over its size. Above 1 columns are treated more and more as if
-        they did not go together.
+        Uncertainty of the corrected covariance over its size. The further above 1, the more columns are
+        treated as uncorrelated.
     scale_ : float
         Factor that cross-fitting gave the slopes.
     T2_ : float
         Rows times the share of the published target's variance that published features explain.
     p_ : int
-        What ``T2_`` is on average where nothing is related.
+        Mean of ``T2_`` where features and target are unrelated: the number of directions.
     reliability_ : float
         ``1 - p_ / T2_``: the share of the direction that is signal.
     status_ : {"ok", "ranking-only", "refused"}
@@ -73,7 +73,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
 
     Privacy
     -------
-    Nothing is charged and nothing new is told: the model is computed from the release and its public law
+    Nothing is charged: the model is computed from the release and its public law
     alone, which is post-processing, so every promise of the release holds for it. What the release leaves
     open stays open. A target that is published in the clear has no protection, neither there nor here. A
     model that describes the population better also says more about each person in it.
@@ -112,6 +112,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         self.on_weak = on_weak
 
     def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
+        """Return the encoding of the target: in units of its declared range, or of its own spread."""
         column = law.label
         cells = None if y is None else self._cells(y, 0)
         if column is None:
@@ -152,6 +153,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         return numbers
 
     def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+        """Fit the slopes ``a (S + ridge)^-1 c`` and set them, ``a`` the factor of cross-fitting."""
         assert isinstance(label, NumberLabel)
         rank = max(self.p_, 1)
 
@@ -163,7 +165,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
             ridge = estimators.ridge_widths(moments, rank)
             return estimators.diagonal_slopes(moments.covariance, ridge, moments, moments.cross)
 
-        # Where no row shows two columns at once, their slopes can only be had one by one.
+        # Where no row shows two columns at once, slopes can only be fitted one by one.
         fit = joint if coordinates.has_products else separate
         measured = estimators.cross_fit(total, parts, [fit], within=False)
         self.scale_ = estimators.score_scale(

@@ -1,4 +1,4 @@
-"""Learners that read a published table and its noise law, and fit what the true rows would have shown."""
+"""Base class of learners that fit a model of the true rows to a published table and its noise law."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ FOLDS = Constraint(
 
 
 def one_of(*words: str) -> Constraint:
-    """Return the domain of a few words."""
+    """Return the constraint of a parameter that is one of a few words."""
     listed = " or ".join((", ".join(map(repr, words[:-1])), repr(words[-1])))
     return Constraint(listed, lambda v: isinstance(v, str) and v in words, ("other", 1, None))
 
 
 class NoiseAwareLearner(Learner):
-    """What both learners share: reading, moments, evidence. Subclasses turn moments into scores."""
+    """Base of the noise-aware learners: reads rows, corrects moments, tests for evidence.
+
+    Subclasses encode the label in :meth:`_label` and turn corrected moments into scores in :meth:`_learn`.
+    """
 
     law: Any
     folds: int
@@ -60,18 +63,18 @@ class NoiseAwareLearner(Learner):
 
     @abstractmethod
     def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
-        """Return how the label is read; with `y`, where its cells are given apart."""
+        """Return the encoding of the label; ``y`` has its cells where they are no column of the table."""
 
     def _cells(self, labels: AnyArray, start: int) -> AnyArray:
-        """Return some labels that were given apart as codes or numbers; `start` rows came before."""
+        """Return labels given apart as codes or numbers; ``start`` is the number of rows before them."""
         return labels
 
     @abstractmethod
     def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
-        """Set the fitted attributes."""
+        """Fit the model to corrected moments and set the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from published rows, in one pass.
+        """Fit the model to published rows, read once.
 
         Parameters
         ----------
@@ -89,15 +92,15 @@ class NoiseAwareLearner(Learner):
         return self._fit_sums(sums, law, coordinates, label)
 
     def accumulator(self) -> MomentAccumulator:
-        """Return what takes in published rows as they come by, where nobody can read them from a file.
+        """Return an accumulator of published rows, for tables that are not read from one source.
 
-        ``law`` must be given, with a target in it.
+        ``law`` must be a noise law with a target.
         """
         self._check_parameters()
         law = self.law
         if not isinstance(law, NoiseLaw) or law.label is None:
             raise ParameterError(
-                f"law of {type(self).__name__}.gathering must be a NoiseLaw that has a target, and is not. "
+                f"law of {type(self).__name__}.accumulator must be a NoiseLaw that has a target, and is not. "
                 "Use fit for labels that are given apart."
             )
         self.n_features_in_ = len(law.features)
@@ -105,7 +108,7 @@ class NoiseAwareLearner(Learner):
         return MomentAccumulator(self, law, *self._build_encoders(law, None))
 
     def _build_encoders(self, law: NoiseLaw, y: AnyArray | None) -> tuple[Coordinates, Label]:
-        """Return how features and label are read."""
+        """Return the encodings of features and label."""
         coordinates = Coordinates(law)
         label = self._label(law, y)
         if not coordinates.size:
@@ -116,6 +119,7 @@ class NoiseAwareLearner(Learner):
         return coordinates, label
 
     def _fit_sums(self, sums: MomentTotals, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
+        """Fit the model to sums of raw products: correct them, test for evidence, learn."""
         self._check_rows(sums, label, f"{type(self).__name__}.fit")
         total = CorrectedMoments.from_sums(sums.total, coordinates, label)
         self.law_ = law
@@ -134,7 +138,13 @@ class NoiseAwareLearner(Learner):
         return self
 
     def _check_evidence(self, total: CorrectedMoments) -> None:
-        """Say whether published rows show enough, before anything is fitted."""
+        """Set the evidence attributes, and refuse a table without evidence if ``on_weak`` is "raise".
+
+        Notes
+        -----
+        ``kappa_ = e(p, n) sum(noise) / sum(s)``, the largest error of an eigenvalue of the corrected covariance
+        over its mean size.
+        """
         evidence = measure_evidence(total)
         self.T2_, self.p_ = evidence.statistic, evidence.rank
         self.reliability_, self.status_ = evidence.reliability, evidence.status
@@ -151,7 +161,7 @@ class NoiseAwareLearner(Learner):
             )
 
     def _check_scale(self, scale: float) -> None:
-        """Refuse as well where folds do not confirm each other: what one shows, the others do not."""
+        """Refuse a table whose folds do not confirm each other, which shows as a score factor of 0."""
         if scale > 0 or self.status_ == "refused":
             return
         self.status_ = "refused"
@@ -163,10 +173,10 @@ class NoiseAwareLearner(Learner):
                 critical=self.T2_,
             )
 
-    # Rows in.
+    # Reading rows.
 
     def _find_law(self, X: Any, y: Any, owner: str) -> tuple[Any, Any, NoiseLaw]:
-        """Return rows, labels and the law they were published under."""
+        """Return rows, labels and the law that the rows were published under."""
         if isinstance(self.law, str):
             if y is not None:
                 labels = np.asarray(y)
@@ -196,7 +206,19 @@ class NoiseAwareLearner(Learner):
     def _batches(
         self, X: Any, labels_given: AnyArray | None, law: NoiseLaw, owner: str
     ) -> Iterator[tuple[dict[str, AnyArray], AnyArray]]:
-        """Yield features and labels of some rows at a time."""
+        """Yield features and labels of published rows, a batch at a time.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, mapping or release
+            Published rows, as for :meth:`fit`.
+        labels_given : array or None
+            Labels given apart; None where they are a column of ``X``.
+        law : NoiseLaw
+            Law of the published rows.
+        owner : str
+            Name of the calling method, for error messages.
+        """
         label = law.label
         columns = law.features if labels_given is not None or label is None else (*law.features, label)
         ignored = None if label is None else label.name
@@ -225,7 +247,17 @@ class NoiseAwareLearner(Learner):
             )
 
     def _coordinates(self, X: Any, where: str, *, published: bool = False) -> Floats:
-        """Return rows that a fitted model is shown as coordinates counted from the mean of the true rows."""
+        """Return rows to be judged as coordinates, counted from the mean of the true rows.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, mapping or release
+            True rows, or further published ones.
+        where : str
+            Name of the calling method, for error messages.
+        published : bool
+            Whether the rows are published ones, which are debiased first.
+        """
         check_is_fitted(self)
         owner = f"{type(self).__name__}.{where}"
         law = self.law_
@@ -256,10 +288,10 @@ class NoiseAwareLearner(Learner):
 
 
 class MomentAccumulator:
-    """Published rows, added up as they come by, for a learner that is fitted when all have come.
+    """Running sums over published rows, for a learner that is fitted after the last of them.
 
-    Made by :meth:`NoiseAwareLearner.accumulator`; memory does not grow with the number of rows. They may come
-    in any order: neighbors fall into different folds, by a hash that follows no period.
+    Made by :meth:`NoiseAwareLearner.accumulator`; memory does not grow with the number of rows. Rows may come
+    in any order: consecutive ones fall into different folds, by a hash that follows no period.
     """
 
     def __init__(
@@ -271,24 +303,28 @@ class MomentAccumulator:
 
     @property
     def n_rows(self) -> int:
-        """How many rows came by."""
+        """Number of rows added so far."""
         return self._adder.n_rows
 
     @property
     def work(self) -> int:
-        """How many products each row is added up in."""
+        """Number of products that are summed for each row."""
         return (self._coordinates.n_raw + self._label.n_raw) ** 2
 
     def see(self, batch: Mapping[str, AnyArray]) -> None:
-        """Take in some rows: every column of the law by name, of a list the places of its levels.
+        """Add some rows to the sums.
 
-        "Not published" has the place after the last.
+        Parameters
+        ----------
+        batch : mapping of str to array
+            Every column of the law by name; a list as positions of its levels, "not published" as the
+            position after the last.
         """
         assert self._law.label is not None
         self._adder.add(batch, batch[self._law.label.name])
 
     def fit(self) -> NoiseAwareLearner:
-        """Fit the learner to what came by."""
+        """Fit the learner to the rows added so far, and return it."""
         return self._learner._fit_sums(self._adder.sums, self._law, self._coordinates, self._label)
 
 
@@ -299,7 +335,7 @@ def _length_error(owner: str) -> DataError:
 
 
 def clear_law(X: Floats, names: AnyArray | None) -> NoiseLaw:
-    """Return the law of a matrix that is published as it is; its own extremes serve as units."""
+    """Return the law of a matrix in the clear; the range of each column serves as its unit."""
     column_names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
     low, high = X.min(axis=0), X.max(axis=0)
     high = np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))

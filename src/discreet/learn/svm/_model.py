@@ -179,6 +179,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         positive: Any = None,
         feature_map: Any = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.theta = theta
         self.rho = rho
         self.positive = positive
