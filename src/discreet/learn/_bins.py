@@ -1,4 +1,4 @@
-"""Public cells of columns: what decision trees and naive Bayes count rows in."""
+"""Public cells of columns, in which decision trees and naive Bayes count rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 LEAST_AMOUNT = 1000
-"""A whole number that is counted from 0 and may reach this is an amount, and its cells grow."""
+"""Upper bound from which on a whole number from 0 is an amount, whose cells grow by ratios."""
 
 EDGES = Constraint(
     "None or a mapping of column to rising numbers",
@@ -47,30 +47,30 @@ BINS_OR_NONE = Constraint("None or " + BINS.words, lambda v: v is None or BINS.c
 
 
 def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
-    """Cut a declared range into cells without looking at a row.
+    """Return edges that cut a declared range into cells, without looking at a row.
 
-    Bins have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut
-    by ratios instead: 0 has a cell of its own, and the last cell is the upper three quarters, the cell
-    before it the same of what is left, and so on, because amounts are mostly small.
+    Cells have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut by ratios
+    instead, because amounts are mostly small: 0 has a cell of its own, the last cell is the upper three
+    quarters of the range, the cell before it the upper three quarters of the rest, and so on.
 
     Parameters
     ----------
     column : Column
-        A number or a date.
+        Declared number or date.
     n_bins : int
-        How many cells at most.
+        Largest number of cells, at least 2.
 
     Returns
     -------
     tuple of float
-        Where cells begin, the first one left out.
+        Points at which cells begin, without that of the first.
     """
     lower, upper = column.range
     whole = column.type in ("integer", "date")
     if whole and upper - lower < n_bins:
         return tuple(lower + i for i in range(1, round(upper - lower) + 1))
     if column.type == "integer" and lower == 0 and upper >= LEAST_AMOUNT and n_bins > 2:
-        # With many cells they shrink towards a thousandth of the range, not below.
+        # With many cells the ratio is smaller, so that the least edge is a thousandth of the range.
         ratio = min(4.0, 1024 ** (1 / (n_bins - 2)))
         cuts = {1.0, *(max(1.0, upper / ratio**i) for i in range(1, n_bins - 1))}
         return tuple(sorted(cuts))
@@ -79,18 +79,18 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Bins:
-    """Into which cell of each column a row falls: the same cells that an engine counts in.
+    """Cells of each column: the same ones in which an engine counts rows.
 
     Attributes
     ----------
-    layout : Layout
-        The columns.
+    layout : FeatureMap
+        Columns of the rows, with their declared ranges and levels.
     edges : dict of str to tuple of float
-        For each number, where its cells begin.
+        Points at which the cells of each number begin, without that of the first.
 
     Privacy
     -------
-    Declared or bought, never read off rows.
+    Declared or paid for, never taken from rows.
 
     Reference
     ---------
@@ -105,7 +105,17 @@ class Bins:
     def from_features(
         cls, layout: FeatureMap, edges: Mapping[str, Sequence[float]] | None, n_bins: int
     ) -> Self:
-        """Cut numbers where it is said, otherwise by :func:`public_edges`."""
+        """Return the cells of some columns.
+
+        Parameters
+        ----------
+        layout : FeatureMap
+            Columns of the rows.
+        edges : mapping of str to sequence of float, or None
+            Declared edges of some numbers; the others are cut by :func:`public_edges`.
+        n_bins : int
+            Largest number of cells of a number without declared edges.
+        """
         declared = {} if edges is None else edges
         numbers = {column.name: column for column in layout.schema.columns if column.is_number}
         for name in declared:
@@ -122,7 +132,7 @@ class Bins:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """How many cells each column has."""
+        """Number of cells of each column, one for missing values included."""
         result = {}
         for column in self._curation.columns:
             count = len(column.levels) if column.is_category else len(self.edges[column.name]) + 1
@@ -134,11 +144,11 @@ class Bins:
         return Curation.from_schema(self.layout.schema)
 
     def edges_of(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
-        """Return the edges of some columns, as questions want them."""
+        """Return the edges of the numbers among some columns."""
         return {name: self.edges[name] for name in names if name in self.edges}
 
     def codes(self, X: Any) -> Ints:
-        """Return for each row and column the position of its cell."""
+        """Return the position of each row's cell in each column, of shape (n_rows, n_columns)."""
         names = self.layout.names
         if self.layout.plain and isinstance(X, np.ndarray):
             return self._batch_codes({name: X[:, i] for i, name in enumerate(names)})
@@ -155,6 +165,7 @@ class Bins:
         return result
 
     def _batch_codes(self, batch: Mapping[str, AnyArray]) -> Ints:
+        """Return the position of each row's cell in each column, for one encoded batch."""
         integers = self._curation.encode(batch)
         result = []
         for column in self._curation.columns:
@@ -168,7 +179,7 @@ class Bins:
         return np.column_stack(result).astype(np.int64)
 
     def mean_size(self, names: Sequence[str]) -> float:
-        """Return how many cells these columns have on average."""
+        """Return the mean number of cells of some columns."""
         return math.fsum(self.sizes[name] for name in names) / len(names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,7 +189,7 @@ class Bins:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the cells that :meth:`to_dict` wrote."""
+        """Return the cells that :meth:`to_dict` wrote."""
         edges = {name: tuple(edges) for name, edges in values["edges"].items()}
         return cls(FeatureMap.from_dict(values["layout"]), edges)
 
@@ -198,7 +209,7 @@ class BinsClassifier(SumsClassifier):
         return [{name: table[:, order] for name, table in tables.items()} for tables in split]
 
     def _cell_codes(self, X: Any, where: str) -> Ints:
-        """Return the cells of rows that a fitted model is shown."""
+        """Return the cells of rows to be judged by a fitted model."""
         rows = self._check_new_rows(X, where)
         return self.cells_.codes(rows)
 
@@ -216,6 +227,6 @@ def plain_edges(edges: Mapping[str, Sequence[float]] | None) -> dict[str, list[f
 
 
 def root_tables(target: str, cells: Bins) -> NodeTables:
-    """Ask for the table of every column by class, over all rows."""
+    """Return the query for the table of every column by class, over all rows."""
     names = cells.layout.names
     return NodeTables(target, [TreeNode((), names)], cells.edges_of(names))

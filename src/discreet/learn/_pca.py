@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from discreet.query import NoisySums
     from discreet.schema import Schema
 
-_REGION = 0.2  # of the promise, for where the rows are and how far they spread
-_NOISE = 0.1  # of the average eigenvalue: above it rows are clipped shorter rather than noise accepted
-_SHORTEST, _LONGEST = 0.8, 3.0  # radius over the root mean square length of a row
+_REGION = 0.2  # share of the promise for mean and spread of the rows
+_NOISE = 0.1  # noise over the mean eigenvalue above which rows are clipped shorter
+_SHORTEST, _LONGEST = 0.8, 3.0  # limits of the radius, over the root mean square length of a row
 
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimator):
     """Principal component analysis, or a truncated SVD, from noisy sums.
 
-    A noisy mean says where the rows are, a noisy mean square how long they are, and a noisy matrix of
-    products about that mean, of rows clipped to that length, has the components.
+    A noisy mean locates the rows, a noisy mean square gives their length, and the eigenvectors of a noisy Gram
+    matrix about that mean, of rows clipped to that length, are the components.
 
     Parameters
     ----------
     n_components : int, optional
-        How many to keep; all if left out.
+        Number of components to keep; by default all.
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
         Promise of the fitted model, split over the passes as in :attr:`split_`.
     bounds : (lower, upper), optional
@@ -48,10 +48,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     schema : Schema, optional
         Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     centered : bool
-        Whether the mean is taken off. If not, components are the right singular vectors of the rows as they
+        Whether the noisy mean is subtracted. If not, components are the right singular vectors of the rows as they
         are, in their own units.
     range_units : bool
-        Whether columns are counted in units of their declared ranges, and not in their own.
+        Whether columns are in units of their declared ranges instead of their own.
     radius : "auto", float or None
         Length to which rows are clipped, about the center, as a fraction of the declared ranges. "auto"
         follows from the noisy mean and mean square, a fifth of the promise. None clips nothing.
@@ -65,19 +65,19 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     components_ : array of shape (n_components, n_coordinates)
         Directions, those of the largest variance first.
     explained_variance_, explained_variance_ratio_ : array
-        Of clipped rows, noise included, never below 0.
+        Variance of clipped rows along each component, noise included, at least 0; and its share of the total.
     singular_values_ : array
         Roots of the sums of squares along the components.
     mean_ : array
         Noisy mean, in the columns' units; zeros if not centered.
     n_components_ : int
-        How many there are.
+        Number of components that were kept.
     noise_floor_ : float
-        The largest variance that noise alone may well show.
+        Largest variance that noise alone is likely to show.
     distinguishable_ : array of bool
-        Which components are above it. The others are directions that noise has made up.
+        Whether each component is above the noise floor. The others may be directions of noise.
     radius_ : float or None
-        The length to which rows were clipped.
+        Length to which rows were clipped, as a fraction of the ranges; None if they were not.
     layout_ : FeatureMap
         Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
@@ -161,6 +161,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query region and Gram matrix, and set the eigenvectors of the latter as components."""
         d = layout.size
         n_components = d if self.n_components is None else int(self.n_components)
         if n_components > d:
@@ -169,7 +170,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
                 f"{n_components}. Leave it out to keep all."
             )
         learns_radius = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
-        # Uncentered and unclipped, only a private number of rows has to be asked for.
+        # Without centering and clipping, the region is needed only for a private number of rows.
         needs_region = self.centered or learns_radius or sums.n_rows is None
         shares = {"region": _REGION, "gram": 1 - _REGION} if needs_region else {"gram": 1.0}
         schedule = BudgetSchedule(sums, self.privacy, shares, owner=owner)
@@ -200,9 +201,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         return schedule
 
     def _set_components(self, matrix: Floats, n_components: int, divisor: float) -> None:
+        """Set the components of a noisy covariance, largest variance first, negative variances as 0."""
         values, vectors = np.linalg.eigh(matrix)
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
-        # The sign of a direction means nothing: the largest entry is made positive.
+        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)
         total = max(float(values.sum()), np.finfo(float).tiny)
@@ -232,17 +234,30 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
 
 
 def noise_floor(sd: Floats) -> float:
-    """Return what the largest eigenvalue of symmetric noise will hardly exceed.
+    """Return a value that the largest eigenvalue of symmetric noise is unlikely to exceed.
 
-    ``2 max_i sqrt(sum_j sd_ij**2)`` is where the spectrum of the noise ends for many coordinates; the factor
-    ``1 + d**(-2/3)`` is how far it reaches beyond for few.
+    Parameters
+    ----------
+    sd : array of shape (d, d)
+        Standard deviation of the noise on each entry.
+
+    Notes
+    -----
+    ``2 max_i sqrt(sum_j sd_ij^2) (1 + d^(-2/3))``: the first factor is the edge of the semicircle law for many
+    coordinates, the second the width of the fluctuations about it for few.
     """
     edge = 2 * math.sqrt(float((sd**2).sum(axis=1).max()))
     return edge * (1 + math.pow(len(sd), -2 / 3))
 
 
 def center_floor(sd: Floats) -> float:
-    """Return what the squared error of a noisy center will hardly exceed: it shows as one false component."""
+    """Return a value that the squared error of a noisy center is unlikely to exceed.
+
+    Notes
+    -----
+    The error adds one false component of variance ``|e|^2``: its mean ``sum sd^2`` plus two standard
+    deviations, ``2 sqrt(2 sum sd^4)``.
+    """
     square = float((sd**2).sum())
     return square + 2 * math.sqrt(2 * float((sd**4).sum()))
 
@@ -255,11 +270,32 @@ def _radius(
     n_rows: float,
     with_sums: bool,
 ) -> float:
-    """Choose the length to which rows are clipped: as long as noise stays small, within limits."""
+    """Return the length to which rows are clipped: as long as noise stays small, within limits.
+
+    Parameters
+    ----------
+    schedule : BudgetSchedule
+        Shares of the promise, for the expected noise of the Gram matrix.
+    layout : FeatureMap
+        Columns and coordinates of the rows.
+    center : array of shape (d,)
+        Point from which rows are counted, as fractions of the ranges.
+    mean_square : float
+        Noisy mean squared length of a row about the center.
+    n_rows : float
+        Public or noisy number of rows.
+    with_sums : bool
+        Whether the query includes the sums of the coordinates.
+
+    Notes
+    -----
+    ``f sqrt(mean_square)`` with ``f = sqrt(0.1 / r)`` between 0.8 and 3, and ``r = 2 d^(3/2) sd / n`` the edge
+    of the noise at that length over the mean eigenvalue.
+    """
     d = layout.size
     unit = Gram(layout.names, tuple(center.tolist()), 0.5, with_sums)
     sd = float(np.max(schedule.expected_sd("gram", unit))) / 0.25 / math.sqrt(2)
-    # Noise of the matrix at the mean square length, over the average eigenvalue: public but for n.
+    # The noise grows with the squared radius: `sd` is that of radius 1.
     ratio = 2 * d**1.5 * sd / n_rows
     factor = min(max(math.sqrt(_NOISE / ratio), _SHORTEST), _LONGEST)
     return max(factor * math.sqrt(mean_square), 2.0**-16)
@@ -268,7 +304,19 @@ def _radius(
 def _to_column_units(
     value: Floats, sd: Floats, scale: Floats, offset: Floats, n_rows: float
 ) -> tuple[Floats, Floats]:
-    """Turn products of fractions of ranges into products of columns in their units."""
+    """Return Gram matrix and noise in the columns' units, from products of fractions of the ranges.
+
+    Parameters
+    ----------
+    value, sd : array of shape (d, d) or (d + 1, d + 1)
+        Noisy products and their standard deviations; with one more row for the sums, the first.
+    scale : array of shape (d,)
+        Unit of each coordinate.
+    offset : array of shape (d,)
+        Point ``o`` at which fractions are 0, in the same units; not 0 only with sums.
+    n_rows : float
+        Public or noisy number of rows.
+    """
     if len(value) == len(scale):
         return value * np.outer(scale, scale), sd * np.outer(scale, scale)
     # Rows are `offset` longer: (o + s f)(o + s f)' = o o' + o (s f)' + (s f) o' + (s f)(s f)'.

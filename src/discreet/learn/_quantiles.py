@@ -1,4 +1,4 @@
-"""Quantiles of one column, by one histogram or by bisection, whichever is known to be less noisy."""
+"""Private quantiles of one column, by one histogram or by bisection, whichever is less noisy."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal["histogram", "bisection"]
 
 MOST_BITS = 20
+"""Largest ``bits``: the range is cut into at most a million cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantiles:
-    """What :func:`private_quantiles` found.
+    """Result of :func:`private_quantiles`.
 
     Attributes
     ----------
     qs : tuple of float
-        What was asked for, as it was given.
+        Fractions between 0 and 1, in the order they were given.
     value : tuple of float
-        The quantiles, in the column's unit; a date in days since its lower bound. They never fall.
+        Quantiles in the column's unit; a date in days since its lower bound. They rise with the fractions.
     lower, upper : tuple of float
-        Ends between which the exact quantiles of the table lie, each with probability ``level``.
+        Ends of the intervals that hold the exact quantiles of the table, each with probability ``level``.
     level : float
-        Of the intervals.
+        Confidence level of the intervals, between 0 and 1.
     sd : float
-        The largest standard deviation of the noise on a count of rows that was compared.
+        Largest standard deviation of the noise on a compared count of rows.
     method : {"histogram", "bisection"}
-        Which way was taken.
+        Method that was chosen as the less noisy one.
     promises : tuple of Promise
-        What holds for all questions together.
+        Promises that hold for all queries together.
     answers : dict of str to Answer
-        What was answered.
+        Noisy counts by name of the query.
 
     Privacy
     -------
@@ -76,7 +77,17 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class _ExcessCounts:
-    """Noisy numbers of rows below some cuts, less the wanted part of all rows, for one quantile."""
+    """Noisy counts of rows below some cuts in excess of the quantile's share of all rows.
+
+    Attributes
+    ----------
+    cuts : array of int
+        Positions of the cuts among all cuts of the range.
+    excess : array of float
+        Rows below each cut, less the fraction times all rows.
+    sd : array of float
+        Standard deviation of the noise on each excess.
+    """
 
     cuts: AnyArray
     excess: Floats
@@ -93,25 +104,25 @@ def private_quantiles(
     level: float = 0.95,
     owner: str | None = None,
 ) -> Quantiles:
-    """Find values below which given parts of the rows lie.
+    """Return private quantiles of a column: values below which given fractions of the rows lie.
 
     Parameters
     ----------
     sums : NoisySums
-        A database or rows in memory.
+        Database or rows in memory that answer noisy sums.
     column : str
-        A number or a date. Rows where it is missing do not count.
+        Name of a number or a date. Rows where it is missing do not count.
     qs : float or sequence of float
-        Parts, between 0 and 1: 0.5 is the median.
+        Fractions between 0 and 1: 0.5 is the median.
     privacy : ApproxDP, ZCDP, GaussianDP or PureDP
-        What all questions together promise.
+        Promise of all queries together.
     bits : int
-        The range is cut into ``2**bits`` cells, or into its whole numbers where these are fewer; the answer
-        is the middle of a cell.
+        Resolution: the range is cut into ``2**bits`` cells, or into its whole numbers where these are fewer;
+        a quantile is the middle of a cell.
     level : float
-        Of the intervals.
+        Confidence level of the intervals, between 0 and 1.
     owner : str, optional
-        Who is charged beside the total.
+        Name that is charged beside the total of the ledger; None charges the total alone.
 
     Privacy
     -------
@@ -149,7 +160,7 @@ def private_quantiles(
             "its histogram."
         )
     cells = min(curated.top + 1, 2**bits)
-    # Where cells begin, on the integers of the curated table, and one past the last.
+    # Starts of the cells, on the integers of the curated table, and one past the last.
     cuts = np.array([j * (curated.top + 1) // cells for j in range(cells + 1)])
     steps = max(1, math.ceil(math.log2(cells)))
     method = choose_method(cells, len(fractions))
@@ -181,12 +192,19 @@ def private_quantiles(
 
 
 def choose_method(cells: int, n_quantiles: int) -> Method:
-    """Return which way has the smaller variance, for a number of cells and of quantiles."""
+    """Return the method with the smaller variance.
+
+    Notes
+    -----
+    A count below a cut has variance ``M R / 4`` at most by one histogram of ``M`` cells, and ``s (k + 1) R / 4``
+    by ``s = log2(M)`` steps of bisection for ``k`` quantiles.
+    """
     steps = max(1, math.ceil(math.log2(cells)))
     return "histogram" if cells <= steps * (n_quantiles + 1) else "bisection"
 
 
 def _parse_fractions(qs: Sequence[float] | float) -> tuple[float, ...]:
+    """Return the fractions as floats, after a check that they are between 0 and 1."""
     values: tuple[Any, ...] = tuple(np.atleast_1d(np.asarray(qs, dtype=object)).tolist())
     if not values or not all(is_number(q) and 0 <= q <= 1 for q in values):
         raise ParameterError(f"qs of private_quantiles must be numbers from 0 to 1, was {qs!r}.")
@@ -196,6 +214,7 @@ def _parse_fractions(qs: Sequence[float] | float) -> tuple[float, ...]:
 def _count_by_histogram(
     schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
 ) -> list[_ExcessCounts]:
+    """Return the excess at every inner cut for each fraction, from one histogram."""
     below, sd = _count_between(schedule, "histogram", curated, cuts[1:-1])
     inner = np.arange(1, len(cuts) - 1)
     return [_excess_counts(inner, below, sd, q, schedule, curated) for q in fractions]
@@ -204,6 +223,13 @@ def _count_by_histogram(
 def _count_by_bisection(
     schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
 ) -> tuple[list[_ExcessCounts], list[int]]:
+    """Return the excess at the cuts that bisection queried, and the cut it ends at, for each fraction.
+
+    Notes
+    -----
+    Each step counts the rows between the current middles of all fractions in one histogram; a fraction whose
+    middle has enough rows below it goes on in the lower half.
+    """
     lows, highs = [0] * len(fractions), [len(cuts) - 1] * len(fractions)
     parts_of: list[list[_ExcessCounts]] = [[] for _ in fractions]
     for name in schedule.split:
@@ -224,7 +250,7 @@ def _count_by_bisection(
 
 
 def _concatenate(parts: Sequence[_ExcessCounts]) -> _ExcessCounts:
-    """Put what several questions said about one quantile together."""
+    """Return the excess counts of several queries for one quantile as one value."""
     none = [np.empty(0)]
     return _ExcessCounts(
         np.concatenate([part.cuts for part in parts] or none),
@@ -236,7 +262,7 @@ def _concatenate(parts: Sequence[_ExcessCounts]) -> _ExcessCounts:
 def _count_between(
     schedule: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray
 ) -> tuple[Floats, float]:
-    """Count rows between cuts; rows where the column is missing are the last cell, and left out."""
+    """Return noisy counts of rows between cuts and their deviation; rows with a missing cell are left out."""
     edges = [_cut_value(curated, cut) for cut in cuts]
     if not edges:
         return np.zeros(0), 0.0
@@ -248,21 +274,28 @@ def _count_between(
 def _excess_counts(
     cuts: AnyArray, counts: Floats, sd: float, q: float, schedule: BudgetSchedule, curated: Curated
 ) -> _ExcessCounts:
-    """Return how many rows more than wanted lie below each cut, and how noisy that is."""
+    """Return the excess of rows below each cut, with its noise, for one fraction.
+
+    Notes
+    -----
+    For ``m`` cells with noise ``sd`` and the first ``k`` of them below a cut: where the number of rows ``n`` is
+    public, the cells are adjusted to add up to it and the deviation is ``sd sqrt(k (m - k) / m)``; otherwise
+    the excess is ``below - q total``, with ``sd sqrt(k (1 - q)^2 + (m - k) q^2)``.
+    """
     m = len(counts)
     if not m:
         return _ExcessCounts(np.empty(0), np.empty(0), np.empty(0))
     k = np.arange(1, m)
     below, total = np.cumsum(counts)[:-1], counts.sum()
     if schedule.sums.n_rows is not None and curated.flag is None:
-        # All cells add up to the public number of rows: what they miss of it is shared out.
+        # The cells must add up to the public number of rows: each takes an equal part of the difference.
         below = below + k / m * (schedule.sums.n_rows - total)
         return _ExcessCounts(cuts, below - q * schedule.sums.n_rows, sd * np.sqrt(k * (m - k) / m))
     return _ExcessCounts(cuts, below - q * total, sd * np.sqrt(k * (1 - q) ** 2 + (m - k) * q**2))
 
 
 def _first_sufficient_cut(excesses: _ExcessCounts, cells: int) -> int:
-    """Return the first cut below which there are enough rows, once the counts are made to rise."""
+    """Return the first cut with enough rows below it, after isotonic regression of the counts."""
     if not excesses.cuts.size:
         return cells
     enough = np.flatnonzero(isotonic_regression(excesses.excess) >= 0)
@@ -270,10 +303,10 @@ def _first_sufficient_cut(excesses: _ExcessCounts, cells: int) -> int:
 
 
 def _interval_cuts(excesses: _ExcessCounts, cells: int, level: float, law: Law) -> tuple[int, int]:
-    """Return cuts that the exact quantile lies between with probability ``level``."""
+    """Return two cuts between which the exact quantile lies with probability ``level``."""
     if not excesses.cuts.size:
         return 0, cells
-    # All comparisons hold at once.
+    # A union bound: all comparisons hold at once with probability `level`.
     z = _tail_in_sds((1 - level) / excesses.cuts.size, law)
     surely_short = excesses.cuts[excesses.excess + z * excesses.sd < 0]
     surely_enough = excesses.cuts[excesses.excess - z * excesses.sd >= 0]
@@ -281,12 +314,17 @@ def _interval_cuts(excesses: _ExcessCounts, cells: int, level: float, law: Law) 
 
 
 def _tail_in_sds(failure: float, law: Law) -> float:
-    """Return how many deviations a weighted sum of noise exceeds with probability of at most ``failure``."""
+    """Return the deviations that a weighted sum of noise exceeds with probability at most ``failure``.
+
+    Notes
+    -----
+    The normal quantile for Gaussian noise. For Laplace noise the Chernoff bound
+    ``2 exp(-u t) / (1 - u^2)`` at its best ``u = (sqrt(1 + t^2) - 1) / t``, solved for ``t``: the moment
+    generating function of a weighted sum of Laplace variables is at most that of one with the same variance.
+    """
     if law == "gaussian":
         return -float(special.ndtri(failure / 2))
 
-    # The moment generating function of a weighted sum of Laplace variables is at most that of one with the
-    # same variance, 1 / (1 - u**2) at u in units of 1 / scale; Chernoff's bound at its best u.
     def excess(t: float) -> float:
         u = (math.sqrt(1 + t * t) - 1) / t
         return math.log(2) - u * t - math.log1p(-u * u) - math.log(failure)
@@ -295,11 +333,12 @@ def _tail_in_sds(failure: float, law: Law) -> float:
 
 
 def _cell_middle(curated: Curated, cuts: AnyArray, j: int) -> float:
-    """Return the middle of the cell that ends at a cut."""
+    """Return the middle of the cell that ends at cut ``j``, in the column's unit."""
     first, last = int(cuts[j - 1]), int(cuts[j]) - 1
     middle = (first + last) / 2
     return _cut_value(curated, math.floor(middle) if curated.whole else middle)
 
 
 def _cut_value(curated: Curated, index: float) -> float:
+    """Return an integer of the curated table in the column's unit."""
     return float(curated.lower + curated.step * index)

@@ -1,8 +1,8 @@
-"""Learners that ask for noisy sums alone, so that rows in memory, a database and a server are all the same.
+"""Base classes of learners that use noisy sums only, from rows in memory, a database or a service.
 
-A learner declares what it may ask and how its one promise is split (:mod:`discreet.learn.budget_schedule`), asks, and
-computes the rest from the answers. :class:`SumsEstimator` has what they share: rows become a
-:class:`~discreet.query.Database`, labels a declared category, and what was paid is kept with the model.
+A learner splits its promise over passes (:mod:`discreet.learn.budget_schedule`), queries noisy sums, and
+computes the model from the answers. :class:`SumsEstimator` makes rows a :class:`~discreet.query.Database` and
+labels a declared category, and keeps answers and receipts with the model.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ SCHEMA = Constraint("None or a Schema", lambda v: v is None or isinstance(v, Sch
 
 
 class SumsEstimator(Learner):
-    """A learner on noisy sums; subclasses say what they ask.
+    """Base of estimators that are fitted to noisy sums; subclasses query them in :meth:`_learn`.
 
     Subclasses have at least the parameters ``privacy``, ``bounds``, ``schema``, ``ledger`` and
-    ``random_state``, put :attr:`common_domains` into their ``domains`` and :attr:`common_saved` into
-    ``saved``, and define :meth:`_learn`.
+    ``random_state``, include :attr:`common_domains` in ``_constraints`` and :attr:`common_saved` in
+    ``_saved_attributes``, and define :meth:`_learn`.
     """
 
     privacy: Privacy
@@ -88,10 +88,22 @@ class SumsEstimator(Learner):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
-        """Ask, set the fitted attributes, and return the passes that were asked."""
+        """Query the sums, set the fitted attributes, and return the schedule with its answers.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Database or rows in memory that answer noisy sums.
+        layout : FeatureMap
+            Columns that the model reads.
+        target : str or None
+            Column of the labels; None for learners without labels.
+        owner : str or None
+            Name that is charged beside the total of the ledger; None charges the total alone.
+        """
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from rows in memory.
+        """Fit the model to rows in memory.
 
         Parameters
         ----------
@@ -117,16 +129,16 @@ class SumsEstimator(Learner):
     def fit_database(
         self, db: NoisySums, *, columns: Sequence[str] | None = None, owner: str | None = None
     ) -> Self:
-        """Learn from a table that answers with noisy sums, without seeing a row.
+        """Fit the model to a table that answers noisy sums and shows no rows.
 
         Parameters
         ----------
         db : Database or other NoisySums
-            Its schema has the bounds, its ledger is charged.
+            Table whose schema has the bounds and whose ledger is charged.
         columns : sequence of str, optional
-            Which columns to read; by default all that leave and are not the target.
+            Names of the columns to read; by default all released ones but the target.
         owner : str, optional
-            Who is charged beside the total.
+            Name that is charged beside the total of the ledger; None charges the total alone.
         """
         self._check_parameters()
         layout = FeatureMap.from_schema(db.schema, columns)
@@ -142,6 +154,7 @@ class SumsEstimator(Learner):
         return self._fit_sums(db, layout, target, owner)
 
     def _fit_sums(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
+        """Fit the model by :meth:`_learn`, and set what all learners on sums keep."""
         schedule = self._learn(sums, layout, target, owner)
         self.layout_ = layout
         self.answers_ = schedule.answers
@@ -151,7 +164,7 @@ class SumsEstimator(Learner):
         return self
 
     def _check_new_rows(self, X: Any, where: str) -> Any:
-        """Check rows that a fitted model is shown."""
+        """Return rows to be judged by a fitted model, checked; ``where`` names the method in messages."""
         check_is_fitted(self)
         if self.layout_.plain:
             X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
@@ -159,14 +172,20 @@ class SumsEstimator(Learner):
         return X
 
     def _coordinates(self, X: Any, where: str) -> Floats:
-        """Return rows that a fitted model is shown as coordinates from 0 to 1."""
+        """Return rows to be judged by a fitted model as coordinates from 0 to 1."""
         rows = self._check_new_rows(X, where)
         return self.layout_.rows(rows)
 
-    # What is declared about rows in memory.
+    # Declaration of rows in memory.
 
     def _declare_rows(self, X: Any, y: Any) -> tuple[Any, Schema, tuple[str, AnyArray] | None]:
-        """Check rows and labels; return them with the schema of both."""
+        """Return checked rows, the schema of rows and labels, and the labels with their column's name.
+
+        Raises
+        ------
+        ParameterError
+            If bounds and schema are both given, or neither while something is promised.
+        """
         schema = self.schema
         if schema is not None and self.bounds is not None:
             raise ParameterError(
@@ -192,6 +211,7 @@ class SumsEstimator(Learner):
         return X, declared, None if label is None else (label[0].name, label[1])
 
     def _validate_rows(self, X: Any, y: Any) -> tuple[Floats, Any]:
+        """Return a matrix of finite numbers and its labels, as scikit-learn validates them."""
         owner = type(self).__name__
         if self.__sklearn_tags__().target_tags.required:
             labels = np.asarray(y)
@@ -204,6 +224,7 @@ class SumsEstimator(Learner):
         return X, y
 
     def _schema_from_bounds(self, X: Floats) -> Schema:
+        """Return the schema of a matrix: by declared bounds, or by its own range if nothing is promised."""
         bounds = self.bounds
         if bounds is None:
             if not isinstance(self.privacy, NoPromise):
@@ -211,7 +232,7 @@ class SumsEstimator(Learner):
                     f"bounds or schema of {type(self).__name__} must be given, were None: what the rows span "
                     "is not for free. Declare the range of each column, bounds=(lower, upper)."
                 )
-            # Without a promise there is nothing to give away. A constant column needs a range all the same.
+            # Without a promise the range of the rows may be used; a constant column needs a width above 0.
             low, high = X.min(axis=0), X.max(axis=0)
             bounds = low, np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
         known = getattr(self, "feature_names_in_", None)
@@ -229,11 +250,11 @@ class SumsEstimator(Learner):
         return None
 
     def _database_target(self, schema: Schema) -> str | None:
-        """Return which column of a database holds the labels; None for learners without labels."""
+        """Return the column of a database that holds the labels; None for learners without labels."""
         return None
 
     def _check_database(self, db: NoisySums, layout: FeatureMap) -> None:
-        """Refuse parameters that a database would not heed."""
+        """Refuse a schema, bounds or ledger that differ from those of the database."""
         owner = type(self).__name__
         if self.schema is not None and self.schema.digest != db.schema.digest:
             raise ParameterError(
@@ -257,7 +278,7 @@ class SumsEstimator(Learner):
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "ledger":
-            return None  # A model that is loaded elsewhere has been paid for.
+            return None  # A saved model is paid for: the ledger stays where it is.
         if name in ("promises_", "receipts_"):
             return [item.to_dict() for item in value]
         if name == "split_":
@@ -268,10 +289,10 @@ class SumsEstimator(Learner):
 
 
 class SumsClassifier(ClassifierMixin, SumsEstimator):
-    """A learner on noisy sums that predicts a declared class; adds the parameter ``classes``.
+    """Base of classifiers that are fitted to noisy sums; adds the parameter ``classes``.
 
-    After :meth:`fit` or :meth:`fit_database`, and already inside :meth:`_learn`, ``classes_`` has the classes
-    sorted and :attr:`_levels` what the sums call them, in the same order.
+    Inside :meth:`_learn` and afterwards, ``classes_`` has the classes in sorted order and :attr:`_levels` the
+    levels of the target's column, in the same order.
     """
 
     classes: Any
@@ -279,6 +300,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
     _levels: tuple[Level, ...]
 
     def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
+        """Return the column of the classes and the labels as its levels; set the classes."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if schema.target is not None:
@@ -286,7 +308,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
             return schema.column(schema.target), y
         owner, promises = type(self).__name__, not isinstance(self.privacy, NoPromise)
         self.classes_ = declared_classes(self.classes, y, owner=owner, promises=promises)
-        # Classes may be of types that a column has not; the sums know them by their position.
+        # Classes may be of a type that no column has, so the column holds their positions.
         self._levels = tuple(range(len(self.classes_)))
         name = "y"
         while name in schema:
@@ -298,7 +320,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
         return schema.target
 
     def _take_levels(self, schema: Schema) -> None:
-        """Take the classes from a schema's target."""
+        """Set the classes to the levels of a schema's target."""
         owner = type(self).__name__
         column = None if schema.target is None else schema.column(schema.target)
         if column is None or not column.is_category or None in column.levels:
@@ -312,7 +334,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
                 f"target of the schema of {owner} must have at least two levels of one kind, and has not. "
                 "List every label once."
             )
-        # Within one kind levels can be compared, which the type of a level does not say.
+        # Levels of one kind can be compared, which their declared type does not show.
         self._levels = tuple(sorted(column.levels, key=lambda level: level))  # type: ignore[arg-type,return-value]
         self.classes_ = np.array(self._levels)
         if self.classes is not None and not np.array_equal(np.unique(self.classes), self.classes_):
@@ -327,7 +349,7 @@ def _has_names(X: Any) -> bool:
 
 
 def _add_labels(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
-    """Put labels beside rows that have names."""
+    """Return rows with names, with the labels as one more column."""
     if isinstance(rows, Mapping):
         return {**rows, target: cells}
     import narwhals as nw

@@ -1,7 +1,4 @@
-"""What every learner has in common: declared parameters, finite rows, files without pickle.
-
-Class labels: which there are is declared, and a row holds one of them.
-"""
+"""Base class of all learners: checked parameters, files without pickle, finite rows and declared classes."""
 
 from __future__ import annotations
 
@@ -28,21 +25,21 @@ if TYPE_CHECKING:
 KIND = "discreet-model"
 FORMAT = 1
 _NAMED = ("n_features_in_", "feature_names_in_")
-"""What scikit-learn itself remembers of the columns."""
+"""Attributes in which scikit-learn itself keeps the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """The values that a parameter may have.
+    """The set of values that a parameter may have.
 
     Attributes
     ----------
     words : str
-        What it must be, to follow "must be".
+        Description of the set, to follow "must be" in an error message.
     contains : callable
-        Whether a value is one.
+        Predicate that is true for values in the set.
     outside : tuple
-        Values that are not, for the contract tests.
+        Examples of values outside the set, for the contract tests.
     """
 
     words: str
@@ -62,23 +59,23 @@ POSITIVE = Constraint(
 
 
 class Learner(BaseEstimator):
-    """Rows in, a fitted model out.
+    """Base of all estimators, with the conventions of scikit-learn.
 
-    Subclasses store their parameters in ``__init__`` and check them in ``fit``, as scikit-learn asks.
+    Subclasses store their parameters in ``__init__`` and check them in ``fit``.
     """
 
     name: ClassVar[str]
     theorems: ClassVar[tuple[str, ...]]
     """Names of the theorem pages that prove what the learner promises; a published statement lists them."""
     _constraints: ClassVar[Mapping[str, Constraint]]
-    """What each parameter must be; :meth:`check_parameters` reads it, and so do the contract tests."""
+    """Constraint of each parameter, for :meth:`_check_parameters` and the contract tests."""
     _saved_attributes: ClassVar[tuple[str, ...]]
     """The fitted attributes that a file holds. None of them has one entry per training row."""
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """How attributes and parameters with a ``to_dict`` are made again."""
+    """Functions that decode saved attributes and parameters, by name."""
 
     def _check_parameters(self) -> None:
-        """Refuse parameters outside their domain."""
+        """Refuse parameters that violate their constraints."""
         for name, domain in self._constraints.items():
             value = getattr(self, name)
             if not domain.contains(value):
@@ -88,7 +85,7 @@ class Learner(BaseEstimator):
                 )
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file, whole or not at all.
+        """Write the fitted model to one file, atomically.
 
         The file is a NumPy archive (``.npz``) of plain arrays and a JSON header: reading it runs no code.
         It holds parameters and coefficients, nothing that has an entry for each training row.
@@ -124,7 +121,7 @@ class Learner(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that :meth:`save` wrote. Nothing in the file is executed."""
+        """Return the model that :meth:`save` wrote to a file; nothing in the file is executed."""
         header, arrays = _read(Path(path))
         if header.get("learner") != cls.name:
             raise SourceError(
@@ -152,7 +149,7 @@ class Learner(BaseEstimator):
         return cls._decoders[name](value) if name in cls._decoders else value
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
-        """Return plain JSON for a value; arrays are set aside and named."""
+        """Return a value as plain JSON; arrays are added to ``arrays`` and referred to by name."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | float | str):
@@ -171,9 +168,10 @@ class Learner(BaseEstimator):
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return header and arrays of a model file, checked for kind and format."""
     message = f"{path} is not a saved model. Write one with save()."
     try:
-        # NumPy leaves a file that it cannot read open; this one is ours to close.
+        # NumPy leaves a file that it cannot read open, so it is opened and closed here.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
@@ -213,8 +211,8 @@ def two_vectors(bounds: Any, n: int, owner: str) -> tuple[tuple[float, ...], tup
 
 
 def check_finite(values: Floats, where: str, names: AnyArray | None = None) -> None:
-    """Refuse NaN and infinite cells, naming the place of the first one and never what it holds."""
-    # A sum is finite only if every term is (or if it overflows, which the search below sorts out).
+    """Refuse NaN and infinite cells; the message names row and column of the first, never its content."""
+    # A finite sum has finite terms only; a sum that overflows is settled by the search below.
     with np.errstate(over="ignore", invalid="ignore"):
         if math.isfinite(float(values.sum())):
             return
@@ -232,18 +230,18 @@ def check_finite(values: Floats, where: str, names: AnyArray | None = None) -> N
 
 
 def declared_classes(classes: Any, y: AnyArray, *, owner: str, promises: bool) -> AnyArray:
-    """Return the classes that a learner was told of, sorted.
+    """Return the declared classes of a learner, sorted.
 
     Parameters
     ----------
     classes : array-like or None
-        As declared. None takes those of the rows, where nothing is promised about them.
+        Declared classes; None takes those of the rows, where nothing is promised.
     y : array
-        The labels of the rows, looked at only in that case.
+        Labels of the rows, read only where ``classes`` is None.
     owner : str
-        Name of the learner, for messages.
+        Name of the estimator, for error messages.
     promises : bool
-        Whether the learner promises something.
+        Whether the learner makes a privacy promise.
 
     Privacy
     -------
