@@ -148,7 +148,8 @@ class Centering:
 
         Notes
         -----
-        They hold for rows that are not clipped. Cells have no unit: a coefficient is the effect of being in one.
+        They hold for rows that are not clipped. Cells have no unit: a coefficient is the effect of being in
+        one.
         """
         if self.cells is not None:
             return weights, np.zeros(weights.shape[:-1])
@@ -215,9 +216,9 @@ class Region:
 
         Notes
         -----
-        ``E(x - c)^2 = E(x - 1/2)^2 - 2 (c - 1/2) E(x - 1/2) + (c - 1/2)^2``; for a level ``E(x - 1/2)^2 = 1/4``. The
-        total is at least its own noise. Single coordinates are shrunk towards the mean of all by the weight
-        ``v / (v + mean noise variance)``, ``v`` their variance, then rescaled to the total.
+        ``E(x - c)^2 = E(x - 1/2)^2 - 2 (c - 1/2) E(x - 1/2) + (c - 1/2)^2``; for a level ``E(x - 1/2)^2 =
+        1/4``. The total is at least its own noise. Single coordinates are shrunk towards the mean of all by
+        the weight ``v / (v + mean noise variance)``, ``v`` their variance, then rescaled to the total.
         """
         offset = center - 0.5
         squares = np.where(self.levels, 0.25, self.square)

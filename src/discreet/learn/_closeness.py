@@ -127,8 +127,8 @@ def measure_closeness(
 
     Privacy
     -------
-    None: the result depends on the rows and on noise that is thrown away. It is for the curator and must not be
-    published.
+    None: the result depends on the rows and on noise that is thrown away. It is for the curator and must not
+    be published.
 
     Reference
     ---------
@@ -180,8 +180,8 @@ def _parameter_vector(model: Any, slack: bool) -> Floats:
     if missing:
         remedy = "Use slack=False." if missing == ["slack_"] else "Use a linear model, as RegularizedSVM."
         raise ParameterError(
-            f"model of measure_closeness must have {', '.join(attributes)}, and {type(model).__name__} has no "
-            f"{', '.join(missing)}. {remedy}"
+            f"model of measure_closeness must have {', '.join(attributes)}, and {type(model).__name__} has "
+            f"no {', '.join(missing)}. {remedy}"
         )
     parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
     return np.concatenate([*parts, model.slack_] if slack else parts)

@@ -100,8 +100,8 @@ class PrivateGradientLogistic(SumsClassifier):
     -------
     With ``B`` the length of a row (a quarter for each number and one for each category or number in cells,
     squared), the matrix changes by at most ``sqrt(2) B**2`` and a gradient by at most ``2 B`` under
-    replace-one; by ``B**2`` and ``B`` under add-remove. Step lengths follow from the noisy matrix and from the
-    public deviations of the noise; the number of rounds is fixed beforehand.
+    replace-one; by ``B**2`` and ``B`` under add-remove. Step lengths follow from the noisy matrix and from
+    the public deviations of the noise; the number of rounds is fixed beforehand.
 
     Reference
     ---------
@@ -194,7 +194,7 @@ class PrivateGradientLogistic(SumsClassifier):
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
         schedule = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
         self.cells_ = self._choose_bins(layout, target, positives[0], schedule)
-        centering = self._centering(layout)
+        centering = self._make_centering(layout)
         answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
         products = np.asarray(answer.value)
         if centering.intercept:
@@ -227,7 +227,7 @@ class PrivateGradientLogistic(SumsClassifier):
         sd = float(np.max(schedule.expected_sd(_pass_name(0, 0), question))) / math.sqrt(self.rounds)
         return Bins.from_features(layout, self.edges, affordable_bins(schedule.sums.n_rows, sd))
 
-    def _centering(self, layout: FeatureMap) -> Centering:
+    def _make_centering(self, layout: FeatureMap) -> Centering:
         return Centering(layout, None if self.radius is None else float(self.radius), self.cells_)
 
     def _shares(self, n_models: int) -> dict[str, float]:
@@ -265,8 +265,8 @@ class PrivateGradientLogistic(SumsClassifier):
 
         Notes
         -----
-        ``w <- w + V ((V'g - p V'w) / (c + p))`` with ``g`` the noisy gradient, ``c`` the curvature and ``p`` the
-        regularization plus :func:`noise_penalty`. Averaging over rounds takes noise out of the result.
+        ``w <- w + V ((V'g - p V'w) / (c + p))`` with ``g`` the noisy gradient, ``c`` the curvature and ``p``
+        the regularization plus :func:`noise_penalty`. Averaging over rounds takes noise out of the result.
         """
         regularization = float(self.regularization)
         weights = np.zeros(centering.size)
@@ -285,7 +285,7 @@ class PrivateGradientLogistic(SumsClassifier):
         """Return the score of the second of two classes, or of each of more classes, for each row."""
         rows = self._check_new_rows(X, "decision_function")
         coordinates = self.layout_.rows(rows) if self.cells_ is None else self.cells_.coordinates(rows)
-        scores = self._centering(self.layout_).rows(coordinates) @ self.weights_.T
+        scores = self._make_centering(self.layout_).rows(coordinates) @ self.weights_.T
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> AnyArray:

@@ -46,8 +46,8 @@ def information(table: Floats, sd: float) -> float:
 
     Notes
     -----
-    ``V_A = sum_vl t_vl log(t_vl / t_v)``, the larger the better, over cells above ``SKIP sd``. The rows of all
-    other cells are charged the largest entropy there is, ``log(n_labels)`` each.
+    ``V_A = sum_vl t_vl log(t_vl / t_v)``, the larger the better, over cells above ``SKIP sd``. The rows of
+    all other cells are charged the largest entropy there is, ``log(n_labels)`` each.
 
     Examples
     --------
@@ -424,8 +424,8 @@ def _combine_counts(node: _OpenNode, tables: Sequence[Floats], sd: float) -> tup
 
     Notes
     -----
-    The mean of the margins of all tables and of the parent's cells, weighted by precision: a margin over ``k``
-    cells has variance ``k sd^2``.
+    The mean of the margins of all tables and of the parent's cells, weighted by precision: a margin over
+    ``k`` cells has variance ``k sd^2``.
     """
     if sd == 0:
         return np.asarray(tables[0].sum(axis=0)), 0.0

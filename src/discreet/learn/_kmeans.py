@@ -1,4 +1,4 @@
-"""Clusters from noisy counts and noisy sums of displacements."""
+"""K-means clustering by noisy counts and noisy sums of displacements."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from discreet.query import Answer, NoisySums
     from discreet.schema import Schema
 
-_MOST_CLUSTERS = 1024  # more would be thinner than their noise, and a batch of distances past memory
-_REGION = 0.1  # of the promise, for where the rows are and how far they spread
-_SCHEDULE = (1.0, 0.7, 0.6, 0.5)  # radius of each pass over the root mean square distance from the mean
-_SPARE = 6  # centers for each cluster in the first half of the passes, where noise permits
-_TOLERATED = 0.15  # noise on a center over the spread of the rows, for as many centers
-_START = 400  # public points among which far ones are starting centers
-_FLAT = 5.0  # coordinates up to which starting centers are as far out as rows
+_MOST_CLUSTERS = 1024  # more would drown in their noise, and a batch of distances would exceed memory
+_REGION = 0.1  # share of the promise for mean and spread of the rows
+_SCHEDULE = (1.0, 0.7, 0.6, 0.5)  # radius of each pass, over the root mean square distance from the mean
+_SPARE = 6  # largest number of centers per cluster in the first half of the passes
+_TOLERATED = 0.15  # largest noise on a center, over the spread of the rows, at which centers are added
+_START = 400  # least number of public points from which starting centers are chosen
+_FLAT = 5.0  # number of coordinates from which on starting centers are drawn nearer to the mean
 
 
 class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, SumsEstimator):
     """K-means on noisy sums.
 
-    Each pass asks, for every center, for the number of rows nearest to it and for the sum of their
-    displacements, clipped to a length that shrinks by a public schedule. Where noise permits, the first
-    half of the passes has more centers than clusters; they are then merged, which needs no row, and the
-    second half goes on from there.
+    Each pass queries, for every center, the number of rows nearest to it and the sum of their displacements,
+    clipped to a length that shrinks by a public schedule. Where noise permits, the first half of the passes
+    has more centers than clusters; they are then merged, which needs no query, and the second half goes on
+    from there.
 
     Parameters
     ----------
     n_clusters : int
-        How many.
+        Number of clusters, from 1 to 1024.
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
         Promise of the fitted model, split over the passes as in :attr:`split_`.
     bounds : (lower, upper), optional
@@ -58,10 +58,10 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     schema : Schema, optional
         Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     max_iter : int
-        Number of passes.
+        Number of passes over the rows, from 1 to 100.
     init : array of shape (n_clusters, n_coordinates), optional
-        Public starting centers, in the columns' units; none are spared and merged then. By default they
-        follow from public random points, the noisy mean and the noisy spread.
+        Public starting centers, in the columns' units; there are no further centers to merge then. By default
+        they follow from public random points, the noisy mean and the noisy spread.
     radius : "auto", float or None
         Length from which clipping of displacements starts, as a fraction of the declared ranges. "auto" buys
         it, with the noisy mean, for a tenth of the promise. None clips nothing.
@@ -73,16 +73,16 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     Attributes
     ----------
     cluster_centers_ : array of shape (n_clusters, n_coordinates)
-        In the columns' units.
+        Centers of the clusters, in the columns' units.
     counts_ : array
         Noisy number of rows nearest to each center of the last pass, which had moved a little since.
     errors_ : array
         Root mean square of the noise on each center, in units of the declared ranges; infinite where a
         center had too few rows to be moved.
     radii_ : array
-        To which length displacements were clipped, by pass.
+        Length to which displacements were clipped, by pass; infinite without clipping.
     n_iter_ : int
-        Passes over clusters.
+        Number of passes over the rows.
     layout_ : FeatureMap
         Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
@@ -96,9 +96,8 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     -------
     One unit under the schema's neighbors. A row counts for one center: with ``C`` the radius the squared
     sensitivity of a pass is ``4 C**2`` when a row is replaced, whatever the number of clusters and
-    columns. A center without rows is answered like all others, and is left or put elsewhere by its noisy
-    count. Centers that start anew start from public random points. There is no stopping before the last
-    pass.
+    columns. A center without rows is answered like all others, and is kept or moved by its noisy count.
+    Centers that start anew start from public random points. There is no early stopping.
 
     Reference
     ---------
@@ -171,6 +170,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the region, then move centers by noisy mean displacements in every pass."""
         k, d, rounds = int(self.n_clusters), layout.size, int(self.max_iter)
         initial = self._initial_centers(layout)
         learns_radius = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
@@ -200,7 +200,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         else:
             centers = initial
         for i, radius in enumerate(radii):
-            # Displacements are counted from the grid of the questions.
+            # Centers are rounded to the grid of the queries, from which displacements are counted.
             centers = np.floor(centers * ONE + 0.5) / ONE
             question = ClusterSums(layout.names, centers.tolist(), radius)
             answer = schedule.ask(f"pass {i + 1}", question)
@@ -208,7 +208,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
             if len(centers) > k and 2 * (i + 1) >= rounds:
                 centers = merge_centers(centers, np.where(kept, counts, 0.0), k)
             elif i + 1 < rounds:
-                centers = points.reseed(centers, counts, kept)
+                centers = points.reseed_empty(centers, counts, kept)
         self.cluster_centers_ = layout.decode(centers)
         self.counts_, self.errors_ = counts, errors
         self.radii_ = np.array([math.inf if radius is None else radius for radius in radii])
@@ -216,19 +216,19 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         return schedule
 
     def _check_parameters(self) -> None:
-        """Refuse parameters outside their domain, and starting centers that could fit no layout."""
+        """Refuse parameters that violate their constraints, and starting centers of a wrong shape."""
         super()._check_parameters()
         self._check_init(None)
 
     def _initial_centers(self, layout: FeatureMap) -> Floats | None:
-        """Return the starting centers in units of the declared ranges, if there are any."""
+        """Return the given starting centers in units of the declared ranges; None if none are given."""
         centers = self._check_init(layout.size)
         if centers is None:
             return None
         return np.clip((centers - layout.lower) / layout.width, 0.0, 1.0)
 
     def _check_init(self, size: int | None) -> Floats | None:
-        """Return what was given to start with; how many coordinates it must have may not be known yet."""
+        """Return the given starting centers, checked; ``size`` is None while the columns are unknown."""
         if self.init is None:
             return None
         try:
@@ -245,7 +245,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         return centers
 
     def predict(self, X: Any) -> Ints:
-        """Return which center is nearest to each row, in units of the declared ranges."""
+        """Return the position of the nearest center for each row, in units of the declared ranges."""
         return np.asarray(self._distances(X, "predict").argmin(axis=1))
 
     def transform(self, X: Any) -> Floats:
@@ -253,7 +253,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         return self._distances(X, "transform")
 
     def fit_predict(self, X: Any, y: Any = None) -> Ints:
-        """Learn from rows, and return which center is nearest to each: a column about private rows."""
+        """Fit the model and return the nearest center of each row: as private as the rows themselves."""
         return self.fit(X, y).predict(X)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -277,21 +277,29 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
 
 class _Points:
-    """Public random points where the rows are, by what is known of that: starting centers."""
+    """Public random points around a noisy mean, from which starting centers are chosen.
+
+    Parameters
+    ----------
+    middle : array of shape (d,)
+        Noisy mean of the rows, as fractions of the ranges.
+    spread : array of shape (d,)
+        Noisy mean square of each coordinate about the mean.
+    """
 
     def __init__(self, middle: Floats, spread: Floats) -> None:
         d = len(middle)
         self._middle = middle
-        # In many dimensions points as far out as rows are far from all rows.
+        # In many dimensions points as far from the mean as the rows are far from every row.
         self._scale = np.sqrt(spread) * min(1.0, math.sqrt(_FLAT / d))
-        # Not noise: everybody may know these points, and the same ones are used every time.
+        # Not noise: the points are public, so a fixed seed is fine.
         self._stream = Stream.from_seed(0)
 
     def _draw(self, n: int) -> Floats:
         return standard_normal((n, len(self._middle)), self._stream) * self._scale
 
     def choose_far_apart(self, k: int) -> Floats:
-        """Choose ``k`` points, each as far as possible from those chosen before."""
+        """Return ``k`` random points, each chosen as far as possible from those before."""
         points = np.clip(self._middle + self._draw(max(_START, 20 * k)), 0.0, 1.0)
         chosen = [0]
         distance = ((points - points[0]) ** 2).sum(axis=1)
@@ -300,8 +308,8 @@ class _Points:
             distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
         return points[chosen]
 
-    def reseed(self, centers: Floats, counts: Floats, kept: Bools) -> Floats:
-        """Put centers that have too few rows near those that have most."""
+    def reseed_empty(self, centers: Floats, counts: Floats, kept: Bools) -> Floats:
+        """Return the centers, with those that have too few rows moved near those that have most."""
         lost, living = np.flatnonzero(~kept), np.flatnonzero(kept)
         if not len(lost) or not len(living):
             return centers
@@ -319,21 +327,27 @@ def _radius_factor(i: int) -> float:
 def _affordable_centers(
     schedule: BudgetSchedule, layout: FeatureMap, k: int, radius: float | None, n_rows: float
 ) -> int:
-    """Return how many centers to start with: at most so many that noise on each stays small."""
+    """Return the number of starting centers: at most so many that noise on each stays small.
+
+    Notes
+    -----
+    With ``m`` centers a sum over ``n / m`` rows has noise ``0.7 sd r`` per coordinate at radius ``r``: the
+    error of a center is ``0.7 sd r sqrt(d) m / n``, which may be ``_TOLERATED`` times the spread ``r``.
+    """
     question = ClusterSums(layout.names, [[0.5] * layout.size], 0.5)
     sd = float(schedule.expected_sd("pass 1", question)[0, 1]) / 0.5
     if sd == 0:
         return _SPARE * k
-    # Noise of sd * radius per coordinate on a sum over n / m rows, against the spread of the rows.
     length = math.sqrt(layout.size / 12) if radius is None else radius
     largest = _TOLERATED * length * n_rows / (0.7 * length * sd * math.sqrt(layout.size))
     return int(min(max(largest, k), _SPARE * k))
 
 
 def _move_centers(centers: Floats, answer: Answer) -> tuple[Floats, Bools, Floats, Floats]:
-    """Move centers by the noisy mean displacement of their rows, where there are enough of them.
+    """Return counts, a mask of centers with enough rows, the error of each center, and the moved centers.
 
-    Returns counts, which centers have enough rows, the error of each center, and the centers.
+    A center moves by the noisy mean displacement of its rows, shrunk by its noise; one with too few rows
+    stays.
     """
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     counts, count_sd = value[:, 0], sd[:, 0]
@@ -348,10 +362,13 @@ def _move_centers(centers: Floats, answer: Answer) -> tuple[Floats, Bools, Float
 def mean_error(shift: Floats, counts: Floats, sum_sd: Floats, count_sd: Floats) -> Floats:
     """Return the root mean square error of noisy sums over noisy counts, to first order.
 
+    Notes
+    -----
+    With the sum ``S + e`` and the count ``s + f``, ``(S + e) / (s + f) - S / s`` is ``(e - f S / s) / s``.
+
     Reference
     ---------
-    Lemma 1 of the paper has the old mean where the new one belongs: with the sum ``S + e`` and the count
-    ``s + f``, ``(S + e) / (s + f) - S / s`` is ``(e - f S / s) / s``:
+    Lemma 1 of the paper, which has the old mean where the new one belongs:
     docs/explanation/theorems/sulq-lemma-1.md.
     """
     square = (shift**2).sum(axis=1) * count_sd**2 + (sum_sd**2).sum(axis=1)
@@ -359,7 +376,17 @@ def mean_error(shift: Floats, counts: Floats, sum_sd: Floats, count_sd: Floats) 
 
 
 def merge_centers(centers: Floats, weights: Floats, k: int) -> Floats:
-    """Return ``k`` centers of weighted centers: k-means on what was already answered, which costs nothing."""
+    """Return ``k`` centers by weighted k-means on noisy centers: post-processing.
+
+    Parameters
+    ----------
+    centers : array of shape (m, d)
+        Noisy centers, as fractions of the ranges.
+    weights : array of shape (m,)
+        Noisy counts, 0 for centers to be left out.
+    k : int
+        Number of centers to return, at most ``m``.
+    """
     heavy = np.flatnonzero(weights > 0)
     if len(np.unique(centers[heavy], axis=0)) <= k:
         order = np.argsort(-weights, kind="stable")[:k]

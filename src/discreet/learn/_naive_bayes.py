@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 MOST_BINS = 32
 DEFAULT_BINS = 16
-"""Cells of a number where the number of rows is not public."""
+"""Number of cells of a number where the number of rows is not public."""
 CELL_SDS = 4.0
-"""Standard deviations of noise that an average cell shall hold."""
+"""Least mean count of a cell, in standard deviations of noise."""
 
 
 class PrivateNaiveBayes(BinsClassifier):
-    """Naive Bayes on declared cells: the class whose cells make a row most likely, columns taken apart.
+    """Naive Bayes on noisy counts of declared cells, with columns independent given the class.
 
     Parameters
     ----------
@@ -134,6 +134,7 @@ class PrivateNaiveBayes(BinsClassifier):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the tables of all columns by class, and set smoothed log-probabilities."""
         assert target is not None
         schedule = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
         cells, question = self._choose_query(sums, layout, target, schedule)
@@ -141,7 +142,7 @@ class PrivateNaiveBayes(BinsClassifier):
         sd = float(np.max(answer.sd))
         (tables,) = self._tables(question, answer, sums.schema)
         counts = list(tables.values())
-        # Every table counts the same rows by class; the fewer its cells, the less noisy its margin.
+        # Every table counts the same rows by class; a margin over fewer cells is less noisy.
         weights = [1 / len(table) for table in counts]
         totals = np.average([table.sum(axis=0) for table in counts], axis=0, weights=weights)
         self.class_log_prior_ = np.log(_smooth_shares(totals, sd))
@@ -152,6 +153,8 @@ class PrivateNaiveBayes(BinsClassifier):
     def _choose_query(
         self, sums: NoisySums, layout: FeatureMap, target: str, schedule: BudgetSchedule
     ) -> tuple[Bins, NodeTables]:
+        """Return the cells, their number chosen by public facts alone, and the query of their tables."""
+
         def query_for(n_bins: int) -> tuple[Bins, NodeTables]:
             cells = Bins.from_features(layout, self.edges, n_bins)
             return cells, root_tables(target, cells)
@@ -161,7 +164,7 @@ class PrivateNaiveBayes(BinsClassifier):
         if sums.n_rows is None:
             return query_for(DEFAULT_BINS)
         n_bins = MOST_BINS
-        # The noise does not depend on how many cells there are.
+        # The noise does not depend on the number of cells.
         sd = float(np.max(schedule.expected_sd("tables", query_for(2)[1])))
         while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CELL_SDS * sd:
             n_bins //= 2
@@ -184,7 +187,12 @@ class PrivateNaiveBayes(BinsClassifier):
 
 
 def _smooth_shares(counts: Floats, sd: float) -> Floats:
-    """Return the shares of each class, after one row more, or as many as the noise, spread over its cells."""
+    """Return smoothed shares along the first axis, for each class.
+
+    Notes
+    -----
+    ``(max(c, 0) + a / k) / (sum(max(c, 0)) + a)`` over ``k`` cells with ``a = max(1, sd)`` pseudo-rows.
+    """
     positive = np.maximum(counts, 0.0)
     pseudo_rows = max(1.0, sd)
     return np.asarray((positive + pseudo_rows / len(positive)) / (positive.sum(axis=0) + pseudo_rows))

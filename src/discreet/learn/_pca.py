@@ -34,8 +34,8 @@ _SHORTEST, _LONGEST = 0.8, 3.0  # limits of the radius, over the root mean squar
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimator):
     """Principal component analysis, or a truncated SVD, from noisy sums.
 
-    A noisy mean locates the rows, a noisy mean square gives their length, and the eigenvectors of a noisy Gram
-    matrix about that mean, of rows clipped to that length, are the components.
+    A noisy mean locates the rows, a noisy mean square gives their length, and the eigenvectors of a noisy
+    Gram matrix about that mean, of rows clipped to that length, are the components.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     schema : Schema, optional
         Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     centered : bool
-        Whether the noisy mean is subtracted. If not, components are the right singular vectors of the rows as they
-        are, in their own units.
+        Whether the noisy mean is subtracted. If not, components are the right singular vectors of the rows as
+        they are, in their own units.
     range_units : bool
         Whether columns are in units of their declared ranges instead of their own.
     radius : "auto", float or None
@@ -243,8 +243,8 @@ def noise_floor(sd: Floats) -> float:
 
     Notes
     -----
-    ``2 max_i sqrt(sum_j sd_ij^2) (1 + d^(-2/3))``: the first factor is the edge of the semicircle law for many
-    coordinates, the second the width of the fluctuations about it for few.
+    ``2 max_i sqrt(sum_j sd_ij^2) (1 + d^(-2/3))``: the first factor is the edge of the semicircle law for
+    many coordinates, the second the width of the fluctuations about it for few.
     """
     edge = 2 * math.sqrt(float((sd**2).sum(axis=1).max()))
     return edge * (1 + math.pow(len(sd), -2 / 3))
@@ -289,8 +289,8 @@ def _radius(
 
     Notes
     -----
-    ``f sqrt(mean_square)`` with ``f = sqrt(0.1 / r)`` between 0.8 and 3, and ``r = 2 d^(3/2) sd / n`` the edge
-    of the noise at that length over the mean eigenvalue.
+    ``f sqrt(mean_square)`` with ``f = sqrt(0.1 / r)`` between 0.8 and 3, and ``r = 2 d^(3/2) sd / n`` the
+    edge of the noise at that length over the mean eigenvalue.
     """
     d = layout.size
     unit = Gram(layout.names, tuple(center.tolist()), 0.5, with_sums)

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class PrivatePerceptron(SumsClassifier):
-    """A linear classifier for two classes, moved by the noisy mean of the rows that it gets wrong.
+    """A linear classifier for two classes, updated by the noisy mean of the rows that it gets wrong.
 
-    Round ``j`` moves the plane by that mean over ``j``, and the average of all planes on the way is returned:
-    where no plane separates the classes, steps of one length and the last plane are far worse. On such rows
-    logistic regression is better still.
+    Round ``j`` moves the plane by that mean over ``j``, and the model is the average of all planes: where no
+    plane separates the classes, constant steps and the last plane are far worse. On such rows logistic
+    regression is better still.
 
     Parameters
     ----------
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What the model promises; each round gets an equal share.
+        Promise of the fitted model, split evenly over the rounds.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``.
     schema : Schema, optional
@@ -43,10 +43,10 @@ class PrivatePerceptron(SumsClassifier):
     classes : sequence of two labels, optional
         Declared list. Needed with bounds; only :class:`NoPromise` takes it from ``y``.
     rounds : int
-        Most rounds that are asked.
+        Largest number of rounds, from 1 to 1000.
     step : {"shrinking", "constant"}
-        Whether steps shrink with the number of the round or are the noisy mean itself, as in the paper, for
-        which :func:`most_rounds` holds.
+        Length of the steps: the noisy mean over the number of the round, or the noisy mean itself, as in the
+        paper, for which :func:`most_rounds` holds.
     radius : float, optional
         Length to which rows are clipped, from the middle of the declared ranges and as a fraction of them.
         Nothing is clipped if it is left out.
@@ -60,9 +60,9 @@ class PrivatePerceptron(SumsClassifier):
     coef_ : array of shape (1, n_coordinates)
         Coefficients of the averaged plane in the columns' own units, for rows that are not clipped.
     intercept_ : array of shape (1,)
-        Its intercept.
+        Intercept of the averaged plane, in the columns' own units.
     weights_, last_weights_ : array
-        The averaged plane and the last one, for rows as they are asked about.
+        Weights of the averaged plane and of the last one, for centered and clipped rows.
     counts_ : array
         Noisy number of rows that each round's plane got wrong.
     n_iter_ : int
@@ -72,17 +72,17 @@ class PrivatePerceptron(SumsClassifier):
     layout_ : FeatureMap
         Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
-        What was answered, with its standard deviation, and charged, by round.
+        Noisy answers with their standard deviations, and receipts of the charges, by round.
     promises_ : tuple of Promise
-        What holds for whoever's row was read, whether rounds were left out or not.
+        Promises that hold for every unit whose row was read, whether rounds were left out or not.
     split_ : dict
-        The share of each round.
+        Share of the promise that each round got.
 
     Privacy
     -------
     One unit under the schema's neighbors. With ``B`` the length of rows the squared sensitivity of a round
     is ``4 B**2``: entries of label times row span [-B, B]. Count and sum are one answer; whether to stop is
-    read off its noisy count alone. A round that is not asked is not charged, and the promise is the same.
+    decided by its noisy count alone. A round that is left out is not charged, and the promise is the same.
 
     Reference
     ---------
@@ -162,6 +162,7 @@ class PrivatePerceptron(SumsClassifier):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the rows that the current plane gets wrong, and move it, until too few are left."""
         assert target is not None
         if len(self.classes_) != 2:
             raise ParameterError(
@@ -208,9 +209,12 @@ class PrivatePerceptron(SumsClassifier):
 
 
 def _mean_update(answer: Answer) -> Floats | None:
-    """Return the noisy mean of label times row over the rows that are wrong; None if they are too few.
+    """Return the noisy mean of label times row over misclassified rows; None if they are too few.
 
-    sulq-2: the count that is tested is the one of this round, and it is tested before the sum is used.
+    Reference
+    ---------
+    The tested count is the one of this round, and it is tested before the sum is used:
+    docs/explanation/theorems/sulq-2.md
     """
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     count = float(value[0])
@@ -220,14 +224,18 @@ def _mean_update(answer: Answer) -> Floats | None:
 
 
 def most_rounds(length: float, margin: float) -> float:
-    """Return after how many constant steps rows are separated that some plane separates by a margin.
+    """Return the number of constant steps after which rows that some plane separates are separated.
 
     Parameters
     ----------
     length : float
-        Of the longest row.
+        Length of the longest row, above 0.
     margin : float
-        Distance of all rows from some plane through the origin that has each on its side.
+        Least distance of a row from a plane through the origin that separates the classes, above 0.
+
+    Notes
+    -----
+    ``32 (length / margin)^2``.
 
     Reference
     ---------

@@ -196,8 +196,8 @@ def choose_method(cells: int, n_quantiles: int) -> Method:
 
     Notes
     -----
-    A count below a cut has variance ``M R / 4`` at most by one histogram of ``M`` cells, and ``s (k + 1) R / 4``
-    by ``s = log2(M)`` steps of bisection for ``k`` quantiles.
+    A count below a cut has variance ``M R / 4`` at most by one histogram of ``M`` cells, and ``s (k + 1) R /
+    4`` by ``s = log2(M)`` steps of bisection for ``k`` quantiles.
     """
     steps = max(1, math.ceil(math.log2(cells)))
     return "histogram" if cells <= steps * (n_quantiles + 1) else "bisection"
@@ -278,9 +278,9 @@ def _excess_counts(
 
     Notes
     -----
-    For ``m`` cells with noise ``sd`` and the first ``k`` of them below a cut: where the number of rows ``n`` is
-    public, the cells are adjusted to add up to it and the deviation is ``sd sqrt(k (m - k) / m)``; otherwise
-    the excess is ``below - q total``, with ``sd sqrt(k (1 - q)^2 + (m - k) q^2)``.
+    For ``m`` cells with noise ``sd`` and the first ``k`` of them below a cut: where the number of rows ``n``
+    is public, the cells are adjusted to add up to it and the deviation is ``sd sqrt(k (m - k) / m)``;
+    otherwise the excess is ``below - q total``, with ``sd sqrt(k (1 - q)^2 + (m - k) q^2)``.
     """
     m = len(counts)
     if not m:

@@ -48,8 +48,8 @@ class NoiselessSums(Database):
         """Return the exact answer, charged as :class:`~discreet.privacy.NoPromise`."""
         if not isinstance(privacy, NoPromise) or variance is not None:
             raise PromiseError(
-                f"privacy of NoiselessSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
-                "no noise. Use Database."
+                f"privacy of NoiselessSums must be a NoPromise, was {type(privacy).__name__}: its answers "
+                "have no noise. Use Database."
             )
         receipt = self.ledger.charge(
             privacy, owner=owner, what=question.kind, schema=self.schema.digest, seeded=self._seeded
@@ -95,8 +95,8 @@ class BudgetSchedule:
 
     Privacy
     -------
-    As of :class:`~discreet.privacy.budget_split.BudgetSplit`. A pass is charged only if all later ones fit the
-    rest of the ledger's budget as well: half a model is never paid for.
+    As of :class:`~discreet.privacy.budget_split.BudgetSplit`. A pass is charged only if all later ones fit
+    the rest of the ledger's budget as well: half a model is never paid for.
 
     Reference
     ---------
@@ -168,7 +168,7 @@ class BudgetSchedule:
         raise refused
 
     def _budget_error(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
-        """Return the error for a budget that ``passes`` passes exceed, with what is left and what would fit."""
+        """Return the error for ``passes`` passes that exceed the budget, with what is left and would fit."""
         which = "its one pass" if passes == 1 else f"{passes} passes"
         paid = ", ".join(self.answers)
         if paid:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class FeatureMap:
     """Map of columns to coordinates: a number as a fraction of its range, a category as one for each level.
 
-    It maps rows in memory as the vector queries of :mod:`discreet.query` map rows in an engine, up to their grid
-    of 2**16 steps.
+    It maps rows in memory as the vector queries of :mod:`discreet.query` map rows in an engine, up to their
+    grid of 2**16 steps.
 
     Attributes
     ----------

@@ -240,7 +240,7 @@ def make_large_margin_plan(
     regularization : float or None
         Weight of the penalty; None for :func:`default_regularization`.
     mechanism : {"objective", "output"}
-        Where the noise is put.
+        Place of the noise: on the objective, or on the minimizer.
     owner : str
         Name of the estimator, for error messages.
 

@@ -47,8 +47,9 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
-        Gaussian noise, or, for few weights, by a pure one of the same epsilon where that takes less noise.
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``,
+        approximate ones by Gaussian noise, or, for few weights, by a pure one of the same epsilon where that
+        takes less noise.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
         clipped to it and mapped to [-1, 1].
@@ -115,9 +116,9 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     promises_ : tuple of Promise
         Promises that hold for every unit whose row was trained on.
     receipt_ : Receipt
-        What was charged for the training.
+        Receipt of the charge for the training.
     receipts_ : tuple of Receipt
-        All that was charged, that for starting centroids first.
+        Receipts of all charges, those for starting centroids first.
 
     Privacy
     -------
@@ -308,7 +309,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         return embedding, centroids, constants, plan
 
     def _needs_centroids(self, centroids: Floats | None) -> bool:
-        """Whether starting centroids have to be paid for."""
+        """Whether starting centroids have to be found, and paid for."""
         return self.components > 1 and centroids is None
 
     def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LargeMarginConstants:
@@ -343,7 +344,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         )
 
     def _set_matrices(self, released: Floats, embedding: Embedding, n_classes: int) -> None:
-        """Shift the matrices and write down what stands in them: post-processing."""
+        """Set the shifted matrices, and centers, inverse covariances and offsets read from them."""
         p = embedding.dimension
         matrices = common_shift(released.reshape(n_classes, int(self.components), p, p))
         gaussians = gaussians_in(matrices, embedding)
@@ -412,7 +413,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         return np.broadcast_to(points, (n_classes, *shape))
 
     def _fit_centroids(self, X: Floats) -> PrivateKMeans:
-        """Find starting centroids for all classes together, with their own part of the promise."""
+        """Return clusters of all classes together, fitted with their own part of the promise."""
         bounds = self.bounds
         if bounds is None:
             assert self.norm_bound is not None
@@ -434,7 +435,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
 
 
 def _scale_promise(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | ApproxDP | NoPromise:
-    """Return a part of a promise."""
+    """Return a promise with epsilon and delta multiplied by a share."""
     if isinstance(privacy, NoPromise):
         return privacy
     if isinstance(privacy, PureDP):
@@ -445,7 +446,13 @@ def _scale_promise(privacy: PureDP | ApproxDP | NoPromise, share: float) -> Pure
 def _compose_promises(
     privacy: PureDP | ApproxDP | NoPromise, share: float, first: Promise, second: Promise
 ) -> Promise:
-    """Return what starting centroids and training promise together."""
+    """Return the promise of starting centroids and training together.
+
+    Notes
+    -----
+    Epsilons of the two parts add up to that of ``privacy``; the delta is the sum of each part's delta at its
+    share of epsilon.
+    """
     if isinstance(privacy, NoPromise):
         return privacy
     delta = first.delta_at(share * privacy.epsilon) + second.delta_at((1 - share) * privacy.epsilon)
@@ -459,7 +466,7 @@ def _compose_promises(
 
 
 def _nearest_centroid(rows: Floats, embedding: Embedding, centroids: Floats, codes: Ints) -> Ints:
-    """Return which centroid of its class each embedded row is nearest to."""
+    """Return the position of the nearest centroid of its class for each embedded row."""
     n_classes, components, d = centroids.shape
     points = embedding.rows(centroids.reshape(-1, d)).reshape(n_classes, components, -1)
     gaussians = np.empty(len(rows), np.intp)

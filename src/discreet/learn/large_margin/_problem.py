@@ -1,9 +1,9 @@
-"""The minimized function of the large-margin classifier: how far rows are from a margin of 1.
+"""The objective of the large-margin classifier, and its matrices as Gaussians in the columns' units.
 
-Every class has one symmetric matrix, or several; ``f = x' A x`` is how far a row is from it. The loss of a
-row is the sum, over the other classes, of the Huberized hinge of ``1 + f(own) - f(other)``. Only differences
-between matrices count, so that the minimizer's matrices sum to zero, and they are written in an orthonormal
-basis of that subspace: there is no direction in which noise would be drawn in vain.
+Every class has one symmetric matrix ``A``, or several; ``f = x' A x`` is the distance of a row from the
+class. The loss of a row is the sum, over the other classes, of the Huberized hinge of ``1 + f(own) -
+f(other)``. Only differences between matrices count, so that the minimizer's matrices sum to zero, and they
+are written in an orthonormal basis of that subspace: no noise is wasted on a direction without effect.
 
 Frobenius coordinates of a symmetric matrix are its upper triangle, row by row, with everything off the
 diagonal times ``sqrt(2)``: lengths and inner products are those of the matrices.
@@ -72,7 +72,7 @@ class MarginProblem:
     regularization : float
         Above 0: the function is strongly convex with this constant.
     smoothing : float
-        Half the width of the hinge's rounded corner.
+        Half-width ``h`` of the interval on which the Huberized hinge is quadratic.
     components : int
         Matrices for each class. A class is as far as the soft minimum over its matrices,
         ``-log(sum(exp(-f)))``.
@@ -104,6 +104,7 @@ class MarginProblem:
         proxies: Ints | None = None,
         trace: float = 0.0,
     ) -> None:
+        """Store the rows and their squares; the linear term starts at 0."""
         self.n_rows, self.p = rows.shape
         self.n_classes, self.components = n_classes, components
         self.n_matrices = n_classes * components
@@ -160,9 +161,16 @@ class MarginProblem:
         return math.fsum(losses), slope
 
     def _single_loss(self, far: Floats, block: slice) -> tuple[float, Floats]:
-        """Return the loss of some rows, and the derivative by how far each is from each class."""
+        """Return the loss of some rows, and its derivative by the distance of each row from each class.
+
+        Notes
+        -----
+        ``u_ic = 1 + f(own) - f(c)``; the hinge is ``g (u + h - h g)`` with the slope ``g = clip((u + h) / (2
+        h), 0, 1)``. The derivative is ``-g`` by the distance of a rival and the sum of all ``g`` by that of
+        the own class.
+        """
         h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
-        # u + h, then the hinge's slope; a class is no rival of itself.
+        # `u` holds u + h; 0 for the own class, whose slope is then 0.
         u = (far[line, own] + (1 + h))[:, np.newaxis] - far
         u[line, own] = 0.0
         slope = np.clip(u * (0.5 / h), 0.0, 1.0)
@@ -173,7 +181,13 @@ class MarginProblem:
         return loss, weights
 
     def _component_loss(self, far: Floats, block: slice) -> tuple[float, Floats]:
-        """Return the same where a class is as far as the soft minimum over its components."""
+        """Return loss and derivative where the distance of a class is the soft minimum of its components.
+
+        Notes
+        -----
+        ``f(c) = -log(sum_m exp(-f_cm))`` for rivals, whose derivative is a softmax; the own class counts by
+        the row's proxy component alone, which keeps the loss convex.
+        """
         h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
         proxy = own * self.components + self.proxies[block]
         apart = far.reshape(len(far), self.n_classes, self.components)
@@ -287,7 +301,7 @@ def gradient_descent(
     n_rows, p, n_classes : int
         Numbers of rows, of coordinates of an embedded row, and of classes.
     components, smoothing, regularization
-        As of :class:`MarginProblem`.
+        As for :class:`MarginProblem`.
     linear : float
         Bound on the norm of all linear terms.
     linear_error : float
@@ -324,7 +338,7 @@ def gradient_descent(
 CHUNK = 1 << 11
 """Rows that are added up at once: the rounding error of a sum grows with them."""
 _KEPT_BYTES = 1 << 30
-"""Coordinates of all rows are kept up to this size, and made again at every pass beyond it."""
+"""Largest size of the squares of all rows that are kept; beyond it they are computed at every pass."""
 _ROOT = math.sqrt(2)
 
 
@@ -409,16 +423,16 @@ def common_shift(matrices: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussians:
-    """What stands in positive definite matrices, in the columns' own units.
+    """Centers, inverse covariances and offsets of positive definite matrices, in the columns' own units.
 
     Attributes
     ----------
     centers : array of shape (..., d)
-        Where ``f`` is smallest.
+        Points at which ``f`` is smallest, in the columns' units.
     inverse_covariances : array of shape (..., d, d)
-        How ``f`` grows from there. A decision surface, not an estimate of how a class is spread.
+        Matrices of the quadratic growth of ``f``: a decision surface, not an estimate of a class's spread.
     offsets : array of shape (...)
-        What ``f`` is at the center; not negative.
+        Values of ``f`` at the centers, at least 0.
     """
 
     centers: Floats

@@ -60,7 +60,7 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
 
     Privacy
     -------
-    None: it is for noise to hide what this returns. How many steps it takes depends on the rows too.
+    None: the result is an exact function of the rows, and so is the number of steps. Noise must hide it.
 
     Reference
     ---------
@@ -178,6 +178,7 @@ def accelerated_projection(problem: MarginProblem, tolerance: float, most: int =
 
 
 def _double_up_to(value: float, bound: float) -> Iterator[float]:
+    """Yield a value and its doubles as long as they are below a bound, then the bound."""
     while value < bound:
         yield value
         value *= 2

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PrivateLogisticRegression(PerturbedClassifier):
-    """Logistic regression for two classes or more, with a promise to everybody whose row it is trained on.
+    """Logistic regression for two classes or more, with a privacy promise for each row.
 
     It minimizes the mean logistic loss plus ``regularization / 2`` times the squared norm of all weights, the
     intercept's among them, over rows that a public map carries into the unit ball.
@@ -36,9 +36,9 @@ class PrivateLogisticRegression(PerturbedClassifier):
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
-        Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise by a pure one of the
-        same epsilon, which then takes less noise.
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``,
+        approximate ones by Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise
+        by a pure one of the same epsilon, which then takes less noise.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
         clipped to it and mapped to [-1, 1].
@@ -197,6 +197,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         return self
 
     def _plan_training(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
+        """Return the public map of rows and the calibrated mechanism for a table of this shape."""
         embedding = Embedding.declare(
             n_features,
             bounds=self.bounds,

@@ -2,8 +2,8 @@
 
 The function is the mean logistic loss of embedded rows, a quadratic penalty, and a linear term. Two classes
 have one vector of weights. More classes have one vector each; because the minimizer's vectors sum to zero,
-they are written in an orthonormal basis of that subspace, so that there is no direction in which noise would
-be drawn in vain.
+they are written in an orthonormal basis of that subspace, so that no noise is wasted on a direction without
+effect.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
 
     Privacy
     -------
-    None: it is for noise to hide what this returns. How many steps it takes depends on the rows too.
+    None: the result is an exact function of the rows, and so is the number of steps. Noise must hide it.
 
     Reference
     ---------

@@ -1,7 +1,7 @@
-"""How much worse than the best a noisy classifier is: bounds that hold with a stated probability.
+"""Bounds on the loss of utility of a noisy classifier that hold with a stated probability.
 
-They are for planning and for comparison with the paper. Nothing that is promised to anybody depends on them,
-and both are far above what is usually lost.
+They are for planning and for comparison with the paper. No promise depends on them, and both are far above
+the usual loss.
 """
 
 from __future__ import annotations

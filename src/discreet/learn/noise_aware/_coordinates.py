@@ -215,9 +215,9 @@ class Block:
 
         Notes
         -----
-        A level: ``(1{answer = v} - q) / (gap share)``, ``q`` the probability of any one other level. A number:
-        ``x / (keep share)`` with ``keep`` the probability that presence is published as it is; its flag:
-        ``(1{present} - q) / gap``.
+        A level: ``(1{answer = v} - q) / (gap share)``, ``q`` the probability of any one other level. A
+        number: ``x / (keep share)`` with ``keep`` the probability that presence is published as it is; its
+        flag: ``(1{present} - q) / gap``.
 
         Reference
         ---------
@@ -253,9 +253,8 @@ class Block:
 
         Notes
         -----
-        For levels the diagonal matrix of their shares. For a number
-        ``(mean(x^2) - variance mean(present)) / (keep share)``: the noise adds its variance wherever a number is
-        published.
+        For levels the diagonal matrix of their shares. For a number ``(mean(x^2) - variance mean(present)) /
+        (keep share)``: the noise adds its variance wherever a number is published.
         """
         inside = means[self.place]
         if self.is_list:

@@ -105,11 +105,11 @@ class CorrectedMoments:
 
         Notes
         -----
-        With ``M`` the mean raw products of features, ``A`` the debiasing map, ``B`` the map that is 1 on average
-        where a coordinate is published and ``m`` the center, ``K = A - diag(m) B`` and the observed covariance
-        is ``K M K'``. From it the covariance of the noise on correlated numbers is subtracted; pairs that are
-        shown together less often than independent ones are rescaled; and the blocks on the diagonal, where the
-        noise of a column meets itself, are replaced by the debiased second moments of
+        With ``M`` the mean raw products of features, ``A`` the debiasing map, ``B`` the map that is 1 on
+        average where a coordinate is published and ``m`` the center, ``K = A - diag(m) B`` and the observed
+        covariance is ``K M K'``. From it the covariance of the noise on correlated numbers is subtracted;
+        pairs that are shown together less often than independent ones are rescaled; and the blocks on the
+        diagonal, where the noise of a column meets itself, are replaced by the debiased second moments of
         :meth:`~discreet.learn.noise_aware._coordinates.Block.second_moments`.
 
         Reference
@@ -254,8 +254,8 @@ def fold_pattern(n_folds: int) -> AnyArray:
     Notes
     -----
     A fold is a function of a row's position alone. Noise has the same law at every position, so folds are
-    independent of noise. A release shuffles its rows under its key before they are published, so positions are
-    independent of labels and features too. The hash is for rows that kept their order, as a matrix may:
+    independent of noise. A release shuffles its rows under its key before they are published, so positions
+    are independent of labels and features too. The hash is for rows that kept their order, as a matrix may:
     labels that repeat with a period would otherwise coincide with folds.
     """
     groups = np.arange(CHUNK_ROWS // n_folds, dtype=np.uint64)[:, None]

@@ -142,8 +142,8 @@ class NoiseAwareLearner(Learner):
 
         Notes
         -----
-        ``kappa_ = e(p, n) sum(noise) / sum(s)``, the largest error of an eigenvalue of the corrected covariance
-        over its mean size.
+        ``kappa_ = e(p, n) sum(noise) / sum(s)``, the largest error of an eigenvalue of the corrected
+        covariance over its mean size.
         """
         evidence = measure_evidence(total)
         self.T2_, self.p_ = evidence.statistic, evidence.rank

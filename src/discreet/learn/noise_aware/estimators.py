@@ -61,9 +61,9 @@ def invert_covariance(observed: Floats) -> tuple[Floats, int]:
 
     Notes
     -----
-    ``D (D C D)^+ D`` with ``D = diag(C)^(-1/2)``, so that the units of columns do not matter. Levels of a list
-    add up to one, and some may never occur: directions without variance count neither in the inverse nor in
-    the rank.
+    ``D (D C D)^+ D`` with ``D = diag(C)^(-1/2)``, so that the units of columns do not matter. Levels of a
+    list add up to one, and some may never occur: directions without variance count neither in the inverse nor
+    in the rank.
     """
     scale = _inverse_root(np.diagonal(observed))
     values, vectors = np.linalg.eigh(observed * np.outer(scale, scale))
@@ -177,8 +177,8 @@ def diagonal_slopes(covariance: Floats, ridge: Floats, moments: CorrectedMoments
     -----
     ``v_j = t_j s_j + (1 - t_j) mean(s)`` with ``t_j = b / (b + e_j)``, the empirical-Bayes weight of the
     coordinate's own corrected variance: ``e_j = 2 (d_j^2 - s_j^2) / n`` is the squared error of ``s_j``, and
-    ``b`` the variance of all ``s`` less the mean of ``e``. A column in the clear has ``e_j = 0`` and keeps its
-    own variance.
+    ``b`` the variance of all ``s`` less the mean of ``e``. A column in the clear has ``e_j = 0`` and keeps
+    its own variance.
     """
     d, n = moments.spread, moments.n
     own = np.diagonal(covariance)
@@ -242,8 +242,8 @@ def cross_fit(
     Notes
     -----
     With ``w`` fitted without fold ``k``, ``b`` is the mean of ``w . c_k`` and ``s`` that of ``w' S_k w`` over
-    folds, ``c_k`` and ``S_k`` the corrected moments of the fold. Both are unbiased for true rows although only
-    published ones are read. The doubt is ``sqrt(2 / n) sum_j w_j^2 sqrt(d_j^2 - s_j^2)``.
+    folds, ``c_k`` and ``S_k`` the corrected moments of the fold. Both are unbiased for true rows although
+    only published ones are read. The doubt is ``sqrt(2 / n) sum_j w_j^2 sqrt(d_j^2 - s_j^2)``.
     """
     shares = class_shares(total) if within else np.ones(1)
     square, sides = np.zeros(len(fits)), np.zeros((len(fits), len(total.cross)))
@@ -335,11 +335,11 @@ def naive_bayes(moments: CorrectedMoments, coordinates: Coordinates, rank: int) 
 
     Notes
     -----
-    For a level ``v`` of a list and class ``c`` the weight is ``log(theta_cv / pooled_v)``, with
-    ``theta_c = pooled + t delta_c``, cut from below and normalized; ``delta_c`` is the shift of the class's
-    debiased shares and ``t = max(0, 1 - E / |delta_c|^2)`` the James-Stein factor for its noise ``E``. Numbers
-    are Gaussian with one variance for all classes: the slopes of :func:`diagonal_slopes`. Intercepts are
-    those of coordinates counted from the mean, plus ``log`` of the class shares.
+    For a level ``v`` of a list and class ``c`` the weight is ``log(theta_cv / pooled_v)``, with ``theta_c =
+    pooled + t delta_c``, cut from below and normalized; ``delta_c`` is the shift of the class's debiased
+    shares and ``t = max(0, 1 - E / |delta_c|^2)`` the James-Stein factor for its noise ``E``. Numbers are
+    Gaussian with one variance for all classes: the slopes of :func:`diagonal_slopes`. Intercepts are those of
+    coordinates counted from the mean, plus ``log`` of the class shares.
 
     Reference
     ---------

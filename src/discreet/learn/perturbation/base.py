@@ -247,7 +247,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         return X, label_codes(y, classes, owner=name), classes, planned
 
     def _embed_rows(self, X: Any, where: str) -> Floats:
-        """Return rows to be judged, carried into the unit ball."""
+        """Return rows to be judged by a fitted model, mapped to the unit ball."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
         check_finite(X, f"X of {type(self).__name__}.{where}", getattr(self, "feature_names_in_", None))
@@ -276,7 +276,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "ledger":
-            return None  # A model that is loaded elsewhere has been paid for.
+            return None  # A saved model is paid for: the ledger stays where it is.
         if name == "promises_":
             return [promise.to_dict() for promise in value]
         if name in ("bounds", "classes") and isinstance(value, list | tuple):

@@ -254,7 +254,7 @@ class GaussianVectorNoise(VectorNoise):
 
 
 def inherited_fields(privacy: Promise) -> dict[str, Any]:
-    """Return what a promise takes over from the one that was asked for."""
+    """Return unit, neighbors and assumptions that a promise inherits from the requested one."""
     assumes = (
         *privacy.assumes,
         f"each {privacy.unit} has one row",
@@ -272,7 +272,7 @@ def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> 
 
 
 def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
-    """Return what is left of delta once the sampler's distance is paid."""
+    """Return the delta that remains after the sampler's distance from its law."""
     distance = 2 * (1 + math.exp(min(privacy.epsilon, 700.0))) * total_variation
     if distance >= privacy.delta / 2:
         raise PromiseError(
@@ -296,11 +296,11 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
     Parameters
     ----------
     apart : float
-        How far the computed weights of two neighbors can be apart, before rounding to the lattice.
+        Largest distance of the computed weights of two neighbors, before rounding to the lattice.
     privacy : PureDP or ApproxDP
-        What is asked for.
+        Promise that the noise must keep.
     size : int
-        How many weights there are.
+        Number of weights in the vector.
 
     Privacy
     -------
@@ -339,13 +339,13 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
     Parameters
     ----------
     change : float
-        How far apart the linear terms can be that lead two neighbors to the same minimizer.
+        Largest distance of two linear terms that lead two neighbors to the same minimizer.
     mean : float
         Mean of the largest inner product of a standard normal with such a change.
     epsilon : float
-        What is left after the change of volume.
+        Epsilon that remains after the change of volume.
     delta : float
-        Between 0 and 1.
+        Delta of the promise, between 0 and 1.
 
     Returns
     -------
@@ -378,8 +378,9 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
         high *= 2
     if high > LARGEST_SCALE:
         raise PromiseError(
-            f"epsilon of privacy must leave a tilt of at most {LARGEST_SCALE:g} for the objective, and "
-            f"{epsilon:g} asks for more. Ask for a weaker promise: nothing could be learned under such noise."
+            f"epsilon of privacy must leave a linear term of at most {LARGEST_SCALE:g} for the objective, "
+            f"and {epsilon:g} asks for more. Ask for a weaker promise: nothing could be learned under such "
+            "noise."
         )
     low = high / 2
     while enough(low):

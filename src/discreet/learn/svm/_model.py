@@ -29,7 +29,7 @@ LARGEST_RATIO = 1e10
 LARGEST_CELL = 1e75
 """Size of a cell whose square, times every weight of the solver, is still a number."""
 RESIDUAL, RELATIVE_GAP = 1e-9, 1e-6
-"""What a solution must reach to be called converged."""
+"""Largest residual, and gap relative to the objective, of a converged solution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +143,9 @@ class RegularizedSVM(ClassifierMixin, Learner):
 
     Privacy
     -------
-    None. The classifier is an exact function of the rows, ``dual_coef_`` and ``slack_`` tell about single
-    ones, and nothing is charged. It is for the curator's own use, for the invariant release, and for
-    whoever trains on a table that was released already.
+    None. The classifier is an exact function of the rows, ``dual_coef_`` and ``slack_`` reveal single ones,
+    and nothing is charged. It is for the curator's own use, for the invariant release, and for training on a
+    table that is released already.
 
     Reference
     ---------

@@ -6,10 +6,10 @@ slack variables of the paper's problem (2) can be eliminated:
     minimize  z'Pz / 2 + sum h(t_i),    h(t) = theta max(t, 0) + rho max(t, 0)**2 / 2.
 
 Three parts solve it, each exact where the one before is only good: an augmented Lagrangian on the multipliers
-``omega``; inside it, Newton's method on a piecewise quadratic function, with an exact line search and GramMatrix
-matrices of which only the rows that changed sides are recomputed; at the end, the linear system of the rows
-on the margin and beyond it. A solution of that is accepted only if it has the sets that it was computed with;
-then it is the optimum.
+``omega``; inside it, Newton's method on a piecewise quadratic function, with an exact line search and Gram
+matrices that are updated by the rows that changed sides; at the end, the linear system of the rows on the
+margin and beyond it. A solution of that is accepted only if it has the sets that it was computed with; then
+it is the optimum.
 """
 
 from __future__ import annotations
@@ -30,12 +30,22 @@ if TYPE_CHECKING:
 
 EPS = float(np.finfo(np.float64).eps)
 _CHUNK = 1 << 17
-"""Cells of a matrix that stay in the cache while their GramMatrix matrix is formed."""
+"""Cells of a matrix that stay in the cache while their Gram matrix is formed."""
 
 
 @dataclass(frozen=True)
 class SvmProblem:
-    """Rows, signs and weights; what the mathematics needs of them."""
+    """Data of one training: the objective, its dual, and products with the rows.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, p)
+        Rows after the feature map.
+    sign : array of shape (n_rows,)
+        Label of each row, -1 or 1.
+    theta, rho : float
+        Weight of the slack, and of its square and of the squared intercept; both above 0.
+    """
 
     X: Floats
     sign: Floats
@@ -126,7 +136,7 @@ class GramMatrix:
         self.matrix: Floats = np.zeros((p + 1, p + 1))
 
     def restrict_to(self, member: Bools) -> Floats:
-        """Return the GramMatrix matrix over ``member``, from the last one where that is less work."""
+        """Return the Gram matrix over the rows of a mask, updated from the last one if that is less work."""
         changed = np.flatnonzero(member != self.member)
         count = int(np.count_nonzero(member))
         if len(changed) > 0.6 * count or count <= self.few:
@@ -140,7 +150,7 @@ class GramMatrix:
 
 MOST_FINISH = 8
 MOST_WORK = 10**10
-"""Cells that the slow way may look at."""
+"""Largest number of cells that :func:`climb` may read."""
 
 
 def largest_margin_set(p: int) -> int:
@@ -231,6 +241,23 @@ class ActiveSet:
         violated: Bools,
         gram: Floats,
     ) -> None:
+        """Factor the linear system of an active set.
+
+        Parameters
+        ----------
+        problem : SvmProblem
+            Problem to be solved.
+        z : array of shape (p + 1,)
+            Point from which refinement starts.
+        omega : array of shape (n_rows,)
+            Multipliers at the start.
+        t : array of shape (n_rows,)
+            Values of ``1 - Z z`` at the start.
+        margin, violated : array of bool
+            Rows with ``t = 0``, and rows with ``t > 0``.
+        gram : array of shape (p + 1, p + 1)
+            Gram matrix ``Z'Z`` over the violated rows.
+        """
         self.problem, self.margin, self.violated = problem, margin, violated
         self.at = np.flatnonzero(margin)
         n, m = len(z), len(self.at)
@@ -244,17 +271,18 @@ class ActiveSet:
         scale = np.einsum("ij,ij->", self.rows / np.diag(matrix)[:n], self.rows)
         matrix[range(n, n + m), range(n, n + m)] = -1e-12 * scale / max(m, 1)
         with warnings.catch_warnings():
-            # Whether the result is one, its certificate says.
+            # An ill-conditioned system is found out by the certificate.
             warnings.simplefilter("ignore", linalg.LinAlgWarning)
             self.factor = linalg.lu_factor(matrix, check_finite=False)
         self.z, self.t, self.omega = z, t, np.where(margin, omega, 0.0)
         self._update_multipliers()
 
     def _update_multipliers(self) -> None:
+        """Set the multipliers of violated rows to ``theta + rho t``."""
         np.copyto(self.omega, self.problem.theta + self.problem.rho * self.t, where=self.violated)
 
     def refine(self) -> None:
-        """Solve for what is still missing."""
+        """Improve the solution by one step of iterative refinement."""
         n = len(self.z)
         miss = self.problem.back(self.omega) - self.problem.weights * self.z
         change = linalg.lu_solve(self.factor, np.append(miss, self.t[self.at]), check_finite=False)
@@ -275,7 +303,7 @@ class ActiveSet:
         return np.array_equal(margin, self.margin) and np.array_equal(violated, self.violated)
 
     def meets_margin(self) -> bool:
-        """Whether the rows on the margin are there, up to rounding: dependent rows need not be able to."""
+        """Whether ``t`` is 0 up to rounding on the margin, which may be impossible for dependent rows."""
         scale = 1 + np.abs(self.rows) @ np.abs(self.z)
         return bool(np.all(np.abs(self.t[self.at]) <= 1e-12 * scale))
 
@@ -288,7 +316,17 @@ _PIECE = 1 << 14
 
 @dataclass(frozen=True)
 class Solution:
-    """What the solver hands back: the point, its multipliers and how often it went round."""
+    """Result of the solver.
+
+    Attributes
+    ----------
+    z : array of shape (p + 1,)
+        Coefficients of the rows, and the intercept last.
+    omega : array of shape (n_rows,)
+        Multipliers of the rows, at least 0.
+    outer, newton : int
+        Numbers of updates of the multipliers and of Newton steps.
+    """
 
     z: Floats
     omega: Floats
@@ -313,9 +351,10 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
 
     Notes
     -----
-    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_minimize_inner`), which also gives the next
-    multipliers, then multiplies the step by 5. It ends where :func:`finish` confirms an active set, where the
-    residual is at the limit of double precision, or where it gets no smaller; then :func:`climb` is tried.
+    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_minimize_inner`), which also gives the
+    next multipliers, then multiplies the step by 5. It ends where :func:`finish` confirms an active set,
+    where the residual is at the limit of double precision, or where it gets no smaller; then :func:`climb` is
+    tried.
 
     Reference
     ---------
@@ -324,7 +363,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     q, p = problem.X.shape
     theta, rho = problem.theta, problem.rho
     z, omega, t = np.zeros(p + 1), np.zeros(q), np.ones(q)
-    # The more rows, the closer they lie at the margin, and the finer they have to be told apart.
+    # More rows lie closer to the margin, and need a longer step to be separated.
     step, longest = theta + rho, max(1e5, q) * (theta + rho)
     grams = GramMatrix(problem), GramMatrix(problem)
     last, newton, enough, patience = math.inf, 0, 1e-3, 3
@@ -432,7 +471,10 @@ def _search(
 
 
 def _solve_positive(matrix: Floats, right: Floats) -> Floats:
-    """Solve with a matrix that is positive definite up to rounding."""
+    """Return the solution of a system whose matrix is positive definite up to rounding.
+
+    A ridge relative to the diagonal is raised until the Cholesky factorization succeeds.
+    """
     diagonal = np.diag(matrix)
     for ridge in (0.0, *(10.0**k for k in range(-15, -2))):
         try:
