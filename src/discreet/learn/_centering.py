@@ -168,6 +168,7 @@ def spectral_edge(sd: Floats) -> float:
         Standard deviation of the noise on each entry; the largest one off the diagonal counts.
     """
     size = len(sd)
+    # Diagonal entries have more noise, but are too few to move the edge.
     off = sd[~np.eye(size, dtype=bool)]
     return 2 * float(off.max() if off.size else sd.max()) * math.sqrt(size)
 
@@ -224,6 +225,7 @@ class Region:
         squares = np.where(self.levels, 0.25, self.square)
         mean_square = squares - 2 * offset * (self.raw - 0.5) + offset**2
         noise = np.hypot(self.square_sd, 2 * offset * self.sd)
+        # No square exceeds that of the farther end of the range.
         largest = np.maximum(center, 1 - center) ** 2
         sd = float(np.linalg.norm(noise))
         total = min(max(float(mean_square.sum()), sd, 2.0**-20), float(largest.sum()))
@@ -259,6 +261,7 @@ def query_region(schedule: BudgetSchedule, name: str, layout: FeatureMap) -> Reg
     answer = schedule.ask(name, Moments(layout.names))
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     public = schedule.sums.n_rows
+    # A noisy number of rows is kept away from 0, because means divide by it.
     n_rows = float(max(1.0, value[0], LEAST_COUNT * sd[0])) if public is None else float(max(public, 1))
     levels = np.array([layout.schema.column(name).is_category for name, _ in layout.coordinates], bool)
     d = layout.size

@@ -158,6 +158,7 @@ def measure_closeness(
         raise ParameterError(
             f"confidence of measure_closeness must be above 0 and below 1, was {confidence!r}. 0.95 is usual."
         )
+    # Every table has its own stream, so that draws are independent.
     source = Stream() if stream is None else stream
     target = _parameter_vector(model, slack)
     hits = 0
@@ -263,6 +264,7 @@ class _Derivative:
         theta, rho = problem.theta, problem.rho
         t = 1 - problem.forward(z)
         margin, beyond = (omega > 0) & (omega <= theta), omega > theta
+        # Distance of each row from the set next to its own.
         edge = np.where(margin, np.minimum(omega, theta - omega) / theta, np.abs(t))
         if edge.min() <= _CLEAR:
             raise DataError(
@@ -289,6 +291,7 @@ class _Derivative:
     def forward(self, weighted: Floats, along: Floats) -> Floats:
         """Return the change of (a, b, xi_V), given ``weighted`` = N'c and ``along`` = y N a."""
         right = np.concatenate([weighted, [0.0], -along[self.at]])
+        # Rows beyond the margin pull on the solution through their slack.
         right[: self.n] -= self.rho * (self.over.T @ along[self.far])
         dz = linalg.lu_solve(self.factor, right)[: self.n]
         return np.concatenate([dz, -(self.over @ dz + along[self.far])])
@@ -316,6 +319,7 @@ class _Derivative:
         """Return the largest singular value of J."""
         size = self.n + len(self.far)
         if size <= _DENSE:
+            # J J' is small enough to be formed column by column.
             whole = np.column_stack([self.square(unit) for unit in np.eye(size)])
             largest = float(linalg.eigvalsh((whole + whole.T) / 2)[-1])
         else:

@@ -273,10 +273,13 @@ class PrivateGradientLogistic(SumsClassifier):
         visited = []
         for r in range(self.rounds):
             answer = schedule.ask(_pass_name(model, r), _gradient_query(centering, target, positive, weights))
+            # Noise that remains in the mean of all rounds, for which the penalty is chosen.
             sd = float(np.max(answer.sd)) / math.sqrt(self.rounds)
             penalty = regularization + noise_penalty(curvature + regularization, sd)
+            # In the eigenvectors of the Gram matrix the Newton step is a division.
             gradient = vectors.T @ np.asarray(answer.value) - penalty * (vectors.T @ weights)
             weights = weights + vectors @ (gradient / (curvature + penalty))
+            # Noise may push weights of empty cells without bound.
             weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
             visited.append(weights)
         return np.asarray(np.mean(visited[self.rounds // 2 :], axis=0))
@@ -299,6 +302,7 @@ class PrivateGradientLogistic(SumsClassifier):
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([special.expit(-scores), special.expit(scores)])
+        # One-against-rest scores are normalized over the classes.
         return np.asarray(special.softmax(special.log_expit(scores), axis=1))
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:

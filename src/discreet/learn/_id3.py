@@ -54,6 +54,7 @@ def information(table: Floats, sd: float) -> float:
     >>> round(information(np.array([[30.0, 10.0], [5.0, 55.0]]), 0.0), 4)
     -39.7036
     """
+    # Logarithms of counts near the noise would decide the split.
     kept = table > SKIP * sd
     counts = np.where(kept, table, 0.0)
     rows = counts.sum(axis=1, keepdims=True)
@@ -150,7 +151,7 @@ class Tree:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the tree that :meth:`to_dict` wrote."""
+        """Return the tree that :meth:`to_dict` wrote."""
         return cls(tuple(Branch(tuple(s), a, tuple(c)) for s, a, c in values["nodes"]))
 
 
@@ -237,7 +238,7 @@ class PrivateID3Classifier(BinsClassifier):
     costs ``2 a`` in squared sensitivity under replace-one and ``a`` under add-remove, however many nodes it
     has. Which column splits, where growing stops and what a leaf says is computed from noisy counts alone;
     absent cells are counted like all others. Labels of leaves are read off the cells of their parents, free.
-    All levels are paid for in the promise, asked or not.
+    All levels are paid for in the promise, queried or not.
 
     Reference
     ---------
@@ -320,10 +321,12 @@ class PrivateID3Classifier(BinsClassifier):
         # Nothing is known about the root before the first query.
         frontier = [_OpenNode(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
         for name in schedule.split:
+            # Only noisy counts decide which nodes are opened.
             frontier = sorted(frontier, key=lambda node: -node.counts.sum())[:MOST_NODES]
             if not frontier:
                 break
             queried = [TreeNode(node.path, node.attributes) for node in frontier]
+            # Edges are needed for columns on a path too.
             columns = {c for node in queried for c in (*node.attributes, *(step for step, _ in node.path))}
             question = NodeTables(target, queried, cells.edges_of(sorted(columns)))
             answer = schedule.ask(name, question)
@@ -358,6 +361,7 @@ class PrivateID3Classifier(BinsClassifier):
         for depth in range(2, min(MOST_LEVELS, len(names)) + 1):
             candidate = levels(depth)
             sd = float(np.max(candidate.expected_sd("level 1", root)))
+            # Rows of an average node on the last level, against the count at which nodes are closed.
             if sums.n_rows / size ** (depth - 1) < max(least_count(sd, size), 1.0):
                 break
             best = candidate
@@ -402,6 +406,7 @@ def _split_node(
     shares = _shares(totals, node.parent, SKIP * total_sd)
     nodes[node.place] = Branch(shares)
     mean_size = float(np.mean([len(table) for table in tables.values()]))
+    # A node with one class has nothing to gain from a split.
     one_class = np.sum(totals > SKIP * total_sd) <= 1
     if totals.sum() <= least_count(sd, mean_size) or one_class:
         return []

@@ -63,8 +63,8 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         Public starting centers, in the columns' units; there are no further centers to merge then. By default
         they follow from public random points, the noisy mean and the noisy spread.
     radius : "auto", float or None
-        Length from which clipping of displacements starts, as a fraction of the declared ranges. "auto" buys
-        it, with the noisy mean, for a tenth of the promise. None clips nothing.
+        Length of the first pass to which displacements are clipped, as a fraction of the declared ranges.
+        "auto" takes it from the noisy spread, for a tenth of the promise. None clips nothing.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -180,6 +180,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
             **{f"pass {i + 1}": (1 - _REGION) / rounds for i in range(rounds)},
         }
         schedule = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        # Without a query rows are taken to be uniform in the box.
         spread = np.full(d, 1 / 12)
         if needs_region:
             region = query_region(schedule, "region", layout)
@@ -205,8 +206,10 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
             question = ClusterSums(layout.names, centers.tolist(), radius)
             answer = schedule.ask(f"pass {i + 1}", question)
             counts, kept, errors, centers = _move_centers(centers, answer)
+            # After half of the passes the further centers are merged into k.
             if len(centers) > k and 2 * (i + 1) >= rounds:
                 centers = merge_centers(centers, np.where(kept, counts, 0.0), k)
+            # After the last pass nothing is moved any more.
             elif i + 1 < rounds:
                 centers = points.reseed_empty(centers, counts, kept)
         self.cluster_centers_ = layout.decode(centers)
@@ -371,6 +374,7 @@ def mean_error(shift: Floats, counts: Floats, sum_sd: Floats, count_sd: Floats) 
     Lemma 1 of the paper, which has the old mean where the new one belongs:
     docs/explanation/theorems/sulq-lemma-1.md.
     """
+    # Errors of count and sum are independent.
     square = (shift**2).sum(axis=1) * count_sd**2 + (sum_sd**2).sum(axis=1)
     return np.asarray(np.sqrt(square) / counts)
 
@@ -387,6 +391,7 @@ def merge_centers(centers: Floats, weights: Floats, k: int) -> Floats:
     k : int
         Number of centers to return, at most ``m``.
     """
+    # KMeans needs more distinct points than clusters.
     heavy = np.flatnonzero(weights > 0)
     if len(np.unique(centers[heavy], axis=0)) <= k:
         order = np.argsort(-weights, kind="stable")[:k]

@@ -30,7 +30,7 @@ CELL_SDS = 4.0
 
 
 class PrivateNaiveBayes(BinsClassifier):
-    """Naive Bayes on noisy counts of declared cells, with columns independent given the class.
+    """Naive Bayes on declared cells: the class whose cells make a row most likely, columns taken apart.
 
     Parameters
     ----------

@@ -174,6 +174,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         needs_region = self.centered or learns_radius or sums.n_rows is None
         shares = {"region": _REGION, "gram": 1 - _REGION} if needs_region else {"gram": 1.0}
         schedule = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        # The point of the box nearest to 0 in the columns' units.
         origin = np.clip(-layout.lower / layout.width, 0.0, 1.0)
         center, n_rows, drift = origin, float(max(sums.n_rows or 0, 1)), np.zeros(d)
         radius = None if isinstance(self.radius, str) else self.radius
@@ -182,6 +183,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
             n_rows = region.n_rows
             if self.centered:
                 center, drift = region.mean, region.sd
+        # Without centering products are about 0, which may lie outside the box.
         offset = np.zeros(d) if self.centered else layout.decode(origin)
         with_sums = bool(offset.any())
         if learns_radius:
@@ -192,8 +194,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         scale = np.ones(d) if self.range_units else layout.width
         unit = offset / layout.width if self.range_units else offset
         gram, sd = _to_column_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, n_rows)
+        # A center from the same rows costs one degree of freedom.
         divisor = max(n_rows - 1, 1.0) if self.centered else n_rows
         self._set_components(gram / divisor, n_components, divisor)
+        # An error of the center shows as one more component.
         self.noise_floor_ = noise_floor(sd / divisor) + center_floor(scale * drift)
         self.distinguishable_ = self.explained_variance_ > self.noise_floor_
         self.mean_ = layout.decode(center) if self.centered else np.zeros(d)
@@ -294,6 +298,7 @@ def _radius(
     """
     d = layout.size
     unit = Gram(layout.names, tuple(center.tolist()), 0.5, with_sums)
+    # Noise of radius 1, off the diagonal, where it is smaller by sqrt(2).
     sd = float(np.max(schedule.expected_sd("gram", unit))) / 0.25 / math.sqrt(2)
     # The noise grows with the squared radius: `sd` is that of radius 1.
     ratio = 2 * d**1.5 * sd / n_rows

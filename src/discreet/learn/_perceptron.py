@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PrivatePerceptron(SumsClassifier):
-    """A linear classifier for two classes, updated by the noisy mean of the rows that it gets wrong.
+    """A linear classifier for two classes, moved by the noisy mean of the rows that it gets wrong.
 
     Round ``j`` moves the plane by that mean over ``j``, and the model is the average of all planes: where no
     plane separates the classes, constant steps and the last plane are far worse. On such rows logistic
@@ -186,6 +186,7 @@ class PrivatePerceptron(SumsClassifier):
             mean = _mean_update(answer)
             if mean is None:
                 break
+            # Steps of 1 / j let the average settle where no plane separates the classes.
             weights = weights + (mean / len(counts) if self.step == "shrinking" else mean)
             path.append(weights)
         self.last_weights_ = weights

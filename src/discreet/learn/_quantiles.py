@@ -174,6 +174,7 @@ def private_quantiles(
         excesses, cut_indices = _count_by_bisection(schedule, curated, cuts, fractions)
     laws = [answer.law for answer in schedule.answers.values()] or ["gaussian"]
     intervals = [_interval_cuts(part, cells, level, laws[0]) for part in excesses]
+    # Noise may reverse neighboring quantiles; sorting them is post-processing.
     order = np.argsort(fractions, kind="stable")
     ordered = np.empty(len(fractions))
     middles = np.array([_cell_middle(curated, cuts, j) for j in cut_indices])
@@ -234,6 +235,7 @@ def _count_by_bisection(
     parts_of: list[list[_ExcessCounts]] = [[] for _ in fractions]
     for name in schedule.split:
         middles = [(low + high) // 2 for low, high in zip(lows, highs, strict=True)]
+        # Fractions that are still in the same cell share a cut.
         queried = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))
         if not queried.size:
             break
@@ -307,6 +309,7 @@ def _interval_cuts(excesses: _ExcessCounts, cells: int, level: float, law: Law) 
     if not excesses.cuts.size:
         return 0, cells
     # A union bound: all comparisons hold at once with probability `level`.
+    # The failure probability is split over all comparisons.
     z = _tail_in_sds((1 - level) / excesses.cuts.size, law)
     surely_short = excesses.cuts[excesses.excess + z * excesses.sd < 0]
     surely_enough = excesses.cuts[excesses.excess - z * excesses.sd >= 0]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PrivateRidge(RegressorMixin, SumsEstimator):
-    """Least squares with a penalty on the coefficients, from one noisy Gram matrix.
+    """Least squares with a penalty on the coefficients, from one noisy matrix of sums of products.
 
     Columns count as fractions of their declared ranges, the target as a fraction of its own, and the penalty
     is on coefficients in those units. The intercept is not penalized.
@@ -156,8 +156,10 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         values, vectors = np.linalg.eigh(spread[:-1, :-1])
         # The noise of the means is left out: it is divided by the number of rows.
         penalty = float(self.regularization) + spectral_edge(np.asarray(answer.sd))
+        # Negative eigenvalues are noise; the penalty keeps the rest invertible.
         inverse = (vectors / np.maximum(np.maximum(values, 0.0) + penalty, np.finfo(float).tiny)) @ vectors.T
         slopes = inverse @ spread[:-1, -1]
+        # Prediction at the mean of the features.
         level = (totals[-1] - slopes @ totals[:-1]) / max(count, 1.0)
         column = sums.schema.column(target)
         (low, _), width = column.range, column.width
@@ -234,6 +236,7 @@ def moments(answer: Floats, centering: Centering, n_rows: int | None) -> tuple[f
         return float(answer[0, 0]), answer[0, 1:], answer[1:, 1:]
     products = centering.zero_level_products(answer)
     # Every row has one level of each category: products with all levels add up to the sums.
+    # Every category gives the same sums with other noise: their mean is less noisy.
     totals = np.mean([products[:, block].sum(axis=1) for block in centering.blocks], axis=0)
     for block in centering.blocks:
         totals[block] = np.diag(products)[block]

@@ -61,7 +61,8 @@ POSITIVE = Constraint(
 class Learner(BaseEstimator):
     """Base of all estimators, with the conventions of scikit-learn.
 
-    Subclasses store their parameters in ``__init__`` and check them in ``fit``.
+    Subclasses store their parameters in ``__init__`` and check them in ``fit``. The first line of their
+    docstring is published in model cards, so a change of it changes a published file.
     """
 
     name: ClassVar[str]
@@ -245,7 +246,7 @@ def declared_classes(classes: Any, y: AnyArray, *, owner: str, promises: bool) -
 
     Privacy
     -------
-    Which labels occur among private rows is not for free.
+    The set of labels that occur depends on private rows, so it must be declared where something is promised.
 
     Reference
     ---------

@@ -2,7 +2,7 @@
 
 ``risk`` bounds what privacy costs. Inside, ``_problem`` states what is minimized and ``_solver`` minimizes it
 with a certificate; ``_bounds`` says how far one row moves that and has a law of noise for several classes;
-``_constants`` has the public numbers and the choices that no row has a part in. The mechanisms are those of
+``_constants`` has the public numbers and the defaults that follow from them. The mechanisms are those of
 :mod:`discreet.learn.perturbation`.
 """
 

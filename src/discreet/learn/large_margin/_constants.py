@@ -236,7 +236,7 @@ def make_large_margin_plan(
     constants : LargeMarginConstants
         Public numbers of the problem; a tolerance of None is replaced by the default.
     privacy : PureDP, ApproxDP or NoPromise
-        Promise that is asked for; a pure one may keep an approximate one.
+        Promise to be kept; a pure one may keep an approximate one.
     regularization : float or None
         Weight of the penalty; None for :func:`default_regularization`.
     mechanism : {"objective", "output"}

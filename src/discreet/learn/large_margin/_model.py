@@ -64,17 +64,17 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         :func:`~discreet.learn.large_margin._constants.default_regularization`. Where it is too small for
         objective perturbation at this epsilon it is raised.
     smoothing : float
-        Half the width of the hinge's rounded corner.
+        Half-width ``h`` of the interval on which the Huberized hinge is quadratic.
     mechanism : {"objective", "output"}
         Noise on the objective that is trained (and a little on the matrices, to hide the solver's error), or
         on the trained matrices.
     psd : {"shift", "constrained"}
-        How matrices come to be positive definite: by one multiple of the identity added to all of them, which
+        Way to positive definite matrices: by one multiple of the identity added to all of them, which
         changes no decision, or by training among positive semidefinite ones alone, as the paper has it.
     trace_weight : float
         Weight of the trace of the inverse covariances. Without the constraint it changes no decision.
     components : int
-        Ellipsoids for each class. A class is as near as the soft minimum over them.
+        Number of ellipsoids per class. The distance of a class is the soft minimum over them.
     centroids : array of shape (components, n_features) or (n_classes, components, n_features), optional
         Public points, in the columns' units: a row counts for the component of its class whose point is
         nearest. By default, with several components, :class:`PrivateKMeans` finds them for all classes
@@ -100,19 +100,19 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         Shape of each ellipsoid. Together with the others it draws the decision surfaces; it is not an
         estimate of how the rows of a class are spread.
     offsets_ : array of shape (n_classes,) or (n_classes, components)
-        Added to the distance; not negative.
+        Constant that is added to the distance, at least 0.
     matrices_ : array of shape (n_classes, components, dimension, dimension)
-        What was released: positive definite matrices for embedded rows, of which the three are another form.
+        Released matrices, positive definite, of embedded rows; the other three are computed from them.
     embedding_ : Embedding
         The public map of rows.
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
-        Regularization that was used, at least the one asked for.
+        Regularization that was used; objective perturbation may raise it.
     mechanism_ : str
         "objective", "output" or "exact".
     starting_centroids_ : array or None
-        The points that decide which component a row counts for.
+        Points by which each row is assigned to a component; None with one component.
     promises_ : tuple of Promise
         Promises that hold for every unit whose row was trained on.
     receipt_ : Receipt
@@ -326,7 +326,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         )
 
     def recompute_promises(self, n_rows: int) -> tuple[Promise, ...] | None:
-        """Return the promises of a fitted model anew; None where a part of them bought centroids."""
+        """Return the promises of a fitted model anew; None where a part of them paid for centroids."""
         if self.components > 1 and self.centroids is None:
             return None
         return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
@@ -364,6 +364,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         n_classes, components, p, _ = self.matrices_.shape
         coordinates = to_coordinates(self.matrices_.reshape(-1, p, p)).T
         far = np.empty((len(rows), n_classes))
+        # In blocks: the squares of all rows may exceed memory.
         for block, squares in Squares(rows, keep=False):
             apart = (squares @ coordinates).reshape(-1, n_classes, components)
             far[block] = apart[:, :, 0] if components == 1 else -special.logsumexp(-apart, axis=2)

@@ -89,7 +89,7 @@ class MarginProblem:
     linear_term : array
         Coefficients of the linear term; 0 unless the objective is perturbed.
     linear_term_error : float
-        How far the linear term can be from the one that was drawn.
+        Bound on the distance of the linear term from the one that was drawn.
     """
 
     def __init__(
@@ -319,6 +319,7 @@ def gradient_descent(
     ---------
     docs/explanation/theorems/solver-tolerance.md
     """
+    # Loss of one rival at w = 0, where all distances of a class are -log(components).
     worst = float(huber_hinge(np.array(1 + math.log(components)), smoothing))
     norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
     curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization
@@ -408,8 +409,7 @@ LEAST = 2.0**-10
 def common_shift(matrices: Floats) -> Floats:
     """Return the matrices with one multiple of the identity added to all, so that all are positive definite.
 
-    How much is added is a convention: no more than takes the smallest eigenvalue of all to 2**-10 of their
-    spread.
+    By convention the multiple, at least 0, takes the smallest of all eigenvalues to 2**-10 of their spread.
 
     Reference
     ---------
@@ -444,6 +444,7 @@ def gaussians_in(matrices: Floats, embedding: Embedding) -> Gaussians:
     """Return centers, inverse covariances and offsets for rows inside what was declared."""
     d = embedding.n_features
     inner, cross, last = matrices[..., :d, :d], matrices[..., :d, d], matrices[..., d, d]
+    # Completing the square: f is smallest at -constant inner^-1 cross.
     toward = np.linalg.solve(inner, cross[..., np.newaxis])[..., 0]
     scale, start = embedding.affine
     constant = embedding.constant

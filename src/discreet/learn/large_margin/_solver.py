@@ -167,12 +167,14 @@ def accelerated_projection(problem: MarginProblem, tolerance: float, most: int =
         slack += 8 * lipschitz * _UNIT * (size + float(np.linalg.norm(y)))
         if float(np.linalg.norm(subgradient)) * (1 + 1e-12 + x.size * _UNIT) + slack <= tolerance:
             return new
+        # The step turned against the last one: momentum starts anew.
         if float(np.vdot(y - new, new - x)) > 0.0:
             momentum = 1.0
         later = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         y = new + (momentum - 1) / later * (new - x)
         x, momentum = new, later
         _, gradient_y = problem.whole_value_and_gradient(y)
+        # Lets the estimate of the curvature fall again where the function is flatter.
         lipschitz *= 0.95
     return None
 

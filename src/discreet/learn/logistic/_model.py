@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PrivateLogisticRegression(PerturbedClassifier):
-    """Logistic regression for two classes or more, with a privacy promise for each row.
+    """Logistic regression for two classes or more, with a promise to everybody whose row it is trained on.
 
     It minimizes the mean logistic loss plus ``regularization / 2`` times the squared norm of all weights, the
     intercept's among them, over rows that a public map carries into the unit ball.
@@ -76,13 +76,13 @@ class PrivateLogisticRegression(PerturbedClassifier):
     intercept_ : array of shape (1,) or (n_classes,)
         Intercepts in the columns' own units.
     weights_ : array of shape (1, dimension) or (n_classes, dimension)
-        What was released: the weights of embedded rows, of which the coefficients are another form.
+        Released weights, of embedded rows; the coefficients are computed from them.
     embedding_ : Embedding
         The public map of rows.
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
-        Regularization that was used, at least the one asked for.
+        Regularization that was used; objective perturbation may raise it.
     mechanism_ : str
         "output", "objective" or "exact".
     promises_ : tuple of Promise

@@ -51,16 +51,16 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
     Parameters
     ----------
     law : NoiseLaw, "clear" or None
-        How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
-        that nothing was noised.
+        Law of the published cells given the true ones; None takes that of a loaded release, "clear" stands
+        for a table without noise.
     model : {"auto", "lda", "nb", "mean"}
-        Which of the two fits: the discriminants somewhat more than naive Bayes, one of them, or both alike.
+        Fit that is used: a mean with more weight on the discriminants, one of the two, or their plain mean.
     rows : {"clean", "noised"}
-        Which rows are to be classified: true ones, or further ones of the same release.
+        Kind of rows to be classified: true ones, or further ones of the same release.
     folds : int
         Number of parts among which rows are divided for cross-fitting.
     on_weak : {"raise", "rank", "majority"}
-        What to do with a release that says too little: raise
+        Behavior for a release that says too little: raise
         :class:`~discreet.errors.InsufficientInformation`, fit all the same for an order of rows alone, or
         answer with the most frequent class.
 

@@ -186,6 +186,7 @@ class Block:
         """
         if self.is_list:
             codes = batch[self.columns[0].name]
+            # A group is one list of combinations, numbered like digits; "not shown" comes last.
             if len(self.columns) > 1:
                 shown = codes < len(self.columns[0].levels or ())
                 for column in self.columns[1:]:
@@ -195,6 +196,7 @@ class Block:
             return
         column = self.columns[0]
         cells = batch[column.name]
+        # The mean of the noise is subtracted where the cell is published.
         scaled = (cells - column.fill) / column.width - self.mean
         if self.raw.stop - self.raw.start == 1:
             out[:, self.raw.start] = scaled
@@ -477,6 +479,7 @@ def _build_blocks(law: NoiseLaw) -> Sequence[Block]:
         members: tuple[ColumnLaw, ...] = (column,)
         pair: ResponseLevels | None = None
         if isinstance(cell, JointResponseLaw):
+            # The label may be a member of the group; it is no feature.
             members = tuple(c for name in cell.columns for c in law.features if c.name == name)
             pair = ResponseLevels(cell.levels, cell.keep) if len(members) < len(cell.columns) else None
         seen.update(c.name for c in members)
@@ -486,6 +489,7 @@ def _build_blocks(law: NoiseLaw) -> Sequence[Block]:
             for member in members:
                 levels *= len(member.levels or ())
             answers = ResponseLevels.from_law(column, levels)
+            # Debiasing divides by the gap.
             if answers.gap <= _LEAST_GAP:
                 continue
             extra = int(isinstance(column.law, SampledLaw))  # one more entry: not published
@@ -503,11 +507,12 @@ def _build_blocks(law: NoiseLaw) -> Sequence[Block]:
             raw, place = raw + levels + extra, place + levels
             continue
         mean, variance = additive_noise(column)
-        partner = int(column.missing or isinstance(column.law, SampledLaw))
+        # A second raw entry says whether the number is there.
+        extra = int(column.missing or isinstance(column.law, SampledLaw))
         block = Block(
             columns=members,
             levels=0,
-            raw=slice(raw, raw + 1 + partner),
+            raw=slice(raw, raw + 1 + extra),
             place=slice(place, place + 1 + int(column.missing)),
             mean=mean / column.width,
             variance=variance / column.width**2,

@@ -129,10 +129,13 @@ class CorrectedMoments:
         # The center is subtracted only where a cell is published: other cells then contribute exactly 0.
         carry = coordinates.debias - mean[:, None] * coordinates.shown
         observed = carry @ features @ carry.T
+        # Between different columns noise is independent and adds nothing, unless it was drawn correlated.
         covariance = observed.copy()
         for j, k, here, there, noise in coordinates.correlations:
             covariance[j, k] -= noise * features[here, there]
+        # Columns that are sampled per row are shown together less often than independently.
         covariance *= coordinates.pair_factor
+        # Inside a column the noise does not cancel: its products are debiased as such.
         for block in coordinates.blocks:
             inside = block.second_moments(features, means)
             if not block.is_list:
@@ -141,13 +144,16 @@ class CorrectedMoments:
             covariance[block.place, block.place] = (
                 inside - cut - cut.T + np.outer(mean[block.place], mean[block.place])
             )
+        # Label and features have independent noise, so products of debiased parts are unbiased.
         label_map = label.debias.copy()
         label_cross = label_map @ raw[size:, :size] @ carry.T
         cross = (label_cross - np.outer(level, carry @ features[:, 0])) / seen
+        # A numeric label may share correlated noise with a feature.
         if isinstance(label, NumberLabel) and label.column is not None:
             cross -= (coordinates.label_noise_covariance(label.column) @ features[:, 0]) / seen
         second = np.diagonal(label_map @ label_products @ label_map.T)
         label_observed = second - 2 * level * levels + level**2
+        # Product of the variances: what one row adds if label and coordinate are unrelated.
         cross_spread = np.outer(label_observed, np.diagonal(observed))
         evidence: Floats | None = None
         paired = coordinates.joint_block
@@ -202,6 +208,7 @@ def _joint_covariance(counts: Floats, block: Block, level: Floats, mean: Floats)
     pairs are debiased as one list instead: ``(I - q) / gap``, then counted from the centers.
     """
     assert block.pair is not None
+    # One response for the pair: its list has classes times levels entries.
     q, gap = block.pair.other, block.pair.gap
     classes, levels = counts.shape
     # Entry (i, j): contribution of a published pair i to the share of the true pair j.
@@ -214,6 +221,7 @@ def _joint_covariance(counts: Floats, block: Block, level: Floats, mean: Floats)
         + np.outer(level, mean)[None]
     )
     shares = counts.reshape(-1)
+    # Moments over published pairs, weighted by their shares.
     average = np.einsum("r,rcv->cv", shares, centered)
     second = np.einsum("r,rcv,rcw->cvw", shares, centered, centered)
     return average, second - np.einsum("cv,cw->cvw", average, average)
@@ -258,6 +266,7 @@ def fold_pattern(n_folds: int) -> AnyArray:
     are independent of labels and features too. The hash is for rows that kept their order, as a matrix may:
     labels that repeat with a period would otherwise coincide with folds.
     """
+    # The order of random words gives a random permutation of the folds for each group of rows.
     groups = np.arange(CHUNK_ROWS // n_folds, dtype=np.uint64)[:, None]
     words = _hash_pair(groups, np.arange(n_folds, dtype=np.uint64))
     return np.argsort(np.argsort(words, axis=1), axis=1).reshape(-1).astype(np.int16)
@@ -320,6 +329,7 @@ class MomentSums:
             start = self.n_rows % len(pattern)
             stop = min(len(labels), position + len(pattern) - start)
             folds = pattern[start : start + stop - position]
+            # Rows of one fold are made contiguous, so that each fold is one matrix product.
             sorted_by_fold = np.argsort(folds, kind="stable")
             part = {name: values[position:stop][sorted_by_fold] for name, values in columns.items()}
             raw = self._coordinates.encode(part, stop - position, self._label.n_raw, self._kind)

@@ -36,12 +36,12 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
     Parameters
     ----------
     law : NoiseLaw, "clear" or None
-        How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
-        that nothing was noised.
+        Law of the published cells given the true ones; None takes that of a loaded release, "clear" stands
+        for a table without noise.
     folds : int
         Number of parts among which rows are divided for cross-fitting.
     on_weak : {"raise", "rank", "mean"}
-        What to do with a release that says too little: raise
+        Behavior for a release that says too little: raise
         :class:`~discreet.errors.InsufficientInformation`, fit all the same for an order of rows alone, or
         predict the mean.
 

@@ -67,6 +67,7 @@ def invert_covariance(observed: Floats) -> tuple[Floats, int]:
     """
     scale = _inverse_root(np.diagonal(observed))
     values, vectors = np.linalg.eigh(observed * np.outer(scale, scale))
+    # Correlations have eigenvalues of order 1, so the threshold is absolute.
     good = values > _SMALL * max(float(values[-1]), 1.0)
     inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T
     return np.asarray(inverse * np.outer(scale, scale)), int(good.sum())
@@ -95,6 +96,7 @@ def noise_spread(moments: CorrectedMoments) -> Floats:
 def label_noise(moments: CorrectedMoments) -> float:
     """Return the variance of the published label over that of the true one, at least 1."""
     observed = float(moments.label_observed.sum())
+    # The corrected variance may come out near 0 or below, so the ratio is cut at 50.
     true = float(moments.label_variance.sum())
     return max(1.0, observed / max(true, 0.02 * observed, 1e-300))
 
@@ -151,6 +153,7 @@ def solve_ridge(covariance: Floats, ridge: Floats, spread: Floats, sides: Floats
     """
     scale = _inverse_root(spread)
     values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
+    # Negative eigenvalues are noise; the ridge is rescaled to the same units.
     positive = (vectors * np.maximum(values, 0.0)) @ vectors.T + np.diag(ridge * scale**2)
     values, vectors = np.linalg.eigh(positive)
     # Levels of a list add up to one: without a ridge, one direction of each list has eigenvalue 0.
@@ -185,10 +188,13 @@ def diagonal_slopes(covariance: Floats, ridge: Floats, moments: CorrectedMoments
     moving = d > _SMALL * max(float(d.max(initial=0.0)), 1e-300)
     if not moving.any():
         return np.zeros_like(sides)
+    # The mean of corrected variances, which may be negative, is kept above 0.
     center = float(np.clip(own[moving].mean(), 1e-4 * d[moving].mean(), None))
     error = 2 * noise_spread(moments) ** 2 / n
+    # Variance of the true variances: the observed one less what the errors explain.
     between = max(0.0, float(((own - center)[moving] ** 2).mean() - error[moving].mean()))
     trust = between / np.maximum(between + error, 1e-300)
+    # Columns in the clear need no shrinking.
     trust = np.where(error > 0, trust, 1.0)
     # Noise can push a variance below 0: a tenth of the mean is the least that is believed.
     variance = np.maximum(trust * own + (1 - trust) * center, 0.1 * np.where(error > 0, center, own))
@@ -270,6 +276,7 @@ def score_scale(square: float, side: float, doubt: float) -> float:
     ``b / s`` has the least risk for a known ``s``; a factor twice too large is as bad as none, and an ``s``
     that came out too small by chance would give one.
     """
+    # A square below its own error cannot be told from the error.
     square = max(square, doubt)
     if not (side > 0 and square > 0):
         return 0.0
@@ -299,13 +306,16 @@ def score_scales(measured: CrossFit, *, together: bool) -> Floats:
         score_scale(float(measured.square[i]), float(side[i]), float(measured.doubt[i])) for i in range(2)
     )
     if side[1] > 0:
+        # The gain of a scaled fit is a b; that of naive Bayes may not exceed that of the discriminants.
         second = min(second, first * max(float(side[0]), 0.0) / float(side[1]))
+    # a b of the discriminants: the part of the variance that they claim to explain.
     claimed = 0.0 if together else max(first * float(side[0]), 0.0)
     return np.array([first, second]) / (1 + claimed)
 
 
 def class_shares(moments: CorrectedMoments) -> Floats:
     """Return the corrected shares of classes, raised to at least half a row and normalized."""
+    # Debiased shares of rare classes can be negative.
     shares = np.maximum(moments.level, 0.5 / moments.n)
     return np.asarray(shares / shares.sum())
 
@@ -351,6 +361,7 @@ def naive_bayes(moments: CorrectedMoments, coordinates: Coordinates, rank: int) 
     intercepts = np.zeros(len(shares))
     numbers = [b for b in coordinates.blocks if not b.is_list]
     if numbers:
+        # With one variance for all classes the log-likelihood ratio is linear in a number.
         every = diagonal_slopes(within_covariance(moments), ridge_widths(moments, rank), moments, shifts)
         for block in numbers:
             weights[:, block.place] = every[:, block.place]
@@ -358,17 +369,21 @@ def naive_bayes(moments: CorrectedMoments, coordinates: Coordinates, rank: int) 
     for block in coordinates.blocks:
         if not block.is_list:
             continue
+        # Shares of levels over all classes, which noise may have pushed below 0.
         pooled = np.maximum(moments.mean[block.place], 0.25 / moments.n)
         pooled = pooled / pooled.sum()
         for c, count in enumerate(counts):
+            # Variance of the class mean: cross / share has the variance of cross over share^2 n.
             spread = moments.cross_spread[c, block.place] / (shares[c] * count)
             shift = shifts[c, block.place]
             error = float(spread.sum())
+            # Positive-part James-Stein factor.
             trust = max(0.0, 1 - error / max(float((shift**2).sum()), 1e-300))
             # Noise may leave a share of 0 or below, whose logarithm would decide every score.
             floor = np.minimum(max(0.5 / count, 0.25 * math.sqrt(float(spread.mean()))), 0.2 * pooled)
             theta = np.maximum(pooled + trust * shift, floor)
             weights[c, block.place] = np.log(theta / theta.sum()) - np.log(pooled)
+        # Coordinates are counted from the mean, log-ratios from 0.
         intercepts += weights[:, block.place] @ moments.mean[block.place]
     return LinearFit(weights, intercepts + np.log(shares))
 
@@ -431,6 +446,7 @@ def measure_evidence(moments: CorrectedMoments) -> FitEvidence:
     docs/explanation/theorems/noise-aware.md
     """
     observed, n = moments.observed, moments.n
+    # Two classes carry the same information, so they are one test.
     tests = len(moments.cross) if len(moments.cross) > 2 else 1
     if moments.pair_covariance is not None:
         # Randomized together, label and levels depend on each other even where the true ones do not: the

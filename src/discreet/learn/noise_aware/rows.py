@@ -42,7 +42,7 @@ class ClassLabel:
 
     @property
     def n_raw(self) -> int:
-        """How many raw entries it takes."""
+        """Number of raw entries of the label."""
         return self.answers.levels
 
     @property
@@ -85,7 +85,7 @@ class NumberLabel:
 
     @property
     def n_raw(self) -> int:
-        """How many raw entries it takes."""
+        """Number of raw entries of the label."""
         return 1
 
     @property
@@ -106,7 +106,7 @@ BATCH_ROWS = 1 << 16
 """Rows of a matrix that are read at a time."""
 _SAMPLE = 4096
 _FEWEST = 64
-"""Least number of cells from which rounding can be told."""
+"""Least number of cells in which rounding can be detected."""
 
 
 def law_of(source: Any) -> NoiseLaw | None:

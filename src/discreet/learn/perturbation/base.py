@@ -80,7 +80,7 @@ class Embedding:
     def declare(
         cls, n_features: int, *, bounds: Any, norm_bound: float | None, constant: float | None, owner: str
     ) -> Self:
-        """Make the map for ``n_features`` columns from what was declared.
+        """Return the map for ``n_features`` columns, from declared bounds and norm.
 
         ``constant`` is None for the default, ``1 / sqrt(n_features + 1)``: the intercept is one more
         column, at the edge of its range in every row.
@@ -151,7 +151,7 @@ class Embedding:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the map that :meth:`to_dict` wrote."""
+        """Return the map that :meth:`to_dict` wrote."""
         rest = dict(values)
         if rest.pop("kind", None) != cls.kind:
             raise ParameterError(f"An embedding must have the kind {cls.kind!r}. Write it with to_dict().")

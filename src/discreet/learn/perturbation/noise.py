@@ -1,4 +1,4 @@
-"""Noise on vectors of weights: how it is drawn, how much of it a promise asks for, what it promises."""
+"""Noise on vectors of weights: its laws on the lattice, its calibration, and its promises."""
 
 from __future__ import annotations
 
@@ -79,12 +79,13 @@ class VectorNoise(ABC):
         """
         rounded = np.rint(vector / self.step)
         noise = self.integers(stream)
+        # Python integers: lattice positions may exceed 64 bits.
         sums = [int(value) + int(moved) for value, moved in zip(rounded, noise, strict=True)]
         return np.array([float(total) for total in sums]) * self.step
 
     @property
     def rounding(self) -> float:
-        """How far apart rounding to the lattice can push two vectors."""
+        """Largest distance that rounding to the lattice adds between two vectors."""
         return self.step * math.sqrt(self.dimension)
 
 
@@ -148,6 +149,7 @@ class SphericalNoise(PointNoise):
     def for_sensitivity(cls, sensitivity: float, epsilon: float, dimension: int) -> SphericalNoise:
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at an epsilon."""
         step = 0.0
+        # The rate decides the lattice, and the lattice widens the distance: a few rounds suffice.
         left = without_density_error(epsilon, dimension) * _DOWN
         for _ in range(8):
             noise = cls.with_rate(left / (sensitivity + step * math.sqrt(dimension)), dimension)
@@ -279,7 +281,7 @@ def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
             f"delta of privacy must be well above the sampler's {distance:.2g} at this epsilon, was "
             f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
         )
-    # A little less, so that the promise can be read at the delta that was asked for.
+    # A little less, so that the promise holds at the requested delta after rounding.
     return (privacy.delta - distance) * (1 - 2.0**-38)
 
 
@@ -384,6 +386,7 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
         )
     low = high / 2
     while enough(low):
+        # The answer may be below half of the first guess.
         low, high = low / 2, low
     while high - low > 1e-13 * high:
         middle = (low + high) / 2

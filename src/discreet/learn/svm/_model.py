@@ -34,7 +34,7 @@ RESIDUAL, RELATIVE_GAP = 1e-9, 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How far a solution can be from the only one there is.
+    """Bounds on the distance of a computed solution from the unique minimizer.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Certificate:
         ``sqrt(2 gap / rho)``.
     converged : bool
         Residual at most 1e-9 and gap at most 1e-6 of the objective, or of the size that rounding alone
-        gives it. The invariant release asks for it.
+        gives it. The invariant release requires it.
 
     Privacy
     -------
@@ -86,7 +86,7 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the certificate that :meth:`to_dict` wrote."""
+        """Return the certificate that :meth:`to_dict` wrote."""
         rest = dict(values)
         names = {item.name for item in fields(cls)}
         if rest.pop("kind", None) != cls.kind or set(rest) != names:
@@ -135,7 +135,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
     objective_, gap_, residual_ : float
         The least value, and how close the solution is to it; see :class:`Certificate`.
     certificate_ : Certificate
-        The same as a value that travels.
+        The same numbers as one value, saved with the model.
     n_iter_ : int
         Updates of the multipliers.
     classes_ : array of two labels

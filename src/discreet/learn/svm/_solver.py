@@ -86,7 +86,7 @@ class SvmProblem:
         return out
 
     def residual(self, omega: Floats, t: Floats) -> float:
-        """Return the scaled natural residual: how far omega is from what t asks of it."""
+        """Return the natural residual over theta: the distance of omega from its fixed-point equation."""
         target = multipliers(omega + self.theta * t, self.theta, self)
         return float(np.abs(omega - target).max()) / self.theta
 
@@ -105,6 +105,7 @@ class SvmProblem:
         excess, above = np.maximum(omega - theta, 0), np.maximum(t, 0)
         # Fenchel-Young: h(t) + h*(omega) - omega t, with h*(omega) = max(omega - theta, 0)**2 / (2 rho).
         young = np.maximum(theta - omega, 0) * above - omega * np.minimum(t, 0)
+        # The remaining quadratic part; no term is negative.
         young += (rho * above - excess) ** 2 / (2 * rho)
         miss = z - self.back(omega) / self.weights
         return float(young.sum() + miss @ (self.weights * miss) / 2)
@@ -139,6 +140,7 @@ class GramMatrix:
         """Return the Gram matrix over the rows of a mask, updated from the last one if that is less work."""
         changed = np.flatnonzero(member != self.member)
         count = int(np.count_nonzero(member))
+        # An update also accumulates rounding, so small sets are always formed anew.
         if len(changed) > 0.6 * count or count <= self.few:
             self.matrix = self.problem.gram(np.flatnonzero(member))
         elif len(changed):
@@ -203,6 +205,7 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
         for _ in range(3):
             system.refine()
         change = system.omega - omega
+        # Multiplier at which a row leaves its set.
         bound = np.where(violated, theta, np.where(change < 0, 0.0, theta))
         moving = (margin | violated) & (change != 0) & ~(violated & (change > 0))
         room = np.full(len(omega), math.inf)
@@ -213,9 +216,11 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
             omega = np.maximum(omega + room[row] * change, 0)
             z, t = z + room[row] * (system.z - z), t + room[row] * (system.t - t)
             omega[row] = bound[row]
+            # The first row to reach its bound changes sets.
             margin[row], violated[row] = violated[row], margin[row] and bound[row] == theta
             continue
         z, omega, t = system.z, system.omega, system.t
+        # All multipliers reached their targets: the most violated outside row enters.
         outside = np.where(margin | violated, -math.inf, system.t)
         row = int(np.argmax(outside))
         if outside[row] <= 1e-14 * (1 + float(np.abs(problem.X[row]) @ np.abs(z[:-1]) + abs(z[-1]))):
@@ -413,12 +418,14 @@ def _minimize_inner(
     """
     theta, rho, weights = problem.theta, problem.rho, problem.weights
     root = math.sqrt(len(omega)) * problem.size
+    # Curvature of the augmented loss beyond the margin.
     curve = rho * step / (rho + step)
     scale = max(1.0, float(np.linalg.norm(1 - t)))
     for count in range(MOST_NEWTON + 1):
         u = omega + step * t
         w = multipliers(u, step, problem)
         g = weights * z - problem.back(w)
+        # Below this the gradient is rounding of the two terms it is made of.
         rounding = 1e-15 * root * (float(np.linalg.norm(w)) + step * scale)
         close = max(rounding, enough * float(np.linalg.norm(weights * z)))
         if float(np.linalg.norm(g)) <= close or count == MOST_NEWTON:
@@ -465,6 +472,7 @@ def _search(
             return s
         low, high = (s, high) if slope < 0 else (low, s)
         s -= slope / second
+        # Newton left the bracket: bisect, or double while it is open.
         if not low < s < high:
             s = 2 * low if high == math.inf else (low + high) / 2
     return s
