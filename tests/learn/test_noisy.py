@@ -70,14 +70,14 @@ class Telltale:
     """Answers as another does, and puts the exact count into each answer."""
 
     def __init__(self, sums: Any) -> None:
-        self._told = sums
+        self._wrapped = sums
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._told, name)
+        return getattr(self._wrapped, name)
 
     def ask(self, question: Any, **rest: Any) -> Any:
-        answer = self._told.ask(question, **rest)
-        rows = getattr(self._told, "_sums", self._told)
+        answer = self._wrapped.ask(question, **rest)
+        rows = getattr(self._wrapped, "_sums", self._wrapped)
         count = question.bind(rows.curation, rows.neighbors).exact(rows._engine)[0]
         return dataclasses.replace(answer, value=np.append(float(count), np.asarray(answer.value)[1:]))
 

@@ -122,7 +122,7 @@ class PrivateGradientLogistic(SumsClassifier):
     name: ClassVar[str] = "gradient-logistic"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "edges": EDGES,
         "n_bins": Constraint(
             f"None, 'auto' or {BINS.words}",

@@ -260,7 +260,7 @@ class PrivateID3Classifier(BinsClassifier):
     name: ClassVar[str] = "id3"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-id3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "edges": EDGES,
         "n_bins": BINS,
         "max_depth": Constraint(

@@ -122,7 +122,7 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     name: ClassVar[str] = "kmeans"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-lemma-1", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "n_clusters": Constraint(
             f"a whole number from 1 to {_MOST_CLUSTERS}",
             lambda v: (

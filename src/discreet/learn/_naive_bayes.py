@@ -97,7 +97,7 @@ class PrivateNaiveBayes(BinsClassifier):
     name: ClassVar[str] = "naive-bayes"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "edges": EDGES,
         "n_bins": BINS_OR_NONE,
     }

@@ -113,7 +113,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     name: ClassVar[str] = "pca"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-sensitivity",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "n_components": Constraint(
             "None or a whole number of at least 1",
             lambda v: (

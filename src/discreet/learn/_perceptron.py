@@ -106,7 +106,7 @@ class PrivatePerceptron(SumsClassifier):
     name: ClassVar[str] = "perceptron"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-2",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsClassifier.common_domains,
+        **SumsClassifier.common_constraints,
         "rounds": Constraint(
             "a whole number from 1 to 1000",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 1000),

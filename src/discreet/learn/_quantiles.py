@@ -309,7 +309,6 @@ def _interval_cuts(excesses: _ExcessCounts, cells: int, level: float, law: Law) 
     if not excesses.cuts.size:
         return 0, cells
     # A union bound: all comparisons hold at once with probability `level`.
-    # The failure probability is split over all comparisons.
     z = _tail_in_sds((1 - level) / excesses.cuts.size, law)
     surely_short = excesses.cuts[excesses.excess + z * excesses.sd < 0]
     surely_enough = excesses.cuts[excesses.excess - z * excesses.sd >= 0]

@@ -94,7 +94,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
     name: ClassVar[str] = "ridge"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "regularization": Constraint(
             "a number of at least 0", lambda v: is_number(v) and v >= 0, (-1.0, np.nan, np.inf, "1", True)
         ),
@@ -159,7 +159,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         # Negative eigenvalues are noise; the penalty keeps the rest invertible.
         inverse = (vectors / np.maximum(np.maximum(values, 0.0) + penalty, np.finfo(float).tiny)) @ vectors.T
         slopes = inverse @ spread[:-1, -1]
-        # Prediction at the mean of the features.
+        # Intercept in centered coordinates.
         level = (totals[-1] - slopes @ totals[:-1]) / max(count, 1.0)
         column = sums.schema.column(target)
         (low, _), width = column.range, column.width

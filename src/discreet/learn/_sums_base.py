@@ -53,7 +53,7 @@ class SumsEstimator(Learner):
     """Base of estimators that are fitted to noisy sums; subclasses query them in :meth:`_learn`.
 
     Subclasses have at least the parameters ``privacy``, ``bounds``, ``schema``, ``ledger`` and
-    ``random_state``, include :attr:`common_domains` in ``_constraints`` and :attr:`common_saved` in
+    ``random_state``, include :attr:`common_constraints` in ``_constraints`` and :attr:`common_saved` in
     ``_saved_attributes``, and define :meth:`_learn`.
     """
 
@@ -68,7 +68,7 @@ class SumsEstimator(Learner):
     receipts_: tuple[Receipt, ...]
     split_: dict[str, float]
 
-    common_domains: ClassVar[Mapping[str, Constraint]] = {
+    common_constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": PRIVACY,
         "schema": SCHEMA,
         "random_state": WHOLE,

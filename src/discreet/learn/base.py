@@ -77,11 +77,11 @@ class Learner(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that violate their constraints."""
-        for name, domain in self._constraints.items():
+        for name, constraint in self._constraints.items():
             value = getattr(self, name)
-            if not domain.contains(value):
+            if not constraint.contains(value):
                 raise ParameterError(
-                    f"{name} of {type(self).__name__} must be {domain.words}, was {value!r}. "
+                    f"{name} of {type(self).__name__} must be {constraint.words}, was {value!r}. "
                     f"See help(discreet.{type(self).__name__}) for what it does."
                 )
 

@@ -111,8 +111,8 @@ def test_classes_are_told_apart_from_two_of_six_randomized_lists(
 def test_where_no_row_shows_two_columns_they_are_not_believed_as_if_each_said_something_new() -> None:
     generator = Stream.from_seed(23).generator()
     y = generator.integers(0, 2, 30_000)
-    told = np.where(generator.random(len(y)) < 0.8, y, 1 - y)
-    codes = np.repeat(told[:, None], 8, axis=1)  # one column, eight times
+    noisy = np.where(generator.random(len(y)) < 0.8, y, 1 - y)
+    codes = np.repeat(noisy[:, None], 8, axis=1)  # one column, eight times
     Z, labels, law = coarse(codes, [2] * 8, epsilon=2.0, m=1, stream=Stream.from_seed(5), classes=2, labels=y)
     model = NoiseAwareClassifier(law).fit(Z, labels)
     assert (model.status_, model.model_) == ("ok", "mean")

@@ -169,7 +169,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         "large-margin-risk",
     )
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **PerturbedClassifier.common_domains,
+        **PerturbedClassifier.common_constraints,
         "smoothing": Constraint(
             "a number from 0.001 to 1000",
             lambda v: is_number(v) and 1e-3 <= v <= 1e3,

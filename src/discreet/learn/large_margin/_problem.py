@@ -319,7 +319,7 @@ def gradient_descent(
     ---------
     docs/explanation/theorems/solver-tolerance.md
     """
-    # Loss of one rival at w = 0, where all distances of a class are -log(components).
+    # Loss by one rival at w = 0, where its soft minimum is -log(components).
     worst = float(huber_hinge(np.array(1 + math.log(components)), smoothing))
     norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
     curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization

@@ -127,7 +127,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         "masked-gradient",
     )
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **PerturbedClassifier.common_domains,
+        **PerturbedClassifier.common_constraints,
         "mechanism": choice("auto", "output", "objective"),
         "sensitivity": choice("tight", "worst-case"),
         "fit_intercept": Constraint("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),

@@ -88,7 +88,7 @@ def binary_change(norm: float) -> float:
         bounds=(0.0, math.pi / 2),
         method="bounded",
     )
-    # Height of the widest place, at which the disc touches both sides.
+    # The center of the disc lies on the axis, at the height where the curve is widest.
     center = special.expit(norm * math.sin(widest.x)) * math.sin(widest.x)
     t = np.linspace(-math.pi / 2, math.pi / 2, _ANGLES + 1)
     size = special.expit(norm * np.sin(t))
@@ -122,7 +122,7 @@ def gradient_change(n_classes: int, regularization: float, *, tight: bool = True
         return largest_gradient_change(n_classes)
     if n_classes == 2:
         return binary_change(largest_norm(regularization) * _UP)
-    # Scores of two classes differ by at most sqrt(2) |w|, which keeps probabilities from 1.
+    # Scores of two classes differ by at most sqrt(2) |w|, which keeps every residual below 1.
     norm = math.sqrt(largest_gain(n_classes) / regularization) * _UP
     others = (n_classes - 1) * math.exp(min(math.sqrt(2) * norm, 700.0))
     return LARGEST_SOFTMAX * others / (1 + others)

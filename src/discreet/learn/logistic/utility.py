@@ -94,7 +94,7 @@ def output_utility(
     """
     _check(n_rows, dimension, regularization, epsilon, failure)
     size = (n_classes - 1) * dimension
-    # Noise of rate epsilon / D: its norm has a Gamma law of as many degrees as weights.
+    # Noise of rate epsilon / D: its norm has a Gamma law of shape `size`.
     apart = minimizer_sensitivity(
         gradient_change(n_classes, regularization, tight=tight), regularization, n_rows, 0.0
     )

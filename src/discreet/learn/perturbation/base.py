@@ -173,7 +173,7 @@ POSITIVE_OR_NONE = Constraint(
 
 
 def choice(*words: str) -> Constraint:
-    """Return the domain of a parameter that is one of a few words."""
+    """Return the constraint of a parameter that is one of a few words."""
     return Constraint(
         "one of " + ", ".join(map(repr, words)),
         lambda v: isinstance(v, str) and v in words,
@@ -184,7 +184,7 @@ def choice(*words: str) -> Constraint:
 class PerturbedClassifier(ClassifierMixin, Learner):
     """A classifier of rows in a declared region with declared labels, under replace-one."""
 
-    common_domains: ClassVar[Mapping[str, Constraint]] = {
+    common_constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": Constraint(
             "a PureDP, an ApproxDP or a NoPromise",
             lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),

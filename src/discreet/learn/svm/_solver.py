@@ -140,7 +140,7 @@ class GramMatrix:
         """Return the Gram matrix over the rows of a mask, updated from the last one if that is less work."""
         changed = np.flatnonzero(member != self.member)
         count = int(np.count_nonzero(member))
-        # An update also accumulates rounding, so small sets are always formed anew.
+        # Forming it anew is cheaper for small sets and large changes, and sheds accumulated rounding.
         if len(changed) > 0.6 * count or count <= self.few:
             self.matrix = self.problem.gram(np.flatnonzero(member))
         elif len(changed):
