@@ -37,7 +37,7 @@ from sklearn.decomposition import PCA
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP, datasets
 from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import MarginProblem
-from discreet.learn.large_margin._solver import minimize, projected
+from discreet.learn.large_margin._solver import accelerated_projection, minimize
 from discreet.learn.perturbation.base import Embedding
 from discreet.noise import Stream
 
@@ -282,7 +282,7 @@ def solved_by_scs(of: MarginProblem, *, cone: bool, accuracy: float, limit: floa
     found = np.array([m.value for m in matrices])
     i, j = np.triu_indices(p)
     at = found[:, i, j] * np.where(i == j, 1.0, np.sqrt(2))
-    value = of.whole_value_and_gradient(at)[0] if cone else of.value_and_gradient(of.gathered(at))[0]
+    value = of.whole_value_and_gradient(at)[0] if cone else of.value_and_gradient(of.gather(at))[0]
     return seconds, float(value)
 
 
@@ -299,7 +299,7 @@ def speed_of(name: str, limit: float) -> dict[str, Any]:
                 rows, split.y, n_classes=split.classes, regularization=0.01 * len(rows), smoothing=1.0
             )
             if cone:
-                at = projected(of, 1e-4 * of.n_classes)
+                at = accelerated_projection(of, 1e-4 * of.n_classes)
                 assert at is not None
                 value = of.whole_value_and_gradient(at)[0]
             else:

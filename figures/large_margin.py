@@ -76,7 +76,7 @@ def as_printed(trained: LargeMarginGaussianClassifier, X: Floats, y: Ints) -> La
     rows = trained.embedding_.rows(X)
     of = MarginProblem(rows, y, n_classes=3, regularization=trained.regularization_, smoothing=1.0)
     b = Stream.from_seed(SEED).generator().standard_normal(of.squares.dimension)
-    of.linear_term = of.gathered(np.tile(168 * b / np.linalg.norm(b), (3, 1)))
+    of.linear_term = of.gather(np.tile(168 * b / np.linalg.norm(b), (3, 1)))
     twin = model(NoPromise("made-up rows"), X, y, regularization=trained.regularization_)
     twin.matrices_ = common_shift(
         of.matrices(minimize(of, max(1e-5, of.descent(constrained=False).least_tolerance)))

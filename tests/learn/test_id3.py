@@ -175,7 +175,7 @@ def test_cells_of_rows_in_hand_are_those_that_an_engine_counts() -> None:
     codes = cells.codes({name: rows[name] for name in layout.names})
     with NoiselessSums(rows, schema=schema) as sums:
         for i, name in enumerate(layout.names):
-            counted = sums.ask(Histogram(name, cells.among([name])), privacy=EXACT).value
+            counted = sums.ask(Histogram(name, cells.edges_of([name])), privacy=EXACT).value
             assert (
                 np.bincount(codes[:, i], minlength=cells.sizes[name]).tolist() == np.asarray(counted).tolist()
             )
@@ -246,7 +246,7 @@ def test_the_depth_follows_from_public_facts() -> None:
         for epsilon, depth in ((0.1, 2), (1.0, 3), (10.0, 4)):
             model = PrivateID3Classifier(privacy=ApproxDP(epsilon=epsilon, delta=1e-6))
             cells = Bins.from_features(FeatureMap.from_schema(census), None, model.n_bins)
-            passes = model._passes(sums, cells, "income", None)
+            passes = model._schedule(sums, cells, "income", None)
             assert len(passes.split) == depth
 
 

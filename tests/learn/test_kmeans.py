@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 
 from discreet.errors import ParameterError
 from discreet.learn import PrivateKMeans
-from discreet.learn._centering import shrunk
-from discreet.learn._kmeans import mean_error, merged
+from discreet.learn._centering import shrink_to_zero
+from discreet.learn._kmeans import mean_error, merge_centers
 from discreet.noise import Stream, standard_normal, uniform_integers
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise
 from discreet.query import ClusterSums, Database
@@ -146,17 +146,17 @@ def test_more_centers_than_clusters_are_asked_only_where_noise_permits() -> None
 
 def test_merging_weighs_centers_and_leaves_out_those_without_rows() -> None:
     centers = np.array([[0.1, 0.1], [0.12, 0.1], [0.9, 0.9], [0.5, 0.5]])
-    found = merged(centers, np.array([100.0, 300.0, 50.0, 0.0]), 2)
+    found = merge_centers(centers, np.array([100.0, 300.0, 50.0, 0.0]), 2)
     assert found[np.argsort(found[:, 0])] == pytest.approx(np.array([[0.115, 0.1], [0.9, 0.9]]))
-    assert merged(centers, np.array([1.0, 0.0, 0.0, 0.0]), 2).shape == (2, 2)
+    assert merge_centers(centers, np.array([1.0, 0.0, 0.0, 0.0]), 2).shape == (2, 2)
 
 
 def test_shrinking_takes_away_what_noise_explains() -> None:
     sd = np.full((1, 100), 1.0)
     noise = standard_normal((200, 100), Stream.from_seed(8))
-    assert np.mean([(shrunk(row[None], sd) ** 2).sum() for row in noise]) < 5.0
-    assert shrunk(np.full((1, 100), 50.0), sd) == pytest.approx(np.full((1, 100), 50.0), rel=1e-3)
-    assert shrunk(np.array([3.0, 4.0]), np.zeros(2)).tolist() == [3.0, 4.0]
+    assert np.mean([(shrink_to_zero(row[None], sd) ** 2).sum() for row in noise]) < 5.0
+    assert shrink_to_zero(np.full((1, 100), 50.0), sd) == pytest.approx(np.full((1, 100), 50.0), rel=1e-3)
+    assert shrink_to_zero(np.array([3.0, 4.0]), np.zeros(2)).tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(

@@ -70,14 +70,14 @@ class Telltale:
     """Answers as another does, and puts the exact count into each answer."""
 
     def __init__(self, sums: Any) -> None:
-        self._told = sums
+        self._wrapped = sums
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._told, name)
+        return getattr(self._wrapped, name)
 
     def ask(self, question: Any, **rest: Any) -> Any:
-        answer = self._told.ask(question, **rest)
-        rows = getattr(self._told, "_sums", self._told)
+        answer = self._wrapped.ask(question, **rest)
+        rows = getattr(self._wrapped, "_sums", self._wrapped)
         count = question.bind(rows.curation, rows.neighbors).exact(rows._engine)[0]
         return dataclasses.replace(answer, value=np.append(float(count), np.asarray(answer.value)[1:]))
 
@@ -225,7 +225,7 @@ def test_a_layout_counts_like_the_questions_do() -> None:
     assert plain.rows(np.array([[-5.0], [1.0], [9.0]])).ravel().tolist() == [0.0, 0.5, 1.0]
     assert plain.decode(np.array([[0.5]])).tolist() == [[1.0]]
     with pytest.raises(ParameterError, match="one column for each of 1 features"):
-        plain.named(np.zeros((3, 2)))
+        plain.name_columns(np.zeros((3, 2)))
     with pytest.raises(ParameterError, match="must have the kind"):
         FeatureMap.from_dict({"kind": "other"})
 

@@ -49,15 +49,15 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass_and_told_what_
     with Database(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
         with pytest.raises(
             BudgetExceeded, match=r"passes ask for .* Nothing was charged\. .* would fit"
-        ) as told:
+        ) as raised:
             clusters(asked).fit_database(sums, owner="ann")
         assert ledger.spent().charges == 1
         assert ledger.spent("ann").charges == 0
         remaining = ledger.remaining()
         assert remaining is not None
-        assert told.value.left == remaining[told.value.currency]
-        assert told.value.asked > told.value.left
-        found = re.search(r"(GaussianDP|PureDP)\((?:mu|epsilon)=([\d.e-]+)\) would fit", str(told.value))
+        assert raised.value.left == remaining[raised.value.currency]
+        assert raised.value.asked > raised.value.left
+        found = re.search(r"(GaussianDP|PureDP)\((?:mu|epsilon)=([\d.e-]+)\) would fit", str(raised.value))
         assert found is not None
         value = float(found[2])
         smaller, larger = (
@@ -103,12 +103,12 @@ class Crowded(Database):
 def test_a_fit_that_others_starve_says_which_passes_are_paid_and_gets_them_free_again() -> None:
     ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1.0))
     with Crowded(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
-        with pytest.raises(BudgetExceeded, match="paid for and kept") as told:
+        with pytest.raises(BudgetExceeded, match="paid for and kept") as raised:
             clusters(GaussianDP(mu=0.9)).fit_database(sums, owner="ann")
         paid = ledger.spent("ann").charges
         assert paid == 2
-        assert "(region, pass 1)" in str(told.value)
-        assert "Nothing was charged" not in str(told.value)
+        assert "(region, pass 1)" in str(raised.value)
+        assert "Nothing was charged" not in str(raised.value)
         with pytest.raises(BudgetExceeded, match="paid for and kept"):
             clusters(GaussianDP(mu=0.9)).fit_database(sums, owner="ann")
         assert ledger.spent("ann").charges == paid

@@ -9,7 +9,7 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.learn import private_quantiles
-from discreet.learn._quantiles import _tail_in_sds, chosen_method
+from discreet.learn._quantiles import _tail_in_sds, choose_method
 from discreet.learn.budget_schedule import NoiselessSums
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
@@ -61,7 +61,7 @@ def variance(cells: int, compared: int) -> float:
 def test_the_way_with_the_smaller_variance_is_taken(cells: int, n_quantiles: int) -> None:
     steps = math.ceil(math.log2(cells))
     once, many = variance(cells, 1), variance(n_quantiles + 1, steps)
-    method = chosen_method(cells, n_quantiles)
+    method = choose_method(cells, n_quantiles)
     # Odd numbers of cells have no cut in the very middle, which the rule does not look at.
     assert once <= many * 1.34 if method == "histogram" else many <= once * 1.34
     assert method == ("histogram" if cells <= steps * (n_quantiles + 1) else "bisection")

@@ -78,7 +78,7 @@ def test_sums_read_off_the_products_with_levels_are_exact() -> None:
     centered = Centering(layout)
     assert not centered.intercept
     with NoiselessSums(rows, schema=schema) as sums:
-        answer = sums.ask(Gram(**centered.asked, with_sums=False), privacy=EXACT)
+        answer = sums.ask(Gram(**centered.query_arguments, with_sums=False), privacy=EXACT)
     vectors = centered.rows(layout.rows(rows))
     for n_rows in (900, None):
         count, totals, products = moments(np.asarray(answer.value), centered, n_rows)
@@ -95,9 +95,9 @@ def test_no_row_is_longer_than_the_reach_and_none_is_shortened() -> None:
     vectors = centered.rows(layout.rows(rows))
     assert np.linalg.norm(vectors, axis=1).max() <= centered.reach
     assert centered.reach == pytest.approx(math.sqrt(3 / 4 + 2), rel=1e-12)
-    assert not centered.shortens
+    assert not centered.is_clipping
     short = Centering(layout, 0.5)
-    assert short.shortens
+    assert short.is_clipping
     assert np.linalg.norm(short.rows(layout.rows(rows)), axis=1).max() <= 0.5 + 1e-12
     with_ones = Centering(FeatureMap.from_schema(schema, ["age", "share"]))
     assert with_ones.intercept

@@ -112,12 +112,12 @@ def test_the_cost_is_known_beforehand_and_is_what_is_charged() -> None:
     with Database(rows(2000), schema=SCHEMA, ledger=ledger, random_state=1) as sums:
         oracle = StatisticalQueries(sums, queries=4, failure=0.01, owner="ann")
         tolerances = [0.05, 0.1, 0.02]
-        told = oracle.cost(tolerances)
+        total = oracle.cost(tolerances)
         for tau, text in zip(tolerances, ("age < 10", "age < 20", "age < 30"), strict=True):
             oracle.stat(text, tolerance=tau)
         paid = math.sqrt(math.fsum(s.cost[0].mu ** 2 for s in oracle.statistics))
-    assert told.mu == pytest.approx(paid, rel=1e-9)
-    assert told.mu >= paid * (1 - 1e-12)
+    assert total.mu == pytest.approx(paid, rel=1e-9)
+    assert total.mu >= paid * (1 - 1e-12)
 
 
 def test_a_promise_shared_evenly_gives_the_tolerance_that_costs_it() -> None:

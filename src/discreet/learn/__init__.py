@@ -1,4 +1,11 @@
-"""Rows in, a fitted model out. ``METHODS`` is the list that everything else reads."""
+"""Estimators with the interface of scikit-learn, with and without a privacy promise.
+
+``_id3``, ``_naive_bayes``, ``_ridge``, ``_gradient_logistic``, ``_pca``, ``_kmeans`` and ``_perceptron`` are
+fitted to noisy sums, on the base of ``_sums_base``; ``logistic`` and ``large_margin`` perturb an objective or
+its minimizer, by ``perturbation``; ``noise_aware`` learns from a published table and its noise law; ``svm``
+is exact and promises nothing. ``_quantiles`` and ``_statistical_queries`` answer single queries, and
+``_closeness`` compares models. ``METHODS`` maps the name of each estimator to its class.
+"""
 
 from __future__ import annotations
 

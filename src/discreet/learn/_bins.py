@@ -1,4 +1,4 @@
-"""Public cells of columns: what decision trees and naive Bayes count rows in."""
+"""Public cells of columns, in which decision trees and naive Bayes count rows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from discreet.query import Answer
     from discreet.schema import Column, Schema
 
-AMOUNT = 1000
-"""A whole number that is counted from 0 and may reach this is an amount, and its cells grow."""
+LEAST_AMOUNT = 1000
+"""Upper bound from which on a whole number from 0 is an amount, whose cells grow by ratios."""
 
 EDGES = Constraint(
     "None or a mapping of column to rising numbers",
@@ -47,30 +47,30 @@ BINS_OR_NONE = Constraint("None or " + BINS.words, lambda v: v is None or BINS.c
 
 
 def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
-    """Cut a declared range into cells without looking at a row.
+    """Return edges that cut a declared range into cells, without looking at a row.
 
-    Bins have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut
-    by ratios instead: 0 has a cell of its own, and the last cell is the upper three quarters, the cell
-    before it the same of what is left, and so on, because amounts are mostly small.
+    Cells have equal widths. An amount, which is a whole number from 0 to a thousand or more, is cut by ratios
+    instead, because amounts are mostly small: 0 has a cell of its own, the last cell is the upper three
+    quarters of the range, the cell before it the upper three quarters of the rest, and so on.
 
     Parameters
     ----------
     column : Column
-        A number or a date.
+        Declared number or date.
     n_bins : int
-        How many cells at most.
+        Largest number of cells, at least 2.
 
     Returns
     -------
     tuple of float
-        Where cells begin, the first one left out.
+        Points at which cells begin, without that of the first.
     """
     lower, upper = column.range
     whole = column.type in ("integer", "date")
     if whole and upper - lower < n_bins:
         return tuple(lower + i for i in range(1, round(upper - lower) + 1))
-    if column.type == "integer" and lower == 0 and upper >= AMOUNT and n_bins > 2:
-        # With many cells they shrink towards a thousandth of the range, not below.
+    if column.type == "integer" and lower == 0 and upper >= LEAST_AMOUNT and n_bins > 2:
+        # With many cells the ratio is smaller, so that the least edge is a thousandth of the range.
         ratio = min(4.0, 1024 ** (1 / (n_bins - 2)))
         cuts = {1.0, *(max(1.0, upper / ratio**i) for i in range(1, n_bins - 1))}
         return tuple(sorted(cuts))
@@ -79,18 +79,18 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Bins:
-    """Into which cell of each column a row falls: the same cells that an engine counts in.
+    """Cells of each column: the same ones in which an engine counts rows.
 
     Attributes
     ----------
-    layout : Layout
-        The columns.
+    layout : FeatureMap
+        Columns of the rows, with their declared ranges and levels.
     edges : dict of str to tuple of float
-        For each number, where its cells begin.
+        Points at which the cells of each number begin, without that of the first.
 
     Privacy
     -------
-    Declared or bought, never read off rows.
+    Declared or paid for, never taken from rows.
 
     Reference
     ---------
@@ -105,58 +105,69 @@ class Bins:
     def from_features(
         cls, layout: FeatureMap, edges: Mapping[str, Sequence[float]] | None, n_bins: int
     ) -> Self:
-        """Cut numbers where it is said, otherwise by :func:`public_edges`."""
-        given = {} if edges is None else edges
+        """Return the cells of some columns.
+
+        Parameters
+        ----------
+        layout : FeatureMap
+            Columns of the rows.
+        edges : mapping of str to sequence of float, or None
+            Declared edges of some numbers; the others are cut by :func:`public_edges`.
+        n_bins : int
+            Largest number of cells of a number without declared edges.
+        """
+        declared = {} if edges is None else edges
         numbers = {column.name: column for column in layout.schema.columns if column.is_number}
-        for name in given:
+        for name in declared:
             if name not in numbers:
                 raise ParameterError(
                     f"edges of a learner must be for numbers that it reads, and {name!r} is none. It reads "
                     f"the numbers {', '.join(numbers) or '(none)'}."
                 )
-        made = {
-            name: tuple(map(float, given[name])) if name in given else public_edges(column, n_bins)
+        result = {
+            name: tuple(map(float, declared[name])) if name in declared else public_edges(column, n_bins)
             for name, column in numbers.items()
         }
-        return cls(layout, made)
+        return cls(layout, result)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """How many cells each column has."""
-        made = {}
+        """Number of cells of each column, one for missing values included."""
+        result = {}
         for column in self._curation.columns:
             count = len(column.levels) if column.is_category else len(self.edges[column.name]) + 1
-            made[column.name] = count + (column.flag is not None)
-        return made
+            result[column.name] = count + (column.flag is not None)
+        return result
 
     @cached_property
     def _curation(self) -> Curation:
         return Curation.from_schema(self.layout.schema)
 
-    def among(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
-        """Return the edges of some columns, as questions want them."""
+    def edges_of(self, names: Sequence[str]) -> dict[str, tuple[float, ...]]:
+        """Return the edges of the numbers among some columns."""
         return {name: self.edges[name] for name in names if name in self.edges}
 
     def codes(self, X: Any) -> Ints:
-        """Return for each row and column the position of its cell."""
+        """Return the position of each row's cell in each column, of shape (n_rows, n_columns)."""
         names = self.layout.names
         if self.layout.plain and isinstance(X, np.ndarray):
-            return self._coded({name: X[:, i] for i, name in enumerate(names)})
-        with open_table(self.layout.named(X)) as table:
-            parts = [self._coded(batch) for batch in table.batches(self.layout.schema)]
+            return self._batch_codes({name: X[:, i] for i, name in enumerate(names)})
+        with open_table(self.layout.name_columns(X)) as table:
+            parts = [self._batch_codes(batch) for batch in table.batches(self.layout.schema)]
         return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
 
     def coordinates(self, X: Any) -> Floats:
         """Return rows as coordinates of 0 and 1, one for each cell of each column."""
         codes = self.codes(X)
-        made = np.zeros((len(codes), sum(self.sizes.values())))
+        result = np.zeros((len(codes), sum(self.sizes.values())))
         starts = np.concatenate([[0], np.cumsum(list(self.sizes.values()))[:-1]])
-        np.put_along_axis(made, codes + starts, 1.0, axis=1)
-        return made
+        np.put_along_axis(result, codes + starts, 1.0, axis=1)
+        return result
 
-    def _coded(self, batch: Mapping[str, AnyArray]) -> Ints:
+    def _batch_codes(self, batch: Mapping[str, AnyArray]) -> Ints:
+        """Return the position of each row's cell in each column, for one encoded batch."""
         integers = self._curation.encode(batch)
-        made = []
+        result = []
         for column in self._curation.columns:
             cells = integers[column.sql]
             if not column.is_category:
@@ -164,11 +175,11 @@ class Bins:
                 cells = np.searchsorted(np.array(starts), cells, side="right")
             if column.flag is not None:
                 cells = np.where(integers[column.flag] == 1, self.sizes[column.name] - 1, cells)
-            made.append(cells)
-        return np.column_stack(made).astype(np.int64)
+            result.append(cells)
+        return np.column_stack(result).astype(np.int64)
 
     def mean_size(self, names: Sequence[str]) -> float:
-        """Return how many cells these columns have on average."""
+        """Return the mean number of cells of some columns."""
         return math.fsum(self.sizes[name] for name in names) / len(names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,7 +189,7 @@ class Bins:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the cells that :meth:`to_dict` wrote."""
+        """Return the cells that :meth:`to_dict` wrote."""
         edges = {name: tuple(edges) for name, edges in values["edges"].items()}
         return cls(FeatureMap.from_dict(values["layout"]), edges)
 
@@ -198,9 +209,9 @@ class BinsClassifier(SumsClassifier):
         return [{name: table[:, order] for name, table in tables.items()} for tables in split]
 
     def _cell_codes(self, X: Any, where: str) -> Ints:
-        """Return the cells of rows that a fitted model is shown."""
-        shown = self._shown(X, where)
-        return self.cells_.codes(shown)
+        """Return the cells of rows to be judged by a fitted model."""
+        rows = self._check_new_rows(X, where)
+        return self.cells_.codes(rows)
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "edges":
@@ -212,10 +223,10 @@ def plain_edges(edges: Mapping[str, Sequence[float]] | None) -> dict[str, list[f
     """Return the parameter ``edges`` as plain JSON values."""
     if edges is None:
         return None
-    return {column: [float(edge) for edge in given] for column, given in edges.items()}
+    return {column: [float(edge) for edge in declared] for column, declared in edges.items()}
 
 
 def root_tables(target: str, cells: Bins) -> NodeTables:
-    """Ask for the table of every column by class, over all rows."""
+    """Return the query for the table of every column by class, over all rows."""
     names = cells.layout.names
-    return NodeTables(target, [TreeNode((), names)], cells.among(names))
+    return NodeTables(target, [TreeNode((), names)], cells.edges_of(names))

@@ -1,10 +1,8 @@
-"""Coordinates around public points, so that the rows of linear models are as short as is known beforehand.
+"""Centers and lengths of rows: public ones by :class:`Centering`, noisy ones by :func:`query_region`.
 
-Where in the declared box the rows are, and how far they spread: bought with a small share of a promise.
-
-Noise on a Gram matrix or on the sums of clusters grows with the length to which rows are clipped. Declared
-boxes are wide and rows fill a part of them; a noisy mean and a noisy mean square cost little and let the rest
-of the promise be spent where the rows are.
+Noise on a Gram matrix or on sums of clusters grows with the length to which rows are clipped. Counting from
+the middle of the declared ranges makes rows as short as is known without a query. Rows may fill a small part
+of the declared box; a noisy mean and a noisy mean square cost a small share of the promise and show which.
 """
 
 from __future__ import annotations
@@ -28,21 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Centering:
-    """Rows as vectors: numbers counted from the middle of their range, levels of a category from 0.
+    """Map of rows to vectors: numbers counted from the middle of their range, levels of a category from 0.
 
     A row has one level of each category, so its squared length is at most a quarter for each number and one
-    for each category. Without categories a coordinate that is always 1 is added; with one it would
-    be the sum of its levels, and adds nothing. Numbers can be read as public cells, which makes them
-    categories.
+    for each category. Without categories a constant coordinate 1 is appended; with a category it would be the
+    sum of its levels. Numbers can be read as public cells, which makes them categories.
 
     Attributes
     ----------
-    layout : Layout
-        The columns.
+    layout : FeatureMap
+        Columns of the rows, with their declared ranges and levels.
     radius : float or None
-        A shorter length to which rows are cut.
-    cells : Cells or None
-        Public cells of all numbers, if they are read as such.
+        Length to which rows are clipped, as a fraction of the ranges; None clips nothing.
+    cells : Bins or None
+        Public cells of all numbers; None if numbers are read as they are.
 
     Privacy
     -------
@@ -59,7 +56,7 @@ class Centering:
 
     @cached_property
     def center(self) -> tuple[float, ...]:
-        """Of each coordinate, as a fraction of its range."""
+        """Center of each coordinate, as a fraction of its range."""
         return tuple(
             0.0 if category else 0.5
             for category, width in zip(self._categories.values(), self._widths, strict=True)
@@ -74,60 +71,66 @@ class Centering:
 
     @cached_property
     def _widths(self) -> tuple[int, ...]:
-        """How many coordinates each column has."""
+        """Number of coordinates of each column."""
         if self.cells is not None:
             return tuple(self.cells.sizes.values())
         return tuple(len(c.levels) if c.is_category else 1 for c in self.layout.schema.columns)
 
     @property
     def intercept(self) -> bool:
-        """Whether a coordinate that is always 1 is needed."""
+        """Whether a constant coordinate 1 is appended."""
         return not any(self._categories.values())
 
     @property
     def reach(self) -> float:
-        """How long a row can be, rounded up."""
+        """Largest length of a row inside the declared ranges, rounded up."""
         categories = sum(self._categories.values())
         return math.nextafter(math.sqrt((len(self._categories) - categories) / 4 + categories), math.inf)
 
     @property
-    def shortens(self) -> bool:
-        """Whether rows are cut that the declared ranges allow."""
+    def is_clipping(self) -> bool:
+        """Whether the radius is below the largest length of a row."""
         return self.radius is not None and self.radius < self.reach
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """Columns, center, radius and edges as questions want them."""
-        radius = self.radius if self.shortens else self.reach
-        edges = {} if self.cells is None else self.cells.among(self.layout.names)
+    def query_arguments(self) -> dict[str, Any]:
+        """Columns, center, radius and edges, as keyword arguments of a vector query."""
+        radius = self.radius if self.is_clipping else self.reach
+        edges = {} if self.cells is None else self.cells.edges_of(self.layout.names)
         return {"columns": self.layout.names, "center": self.center, "radius": radius, "edges": edges}
 
     @property
     def size(self) -> int:
-        """How many coordinates there are."""
+        """Number of coordinates, the constant included."""
         return sum(self._widths) + self.intercept
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
-        """Where the levels of each category stand."""
-        found, at = [], 0
+        """Positions of the levels of each category."""
+        blocks, at = [], 0
         for category, width in zip(self._categories.values(), self._widths, strict=True):
             if category:
-                found.append(slice(at, at + width))
+                blocks.append(slice(at, at + width))
             at += width
-        return tuple(found)
+        return tuple(blocks)
 
-    def known_zeros(self, gram: Floats) -> Floats:
-        """Put zeros where products must be 0: no row has two levels of one category."""
-        made = gram.copy()
+    def zero_level_products(self, gram: Floats) -> Floats:
+        """Return a Gram matrix with 0 for products of two levels of one category, which no row has."""
+        result = gram.copy()
         for block in self.blocks:
-            made[block, block] = np.diag(np.diag(made[block, block]))
-        return made
+            result[block, block] = np.diag(np.diag(result[block, block]))
+        return result
 
     def rows(self, coordinates: Floats) -> Floats:
-        """Return vectors of rows whose coordinates go from 0 to 1: those of the layout, or of the cells."""
+        """Return centered and clipped vectors of rows.
+
+        Parameters
+        ----------
+        coordinates : array of shape (n_rows, n_coordinates)
+            Rows as fractions from 0 to 1, by :meth:`FeatureMap.rows` or :meth:`Bins.coordinates`.
+        """
         vectors = coordinates - np.array(self.center)
-        if self.shortens:
+        if self.is_clipping:
             assert self.radius is not None
             lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
             vectors *= np.minimum(1.0, self.radius / np.maximum(lengths, self.radius))[:, None]
@@ -136,10 +139,17 @@ class Centering:
         return np.asarray(vectors)
 
     def coefficients(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return weights of vectors as coefficients in the columns' own units, and intercepts.
+        """Return coefficients in the columns' own units, and intercepts, for weights of centered vectors.
 
-        Of several rows of weights each is taken for itself. For rows that are shortened they do not hold.
-        Cells have no unit: a coefficient is what being in one adds.
+        Parameters
+        ----------
+        weights : array of shape (..., size)
+            Weights of one model, or of several in rows.
+
+        Notes
+        -----
+        They hold for rows that are not clipped. Cells have no unit: a coefficient is the effect of being in
+        one.
         """
         if self.cells is not None:
             return weights, np.zeros(weights.shape[:-1])
@@ -150,14 +160,21 @@ class Centering:
 
 
 def spectral_edge(sd: Floats) -> float:
-    """Return what the largest eigenvalue of symmetric noise comes to: 2 sd sqrt(size)."""
+    """Return the largest eigenvalue of symmetric noise for many coordinates, ``2 sd sqrt(size)``.
+
+    Parameters
+    ----------
+    sd : array of shape (size, size)
+        Standard deviation of the noise on each entry; the largest one off the diagonal counts.
+    """
     size = len(sd)
+    # Diagonal entries have more noise, but are too few to move the edge.
     off = sd[~np.eye(size, dtype=bool)]
     return 2 * float(off.max() if off.size else sd.max()) * math.sqrt(size)
 
 
-LEAST = 3.0
-"""Standard deviations of noise that a count must have above 0 before anything is divided by it."""
+LEAST_COUNT = 3.0
+"""Standard deviations of noise that a count must exceed before anything is divided by it."""
 
 RADIUS = Constraint(
     "'auto', None or a number of at least 2**-16",
@@ -173,18 +190,18 @@ class Region:
     Attributes
     ----------
     n_rows : float
-        The public number of rows, or else a noisy one.
-    mean : array
-        Pulled towards the middle of the box as far as noise can have pushed it away.
-    sd : array
-        Standard deviation of the noise on it, before it was pulled.
-    square, square_sd : array
-        Mean square distance from the middle of each coordinate's range, and its noise; both are 0 and 0
-        beyond doubt for levels of a category, whose squares follow from their means.
+        Public number of rows, or else a noisy one of at least 1.
+    mean : array of shape (d,)
+        Noisy mean, shrunk towards the middle of the box by the size of its noise.
+    sd : array of shape (d,)
+        Standard deviation of the noise on the mean, before shrinking.
+    square, square_sd : array of shape (d,)
+        Noisy mean square distance from the middle of each coordinate's range, and its noise; both are 0 for
+        levels of a category, whose squares follow from their means.
     levels : array of bool
-        Which coordinates are levels.
-    raw : array
-        The mean before it was pulled, from which squares about other points follow without bias.
+        Whether each coordinate is a level of a category.
+    raw : array of shape (d,)
+        Noisy mean before shrinking, which is unbiased.
     """
 
     n_rows: float
@@ -196,25 +213,41 @@ class Region:
     levels: Bools
 
     def spread(self, center: Floats) -> Floats:
-        """Return the mean square of each coordinate about a center, at least as large as its noise."""
-        away = center - 0.5
-        # (x - c)^2 = (x - 1/2)^2 - 2 (c - 1/2) (x - 1/2) + (c - 1/2)^2; a level is 0 or 1.
+        """Return the mean square of each coordinate about a center.
+
+        Notes
+        -----
+        ``E(x - c)^2 = E(x - 1/2)^2 - 2 (c - 1/2) E(x - 1/2) + (c - 1/2)^2``; for a level ``E(x - 1/2)^2 =
+        1/4``. The total is at least its own noise. Single coordinates are shrunk towards the mean of all by
+        the weight ``v / (v + mean noise variance)``, ``v`` their variance, then rescaled to the total.
+        """
+        offset = center - 0.5
         squares = np.where(self.levels, 0.25, self.square)
-        mean_square = squares - 2 * away * (self.raw - 0.5) + away**2
-        noise = np.hypot(self.square_sd, 2 * away * self.sd)
+        mean_square = squares - 2 * offset * (self.raw - 0.5) + offset**2
+        noise = np.hypot(self.square_sd, 2 * offset * self.sd)
+        # No square exceeds that of the farther end of the range.
         largest = np.maximum(center, 1 - center) ** 2
         sd = float(np.linalg.norm(noise))
         total = min(max(float(mean_square.sum()), sd, 2.0**-20), float(largest.sum()))
-        # Coordinates differ as far as noise does not explain; what is left is shared out.
-        kept = np.clip(mean_square, 0.0, largest)
-        around = float(kept.var())
-        part = around / (around + float(np.mean(noise**2))) if around else 0.0
-        mixed = part * kept + (1 - part) * total / len(center)
-        return np.asarray(mixed * (total / max(float(mixed.sum()), 2.0**-40)))
+        # Differences between coordinates count only as far as noise does not explain them.
+        clipped = np.clip(mean_square, 0.0, largest)
+        variance = float(clipped.var())
+        part = variance / (variance + float(np.mean(noise**2))) if variance else 0.0
+        blended = part * clipped + (1 - part) * total / len(center)
+        return np.asarray(blended * (total / max(float(blended.sum()), 2.0**-40)))
 
 
-def query_region(passes: BudgetSchedule, name: str, layout: FeatureMap) -> Region:
-    """Ask where all rows are and how far they spread, in one pass.
+def query_region(schedule: BudgetSchedule, name: str, layout: FeatureMap) -> Region:
+    """Return noisy mean and spread of all rows, by one query.
+
+    Parameters
+    ----------
+    schedule : BudgetSchedule
+        Shares of the promise.
+    name : str
+        Name of the pass that pays for the query.
+    layout : FeatureMap
+        Columns of the rows.
 
     Privacy
     -------
@@ -225,28 +258,33 @@ def query_region(passes: BudgetSchedule, name: str, layout: FeatureMap) -> Regio
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    answer = passes.ask(name, Moments(layout.names))
+    answer = schedule.ask(name, Moments(layout.names))
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
-    public = passes.sums.n_rows
-    n_rows = float(max(1.0, value[0], LEAST * sd[0])) if public is None else float(max(public, 1))
+    public = schedule.sums.n_rows
+    # A noisy number of rows is kept away from 0, because means divide by it.
+    n_rows = float(max(1.0, value[0], LEAST_COUNT * sd[0])) if public is None else float(max(public, 1))
     levels = np.array([layout.schema.column(name).is_category for name, _ in layout.coordinates], bool)
     d = layout.size
-    # Numbers are counted from the middle of their range, levels from 0.
+    # The query counts numbers from the middle of their range and levels from 0.
     raw = value[1 : d + 1] / n_rows + np.where(levels, 0.0, 0.5)
     noise = sd[1 : d + 1] / n_rows
     square, square_sd = np.zeros(d), np.zeros(d)
     square[~levels], square_sd[~levels] = value[d + 1 :] / n_rows, sd[d + 1 :] / n_rows
-    mean = np.clip(0.5 + shrunk(raw - 0.5, noise), 0.0, 1.0)
+    mean = np.clip(0.5 + shrink_to_zero(raw - 0.5, noise), 0.0, 1.0)
     return Region(n_rows, mean, noise, raw, square, square_sd, levels)
 
 
-def shrunk(estimate: Floats, sd: Floats) -> Floats:
-    """Pull noisy vectors towards 0 by what noise alone would have made of 0 (James and Stein).
+def shrink_to_zero(estimate: Floats, sd: Floats) -> Floats:
+    """Return noisy vectors shrunk towards 0 by the positive-part James-Stein factor.
 
     Parameters
     ----------
     estimate, sd : array of shape (d,) or (k, d)
         Noisy vectors, and the standard deviation of the noise on each entry.
+
+    Notes
+    -----
+    ``x max(0, 1 - sum(sd^2) / |x|^2)``, for each vector ``x``.
     """
     square = (estimate**2).sum(axis=-1, keepdims=True)
     noise = (sd**2).sum(axis=-1, keepdims=True)

@@ -1,7 +1,7 @@
-"""How close a model trained on a released table is to the one trained on the rows themselves.
+"""Distance between a model trained on a released table and the one trained on the rows themselves.
 
-The paper proves that such a bound exists and gives no number for it. Two things that do have numbers: the
-probability itself, measured by retraining, and the first-order constant at the solution.
+The paper proves that a bound exists and gives no number for it. Two quantities do have numbers: the
+probability of a small distance, measured by retraining, and the first-order constant at the solution.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from discreet.learn.svm._solver import SvmProblem
 
 _DENSE = 400
-"""Size up to which all eigenvalues are cheaper than an iteration for one."""
+"""Size up to which computing all eigenvalues is cheaper than iterating for one."""
 _CLEAR = 1e-9
-"""How far from the edge of its set a row must be for a derivative to exist, relative to theta."""
+"""Least distance of a row from the edge of its set, relative to theta, at which a derivative exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class Closeness:
     Attributes
     ----------
     radius : float
-        What "nearly" means: the distance of the two solutions.
+        Largest distance of the two solutions that counts as close.
     hits, draws : int
-        How many of how many independent tables came that close.
+        Number of independent tables that came that close, and of all tables.
     confidence : float
         Probability, over the draws, that the interval holds the true value.
     """
@@ -57,7 +57,7 @@ class Closeness:
 
     @property
     def estimate(self) -> float:
-        """The share itself."""
+        """Share of the tables that trained to a close model."""
         return self.hits / self.draws
 
     @property
@@ -72,7 +72,7 @@ class Closeness:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the value that :meth:`to_dict` wrote."""
+        """Return the value that :meth:`to_dict` wrote."""
         rest = dict(values)
         names = {item.name for item in fields(cls)}
         if rest.pop("kind", None) != cls.kind or set(rest) != names:
@@ -105,21 +105,21 @@ def measure_closeness(
     Parameters
     ----------
     model : fitted learner
-        With ``coef_``, ``intercept_`` and, for ``slack``, ``slack_``: trained on the rows themselves. It is
-        left as it is; a clone is trained on each table.
+        Model trained on the rows themselves, with ``coef_``, ``intercept_`` and, for ``slack``, ``slack_``.
+        It is not changed; a clone is trained on each table.
     release : callable
         Given a :class:`~discreet.noise.Stream`, returns a released table as rows and labels, in the order
         in which the model saw them. All its randomness must come from that stream.
     radius : float
-        The distance called close: the paper's epsilon in (7).
+        Largest distance that counts as close: the paper's epsilon in (7).
     draws : int
-        How many tables to make.
+        Number of released tables to draw.
     confidence : float
-        Of the interval, above 0 and below 1.
+        Confidence level of the interval, above 0 and below 1.
     slack : bool
         Whether the slack of every row counts in the distance, as in the paper, or the classifier alone.
     stream : Stream, optional
-        Where the tables' streams are drawn from.
+        Source of the tables' streams; by default a fresh one.
 
     Returns
     -------
@@ -127,8 +127,8 @@ def measure_closeness(
 
     Privacy
     -------
-    None: the result depends on the rows and on noise that is thrown away. It is for the curator, and does
-    not belong in what is published.
+    None: the result depends on the rows and on noise that is thrown away. It is for the curator and must not
+    be published.
 
     Reference
     ---------
@@ -158,12 +158,13 @@ def measure_closeness(
         raise ParameterError(
             f"confidence of measure_closeness must be above 0 and below 1, was {confidence!r}. 0.95 is usual."
         )
+    # Every table has its own stream, so that draws are independent.
     source = Stream() if stream is None else stream
-    target = _position(model, slack)
+    target = _parameter_vector(model, slack)
     hits = 0
     for _ in range(int(draws)):
         X, y = release(source.spawn())
-        moved = _position(clone(model).fit(X, y), slack)
+        moved = _parameter_vector(clone(model).fit(X, y), slack)
         if moved.shape != target.shape:
             raise DataError(
                 "release of measure_closeness must return as many rows and columns as the model was trained "
@@ -173,21 +174,22 @@ def measure_closeness(
     return Closeness(radius=float(radius), hits=hits, draws=int(draws), confidence=float(confidence))
 
 
-def _position(model: Any, slack: bool) -> Floats:
-    wanted = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
-    absent = [name for name in wanted if not hasattr(model, name)]
-    if absent:
-        way = "Use slack=False." if absent == ["slack_"] else "Use a linear model, as RegularizedSVM."
+def _parameter_vector(model: Any, slack: bool) -> Floats:
+    """Return the coefficients, the intercept and, if wanted, the slack of a model as one vector."""
+    attributes = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
+    missing = [name for name in attributes if not hasattr(model, name)]
+    if missing:
+        remedy = "Use slack=False." if missing == ["slack_"] else "Use a linear model, as RegularizedSVM."
         raise ParameterError(
-            f"model of measure_closeness must have {', '.join(wanted)}, and {type(model).__name__} has no "
-            f"{', '.join(absent)}. {way}"
+            f"model of measure_closeness must have {', '.join(attributes)}, and {type(model).__name__} has "
+            f"no {', '.join(missing)}. {remedy}"
         )
     parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
     return np.concatenate([*parts, model.slack_] if slack else parts)
 
 
 def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
-    """Return how far the solution moves per unit of change in the rows, to first order only.
+    """Return the norm of the derivative of the solution by the rows: a first-order constant.
 
     If the rows move by a matrix N, then (a, b, xi) moves by ``J N`` and terms of second order, as long as no
     row enters or leaves the margin. The result is the spectral norm of J: the largest movement over all N of
@@ -196,9 +198,9 @@ def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
     Parameters
     ----------
     model : RegularizedSVM
-        Trained on ``X`` and ``y``. With a ``feature_map``, N moves what the map returns.
+        Model trained on ``X`` and ``y``. With a ``feature_map``, N moves what the map returns.
     X, y : arrays
-        The rows and labels it was trained on.
+        Rows and labels that the model was trained on.
 
     Returns
     -------
@@ -233,17 +235,36 @@ def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
 class _Derivative:
     """The linear map J from a change N of the rows to the change of (a, b, xi).
 
+    Notes
+    -----
     The active set stays, so the derivative of its linear system is exact. With c = omega y and V the rows
     beyond the margin, M those on it,
 
-        A da - Z_M' dw = (N'c, 0) - rho Z_V' (y N a)_V,   Z_M dz = -(y N a)_M,   A = P + rho Z_V'Z_V,
+        A dz - Z_M' dw = (N'c, 0) - rho Z_V' (y N a)_V,   Z_M dz = -(y N a)_M,   A = P + rho Z_V'Z_V,
         dxi_V = -(Z_V dz + (y N a)_V).
     """
 
     def __init__(self, problem: SvmProblem, z: Floats, omega: Floats) -> None:
+        """Factor the linear system of the active set.
+
+        Parameters
+        ----------
+        problem : SvmProblem
+            Problem that was solved.
+        z : array of shape (p + 1,)
+            Solution, coefficients ``a`` and intercept ``b``.
+        omega : array of shape (n_rows,)
+            Multipliers of the rows.
+
+        Raises
+        ------
+        DataError
+            If a row lies at the edge of its set, or rows on the margin depend on each other.
+        """
         theta, rho = problem.theta, problem.rho
         t = 1 - problem.forward(z)
         margin, beyond = (omega > 0) & (omega <= theta), omega > theta
+        # Distance of each row from the set next to its own.
         edge = np.where(margin, np.minimum(omega, theta - omega) / theta, np.abs(t))
         if edge.min() <= _CLEAR:
             raise DataError(
@@ -268,14 +289,15 @@ class _Derivative:
         self.factor = linalg.lu_factor(matrix)
 
     def forward(self, weighted: Floats, along: Floats) -> Floats:
-        """Return the change of (a, b, xi_V) from N'c and from y N a."""
+        """Return the change of (a, b, xi_V), given ``weighted`` = N'c and ``along`` = y N a."""
         right = np.concatenate([weighted, [0.0], -along[self.at]])
+        # Rows beyond the margin pull on the solution through their slack.
         right[: self.n] -= self.rho * (self.over.T @ along[self.far])
         dz = linalg.lu_solve(self.factor, right)[: self.n]
         return np.concatenate([dz, -(self.over @ dz + along[self.far])])
 
     def adjoint(self, change: Floats) -> tuple[Floats, Floats]:
-        """Return how N'c and y N a enter a combination of the changes."""
+        """Return the coefficients of N'c and of y N a in the inner product of ``change`` with J N."""
         dz, slack = change[: self.n], change[self.n :]
         right = np.concatenate([dz - self.over.T @ slack, np.zeros(len(self.at))])
         back = linalg.lu_solve(self.factor, right)
@@ -285,7 +307,7 @@ class _Derivative:
         return back[: self.n - 1], along
 
     def square(self, change: Floats) -> Floats:
-        """Return J J' applied to a change, without forming a matrix over all cells."""
+        """Return J J' times a change, without forming a matrix over all cells."""
         weighted, along = self.adjoint(change)
         signed = self.sign * along
         # N = c weighted' + signed a', of which only N'c and y N a are needed.
@@ -297,10 +319,11 @@ class _Derivative:
         """Return the largest singular value of J."""
         size = self.n + len(self.far)
         if size <= _DENSE:
+            # J J' is small enough to be formed column by column.
             whole = np.column_stack([self.square(unit) for unit in np.eye(size)])
             largest = float(linalg.eigvalsh((whole + whole.T) / 2)[-1])
         else:
             operator = LinearOperator((size, size), matvec=self.square, dtype=np.float64)
-            # A start of our own: the default one is random.
+            # A fixed start, because the default one is random.
             largest = float(eigsh(operator, k=1, v0=np.ones(size), return_eigenvectors=False)[0])
         return math.sqrt(max(largest, 0.0))

@@ -1,4 +1,4 @@
-"""Logistic regression by gradient queries, with one noisy matrix of products to steer by."""
+"""Logistic regression by noisy gradients, with one noisy Gram matrix as a bound of the curvature."""
 
 from __future__ import annotations
 
@@ -26,81 +26,82 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 GRAM_SHARE = 0.25
-"""Part of the promise that the matrix of products gets."""
+"""Share of the promise that the Gram matrix gets; the gradients get the rest in equal parts."""
 FEWEST_BINS, MOST_BINS = 8, 16
-"""With fewer cells a number says more as it is; with more, rounds are too few to set all weights."""
+"""Limits of the automatic number of cells: with fewer a number is better read as it is, with more the rounds
+are too few to fit all weights."""
 PER_ROOT = 0.4
-"""Cells of a number over the square root of rows per standard deviation of noise."""
+"""Number of cells over ``sqrt(n_rows / sd)``, ``sd`` the noise on the mean gradient."""
 LARGEST_WEIGHT = 2.0**10
-"""Beyond it a weight says nothing more, and would not fit the grid of the questions."""
+"""Bound on a weight: beyond it a probability is 0 or 1, and the weight would not fit the query's grid."""
 
 
 class PrivateGradientLogistic(SumsClassifier):
     """Logistic regression by noisy gradients, for tables that answer sums and show no rows.
 
-    A few rounds of Newton's method: each asks for the noisy gradient of the likelihood at the current
-    weights, and all use one noisy matrix of products as an upper bound of the curvature. Beside it
-    stands :class:`~discreet.learn.PrivateLogisticRegression`, which solves the problem to the end on rows in
-    memory and adds noise once, and keeps pure promises well; this one needs nothing but
-    :class:`~discreet.query.NoisySums`, so it runs on a database, takes categories and missing values from
-    the schema, and is the more accurate one under Gaussian promises where rows are many.
+    A few rounds of Newton's method: each queries the noisy gradient of the likelihood at the current weights,
+    and all use one noisy Gram matrix as an upper bound of the curvature. It needs nothing but
+    :class:`~discreet.query.NoisySums`, so it runs on a database, takes categories and missing values from the
+    schema, and is the more accurate learner under Gaussian promises where rows are many.
+    :class:`~discreet.learn.PrivateLogisticRegression` solves the problem to the end on rows in memory, adds
+    noise once, and is better under pure promises.
 
     Parameters
     ----------
     privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
-        What the model promises. Only :class:`NoPromise` has no noise.
+        Promise of the fitted model. Only :class:`NoPromise` has no noise.
     bounds, schema
-        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
     classes : sequence of labels, optional
-        Declared list; the schema's target has it otherwise. Of more than two classes each is told from the
-        rest.
+        Declared labels; by default the levels of the schema's target. With more than two classes, each has a
+        model against the rest.
     edges : mapping of str to sequence of float, optional
-        Where the cells of a number begin, if numbers are read as cells.
+        Points at which the cells of a number begin, if numbers are read as cells.
     n_bins : int, "auto" or None
-        Into how many public cells numbers are cut, see :func:`~discreet.learn._bins.public_edges`, each with
-        a weight of its own: a curve of steps in place of a line. "auto" is 8 to 16, by the public number of
-        rows and the noise: :func:`affordable_bins`. None leaves numbers as they are; with ``edges`` it is
+        Number of public cells into which numbers are cut (:func:`~discreet.learn._bins.public_edges`), each
+        with a weight of its own: a step function in place of a line. "auto" is 8 to 16, by the public number
+        of rows and the noise (:func:`affordable_bins`). None leaves numbers as they are; with ``edges`` it is
         "auto" for the other numbers.
     rounds : int
-        How many gradients are asked for.
+        Number of gradients that are queried for each model.
     regularization : float
-        Penalty on the weights, in rows. What the noise asks for is added to it.
+        Penalty on the squared weights, in rows; a penalty for the noise is added to it.
     radius : float, optional
-        Length to which rows are cut, as fractions of declared ranges; by default none is.
+        Length to which rows are clipped, as a fraction of declared ranges; by default none is.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone.
+        A seed, for tests only: noise from a known seed protects no one.
 
     Attributes
     ----------
     weights_ : array of shape (1, dimension) or (n_classes, dimension)
-        Of the centered coordinates: the mean over the second half of the rounds.
+        Weights of the centered coordinates, averaged over the second half of the rounds.
     coef_ : array of shape (1, n_coordinates) or (n_classes, n_coordinates)
-        The same in the columns' own units: one for each number and one for each level of a category, or cell.
+        Weights in the columns' own units: one for each number and one for each level of a category, or cell.
     intercept_ : array of shape (1,) or (n_classes,)
-        Intercepts.
+        Intercept of each model, in the columns' own units.
     classes_ : array
         The declared classes, sorted.
-    layout_ : Layout
-        The columns.
-    cells_ : Cells or None
-        The public cells of numbers, if they are read as cells.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
+    cells_ : Bins or None
+        Public cells of numbers; None if numbers are read as they are.
     answers_ : dict of str to Answer
         The noisy matrix and gradients, with the standard deviations of their noise.
     promises_ : tuple of Promise
-        What holds for all questions together.
+        Promises that hold for all queries together.
     receipts_ : tuple of Receipt
-        What was charged.
+        Receipts of the charges, one for each query.
     split_ : dict of str to float
-        Which part of the promise each question got: a quarter the matrix, the gradients equal parts.
+        Share of the promise that each query got: a quarter for the matrix, equal parts for the gradients.
 
     Privacy
     -------
     With ``B`` the length of a row (a quarter for each number and one for each category or number in cells,
-    squared), the matrix moves by at most ``sqrt(2) B**2`` and a gradient by at most ``2 B`` under
-    replace-one; by ``B**2`` and ``B`` under add-remove. How far a step goes follows from the noisy matrix and
-    from the public deviations of the noise; the number of rounds is fixed beforehand.
+    squared), the matrix changes by at most ``sqrt(2) B**2`` and a gradient by at most ``2 B`` under
+    replace-one; by ``B**2`` and ``B`` under add-remove. Step lengths follow from the noisy matrix and from
+    the public deviations of the noise; the number of rounds is fixed beforehand.
 
     Reference
     ---------
@@ -121,7 +122,7 @@ class PrivateGradientLogistic(SumsClassifier):
     name: ClassVar[str] = "gradient-logistic"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "edges": EDGES,
         "n_bins": Constraint(
             f"None, 'auto' or {BINS.words}",
@@ -165,6 +166,7 @@ class PrivateGradientLogistic(SumsClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema
@@ -180,79 +182,113 @@ class PrivateGradientLogistic(SumsClassifier):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the Gram matrix, then descend by noisy gradients, one model for each positive class.
+
+        Notes
+        -----
+        With ``G = V diag(l) V'`` the noisy Gram matrix and ``e`` the edge of its noise, the Hessian of the
+        likelihood is at most ``V diag((max(l, 0) + e) / 4) V'``: the curvature that every step divides by.
+        """
         assert target is not None
-        # Of two classes the second is told from the first; of more, each from the rest.
+        # Two classes need one model, for the second; more need one each, against the rest.
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
-        passes = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
-        self.cells_ = self._cells(layout, target, positives[0], passes)
-        centered = self._frame(layout)
-        answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
+        schedule = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
+        self.cells_ = self._choose_bins(layout, target, positives[0], schedule)
+        centering = self._make_centering(layout)
+        answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
         products = np.asarray(answer.value)
-        if centered.intercept:
-            # The answer has the coordinate that is 1 first, the gradients have it last.
+        if centering.intercept:
+            # The constant coordinate comes first in the Gram matrix and last in the gradients.
             products = np.roll(products, -1, axis=(0, 1))
-        values, vectors = np.linalg.eigh(centered.known_zeros(products))
-        # A logistic likelihood curves by at most a quarter of the matrix of products, and the noisy matrix is
-        # below the exact one by at most the edge.
+        values, vectors = np.linalg.eigh(centering.zero_level_products(products))
+        # p (1 - p) <= 1/4, and noise lowers no eigenvalue by more than the spectral edge.
         curvature = (np.maximum(values, 0.0) + spectral_edge(np.asarray(answer.sd))) / 4
         self.weights_ = np.array(
-            [self._descend(passes, centered, target, i, level, curvature, vectors)
+            [self._descend(schedule, centering, target, i, level, curvature, vectors)
              for i, level in enumerate(positives)]
         )  # fmt: skip
-        self.coef_, self.intercept_ = centered.coefficients(self.weights_)
-        return passes
+        self.coef_, self.intercept_ = centering.coefficients(self.weights_)
+        return schedule
 
-    def _cells(self, layout: FeatureMap, target: str, positive: Any, passes: BudgetSchedule) -> Bins | None:
-        """Say into which cells numbers are cut, by public facts alone; None if they are not."""
+    def _choose_bins(
+        self, layout: FeatureMap, target: str, positive: Any, schedule: BudgetSchedule
+    ) -> Bins | None:
+        """Return the cells into which numbers are cut, by public facts alone; None if they are not."""
         if self.n_bins is None and self.edges is None:
             return None
         if isinstance(self.n_bins, int | np.integer):
             return Bins.from_features(layout, self.edges, int(self.n_bins))
-        few = Bins.from_features(layout, self.edges, FEWEST_BINS)
-        if passes.sums.n_rows is None:
-            return few
-        # Neither the noise nor the length of rows depends on how many cells there are.
-        frame = Centering(layout, None if self.radius is None else float(self.radius), few)
-        question = _gradient(frame, target, positive, np.zeros(frame.size))
-        sd = float(np.max(passes.expected_sd(_pass(0, 0), question))) / math.sqrt(self.rounds)
-        return Bins.from_features(layout, self.edges, affordable_bins(passes.sums.n_rows, sd))
+        coarse = Bins.from_features(layout, self.edges, FEWEST_BINS)
+        if schedule.sums.n_rows is None:
+            return coarse
+        # Neither the noise nor the length of rows depends on the number of cells.
+        centering = Centering(layout, None if self.radius is None else float(self.radius), coarse)
+        question = _gradient_query(centering, target, positive, np.zeros(centering.size))
+        sd = float(np.max(schedule.expected_sd(_pass_name(0, 0), question))) / math.sqrt(self.rounds)
+        return Bins.from_features(layout, self.edges, affordable_bins(schedule.sums.n_rows, sd))
 
-    def _frame(self, layout: FeatureMap) -> Centering:
+    def _make_centering(self, layout: FeatureMap) -> Centering:
         return Centering(layout, None if self.radius is None else float(self.radius), self.cells_)
 
     def _shares(self, n_models: int) -> dict[str, float]:
-        gradients = [_pass(i, r) for i in range(n_models) for r in range(self.rounds)]
+        gradients = [_pass_name(i, r) for i in range(n_models) for r in range(self.rounds)]
         return {"products": GRAM_SHARE, **dict.fromkeys(gradients, (1 - GRAM_SHARE) / len(gradients))}
 
     def _descend(
         self,
-        passes: BudgetSchedule,
-        centered: Centering,
+        schedule: BudgetSchedule,
+        centering: Centering,
         target: str,
         model: int,
         positive: Any,
         curvature: Floats,
         vectors: Floats,
     ) -> Floats:
-        """Return the weights that tell one level from the rest: the mean of the second half of rounds."""
+        """Return the weights of one class against the rest: the mean over the second half of the rounds.
+
+        Parameters
+        ----------
+        schedule : BudgetSchedule
+            Shares of the promise, one for each gradient.
+        centering : Centering
+            Map of rows to vectors, with the arguments of the queries.
+        target : str
+            Name of the label's column.
+        model : int
+            Position of the model, which names its passes.
+        positive : level
+            Level of the target that counts as 1.
+        curvature : array of shape (size,)
+            Upper bounds of the Hessian's eigenvalues, one for each direction.
+        vectors : array of shape (size, size)
+            Directions of the curvature, one in each column.
+
+        Notes
+        -----
+        ``w <- w + V ((V'g - p V'w) / (c + p))`` with ``g`` the noisy gradient, ``c`` the curvature and ``p``
+        the regularization plus :func:`noise_penalty`. Averaging over rounds takes noise out of the result.
+        """
         regularization = float(self.regularization)
-        weights = np.zeros(centered.size)
+        weights = np.zeros(centering.size)
         visited = []
         for r in range(self.rounds):
-            answer = passes.ask(_pass(model, r), _gradient(centered, target, positive, weights))
+            answer = schedule.ask(_pass_name(model, r), _gradient_query(centering, target, positive, weights))
+            # Noise that remains in the mean of all rounds, for which the penalty is chosen.
             sd = float(np.max(answer.sd)) / math.sqrt(self.rounds)
             penalty = regularization + noise_penalty(curvature + regularization, sd)
+            # In the eigenvectors of the Gram matrix the Newton step is a division.
             gradient = vectors.T @ np.asarray(answer.value) - penalty * (vectors.T @ weights)
             weights = weights + vectors @ (gradient / (curvature + penalty))
+            # Noise may push weights of empty cells without bound.
             weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
             visited.append(weights)
         return np.asarray(np.mean(visited[self.rounds // 2 :], axis=0))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second of two classes, or of each of more classes, for each row."""
-        shown = self._shown(X, "decision_function")
-        coordinates = self.layout_.rows(shown) if self.cells_ is None else self.cells_.coordinates(shown)
-        scores = self._frame(self.layout_).rows(coordinates) @ self.weights_.T
+        rows = self._check_new_rows(X, "decision_function")
+        coordinates = self.layout_.rows(rows) if self.cells_ is None else self.cells_.coordinates(rows)
+        scores = self._make_centering(self.layout_).rows(coordinates) @ self.weights_.T
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> AnyArray:
@@ -266,6 +302,7 @@ class PrivateGradientLogistic(SumsClassifier):
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([special.expit(-scores), special.expit(scores)])
+        # One-against-rest scores are normalized over the classes.
         return np.asarray(special.softmax(special.log_expit(scores), axis=1))
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
@@ -275,8 +312,17 @@ class PrivateGradientLogistic(SumsClassifier):
 
 
 def affordable_bins(n_rows: int, sd: float) -> int:
-    """Return into how many cells to cut a number, for noise of deviation ``sd`` on the mean gradient.
+    """Return the number of cells into which to cut a number, from ``FEWEST_BINS`` to ``MOST_BINS``.
 
+    Parameters
+    ----------
+    n_rows : int
+        Public number of rows ``n``.
+    sd : float
+        Standard deviation of the noise on the mean gradient of all rounds, in rows.
+
+    Notes
+    -----
     With ``b`` cells a smooth effect is missed by about ``1 / b``, and the weight of a cell of ``n / b`` rows
     is off by about ``sd b / n``. The sum of squares is least at a multiple of ``sqrt(n / sd)``.
     """
@@ -286,8 +332,10 @@ def affordable_bins(n_rows: int, sd: float) -> int:
 
 
 def noise_penalty(curvature: Floats, sd: float) -> Floats:
-    """Return the penalty with the least mean squared error along directions of these curvatures.
+    """Return the penalty with the least mean squared error, for each direction of a curvature.
 
+    Notes
+    -----
     With noise of deviation ``sd`` on the gradient and weights of about 1, an estimate ``gradient / (c + p)``
     of ``gradient = c w + noise`` is off by ``(p**2 + sd**2) / (c + p)**2`` on average of squares, which is
     least at ``p = sd**2 / c``.
@@ -295,15 +343,17 @@ def noise_penalty(curvature: Floats, sd: float) -> Floats:
     return np.asarray(sd**2 / curvature)
 
 
-def _gradient(centered: Centering, target: str, positive: Any, weights: Floats) -> GradientSums:
+def _gradient_query(centering: Centering, target: str, positive: Any, weights: Floats) -> GradientSums:
+    """Return the query for the gradient of the log-likelihood at some weights."""
     return GradientSums(
-        **centered.asked,
+        **centering.query_arguments,
         target=target,
         positive=positive,
         weights=tuple(weights.tolist()),
-        intercept=centered.intercept,
+        intercept=centering.intercept,
     )
 
 
-def _pass(model: int, r: int) -> str:
+def _pass_name(model: int, r: int) -> str:
+    """Return the name of one round of one model, under which its share is listed."""
     return f"gradient {r + 1}" if model == 0 else f"gradient {r + 1} of class {model + 1}"

@@ -1,4 +1,4 @@
-"""ID3 on noisy counts: one question for each level of the tree."""
+"""Decision trees by ID3 on noisy counts, with one query for each level of the tree."""
 
 from __future__ import annotations
 
@@ -26,25 +26,35 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 SKIP = 2.0
-"""Standard deviations of noise below which a cell is not taken at its word."""
+"""Standard deviations of noise below which the count of a cell is disregarded."""
 STOP = 3.0
-"""The same for a whole node, whose count is a sum of cells."""
+"""Standard deviations of noise below which a whole node is closed."""
 MOST_LEVELS = 6
 MOST_NODES = 64
-"""Nodes that are opened on one level; those with the largest noisy counts."""
+"""Largest number of nodes opened on one level: those with the largest noisy counts."""
 
 
 def information(table: Floats, sd: float) -> float:
-    """Return V_A of a table of (value, label) counts: minus rows times the entropy of labels given values.
+    """Return the score of a split: minus the number of rows times the entropy of labels given values.
 
-    The larger, the better the split. With noise of standard deviation ``sd``, cells below two of it are
-    left out, and what they count is charged the largest entropy there is.
+    Parameters
+    ----------
+    table : array of shape (n_values, n_labels)
+        Noisy counts of rows by value of the column and label.
+    sd : float
+        Standard deviation of the noise on a count; 0 for exact counts.
+
+    Notes
+    -----
+    ``V_A = sum_vl t_vl log(t_vl / t_v)``, the larger the better, over cells above ``SKIP sd``. The rows of
+    all other cells are charged the largest entropy there is, ``log(n_labels)`` each.
 
     Examples
     --------
     >>> round(information(np.array([[30.0, 10.0], [5.0, 55.0]]), 0.0), 4)
     -39.7036
     """
+    # Logarithms of counts near the noise would decide the split.
     kept = table > SKIP * sd
     counts = np.where(kept, table, 0.0)
     rows = counts.sum(axis=1, keepdims=True)
@@ -54,15 +64,30 @@ def information(table: Floats, sd: float) -> float:
 
 
 def count_error(variance: float, failure: float) -> float:
-    """Return what the noise on a count exceeds with probability at most ``failure``."""
+    """Return a bound that Gaussian noise on a count exceeds with probability at most ``failure``."""
     return math.sqrt(2 * variance * math.log(2 / failure))
 
 
 def information_error(count: float, gamma: float, values: int) -> float:
-    """Bound the error of :func:`information` for a node of ``count >= gamma * count_error(...)`` rows.
+    """Return a bound on the error of :func:`information` for a node.
 
-    ``values`` is the largest number of cells along either side of the table. All cells are within the
-    error of a count at once; cells below it may be left out; ``gamma`` is at least ``2.72 * values``.
+    Parameters
+    ----------
+    count : float
+        Number of rows of the node, at least ``gamma`` times :func:`count_error`.
+    gamma : float
+        Ratio of rows to the error of a count, at least ``2.72 * values``.
+    values : int
+        Largest number of cells along either side of the table.
+
+    Notes
+    -----
+    ``2 values^2 (1 + log(gamma)) count / gamma``, where all cells are within the error of a count at once;
+    cells below it may be left out.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-id3.md
     """
     return 2 * values**2 * (1 + math.log(gamma)) * count / gamma
 
@@ -74,11 +99,11 @@ class Branch:
     Attributes
     ----------
     shares : tuple of float
-        Of each class, as the noisy counts have it; they add up to 1.
+        Share of each class by the noisy counts; they add up to 1.
     attribute : int or None
-        The position of the column that is asked; None for a leaf.
+        Position of the column that splits the node; None for a leaf.
     children : tuple of int
-        For each cell of the column the position of the next node.
+        Position of the next node for each cell of the column.
     """
 
     shares: tuple[float, ...]
@@ -88,23 +113,29 @@ class Branch:
 
 @dataclass(frozen=True)
 class Tree:
-    """A decision tree: its nodes, the root first."""
+    """A decision tree.
+
+    Attributes
+    ----------
+    nodes : tuple of Branch
+        Nodes of the tree, the root first and children after their parents.
+    """
 
     nodes: tuple[Branch, ...]
 
     def leaves(self, codes: Ints) -> Ints:
         """Return the position of the leaf that each row of cells ends in."""
-        at = np.zeros(len(codes), np.int64)
-        # A child stands after its parent, so that one sweep takes every row to its leaf.
+        position = np.zeros(len(codes), np.int64)
+        # Children come after their parents, so one pass over the nodes takes every row to its leaf.
         for i, node in enumerate(self.nodes):
             if node.attribute is not None:
-                here = np.flatnonzero(at == i)
-                at[here] = np.array(node.children)[codes[here, node.attribute]]
-        return at
+                members = np.flatnonzero(position == i)
+                position[members] = np.array(node.children)[codes[members, node.attribute]]
+        return position
 
     @property
     def depth(self) -> int:
-        """How many questions the longest path asks."""
+        """Number of splits on the longest path."""
         depths = [0] * len(self.nodes)
         for i, node in enumerate(self.nodes):
             for child in node.children:
@@ -120,13 +151,29 @@ class Tree:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the tree that :meth:`to_dict` wrote."""
+        """Return the tree that :meth:`to_dict` wrote."""
         return cls(tuple(Branch(tuple(s), a, tuple(c)) for s, a, c in values["nodes"]))
 
 
 @dataclass
-class _Open:
-    """A node that may still be split, and what its parent's cells say of it."""
+class _OpenNode:
+    """A node that may still be split, with what its parent's cells say about it.
+
+    Attributes
+    ----------
+    place : int
+        Position of the node in the tree.
+    path : tuple of (str, int)
+        Columns and cells that lead to the node.
+    attributes : tuple of str
+        Columns that are not on the path.
+    parent : tuple of float
+        Shares of the classes in the parent.
+    counts : array of shape (n_classes,)
+        Noisy counts of the node's rows by class, from its parent's table.
+    sd : float
+        Standard deviation of the noise on ``counts``; infinite for the root.
+    """
 
     place: int
     path: tuple[tuple[str, int], ...]
@@ -139,52 +186,51 @@ class _Open:
 class PrivateID3Classifier(BinsClassifier):
     """Decision tree of the ID3 kind, grown on noisy counts of declared cells.
 
-    On every level one question counts, for all open nodes at once and for every column that is left, the rows
-    in each cell by class. The column with the largest noisy information splits its node into all its
-    cells.
+    On every level one query counts, for all open nodes at once and for every column that is left, the rows in
+    each cell by class. The column with the largest noisy information splits its node into all its cells.
 
     Parameters
     ----------
     privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
-        What the whole tree promises; its levels get equal parts. Only :class:`NoPromise` has no noise.
+        Promise of the whole tree, split evenly over its levels. Only :class:`NoPromise` has no noise.
     bounds, schema
-        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
     classes : sequence of labels, optional
-        Declared list; the schema's target has it otherwise.
+        Declared labels; by default the levels of the schema's target.
     edges : mapping of str to sequence of float, optional
-        Where the cells of a number begin. What :func:`~discreet.learn.private_quantiles` sold can be
-        given here.
+        Points at which the cells of a number begin, in rising order; for instance from
+        :func:`~discreet.learn.private_quantiles`.
     n_bins : int
-        Cells of all other numbers: of equal widths, or by ratios for amounts; see
+        Number of cells of all other numbers: of equal widths, or by ratios for amounts; see
         :func:`~discreet.learn._bins.public_edges`.
     max_depth : int, optional
-        Levels. By default as many as leave an average node above the count at which nodes are closed: a rule
-        on the public number of rows, the cells and the noise.
+        Number of levels. By default as many as leave an average node above the count at which nodes are
+        closed: a rule on the public number of rows, the cells and the noise.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone.
+        A seed, for tests only: noise from a known seed protects no one.
 
     Attributes
     ----------
     tree_ : Tree
-        Nodes with the column that each asks and the noisy shares of the classes.
-    cells_ : Cells
-        The public cells.
+        Nodes with the column that splits each and the noisy shares of the classes.
+    cells_ : Bins
+        Public cells in which rows are counted.
     depth_ : int
-        Levels that were paid for.
+        Number of levels that were paid for.
     classes_ : array
         The declared classes, sorted.
-    layout_ : Layout
-        The columns.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_ : dict of str to Answer
-        What each level was answered, with the standard deviation of its noise.
+        Noisy counts of each level, with the standard deviation of their noise.
     promises_ : tuple of Promise
-        What holds for all levels together.
+        Promises that hold for all levels together.
     receipts_ : tuple of Receipt
-        What was charged.
+        Receipts of the charges, one for each query.
     split_ : dict of str to float
-        Which part of the promise each level got.
+        Share of the promise that each level got.
 
     Privacy
     -------
@@ -192,7 +238,7 @@ class PrivateID3Classifier(BinsClassifier):
     costs ``2 a`` in squared sensitivity under replace-one and ``a`` under add-remove, however many nodes it
     has. Which column splits, where growing stops and what a leaf says is computed from noisy counts alone;
     absent cells are counted like all others. Labels of leaves are read off the cells of their parents, free.
-    All levels are paid for in the promise, asked or not.
+    All levels are paid for in the promise, queried or not.
 
     Reference
     ---------
@@ -214,7 +260,7 @@ class PrivateID3Classifier(BinsClassifier):
     name: ClassVar[str] = "id3"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-id3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "edges": EDGES,
         "n_bins": BINS,
         "max_depth": Constraint(
@@ -252,6 +298,7 @@ class PrivateID3Classifier(BinsClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema
@@ -265,33 +312,36 @@ class PrivateID3Classifier(BinsClassifier):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Grow the tree level by level, with one query of all open nodes for each level."""
         assert target is not None
         cells = Bins.from_features(layout, self.edges, int(self.n_bins))
-        passes = self._passes(sums, cells, target, owner)
+        schedule = self._schedule(sums, cells, target, owner)
         even = (1 / len(self._levels),) * len(self._levels)
         nodes = [Branch(even)]
-        # Nothing is known of the root before it is asked.
-        frontier = [_Open(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
-        for name in passes.split:
+        # Nothing is known about the root before the first query.
+        frontier = [_OpenNode(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
+        for name in schedule.split:
+            # Only noisy counts decide which nodes are opened.
             frontier = sorted(frontier, key=lambda node: -node.counts.sum())[:MOST_NODES]
             if not frontier:
                 break
-            asked = [TreeNode(node.path, node.attributes) for node in frontier]
-            columns = {c for node in asked for c in (*node.attributes, *(step for step, _ in node.path))}
-            question = NodeTables(target, asked, cells.among(sorted(columns)))
-            answer = passes.ask(name, question)
+            queried = [TreeNode(node.path, node.attributes) for node in frontier]
+            # Edges are needed for columns on a path too.
+            columns = {c for node in queried for c in (*node.attributes, *(step for step, _ in node.path))}
+            question = NodeTables(target, queried, cells.edges_of(sorted(columns)))
+            answer = schedule.ask(name, question)
             sd = float(np.max(answer.sd))
-            opened: list[_Open] = []
+            opened: list[_OpenNode] = []
             for node, tables in zip(frontier, self._tables(question, answer, sums.schema), strict=True):
-                opened.extend(_grow(nodes, node, tables, sd, layout.names))
+                opened.extend(_split_node(nodes, node, tables, sd, layout.names))
             frontier = opened
         self.tree_ = Tree(tuple(nodes))
         self.cells_ = cells
-        self.depth_ = len(passes.split)
-        return passes
+        self.depth_ = len(schedule.split)
+        return schedule
 
-    def _passes(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
-        """Say how many levels are paid for, by public facts alone."""
+    def _schedule(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
+        """Return the schedule of levels that are paid for, chosen by public facts alone."""
         names = cells.layout.names
 
         def levels(depth: int) -> BudgetSchedule:
@@ -309,11 +359,12 @@ class PrivateID3Classifier(BinsClassifier):
         size = cells.mean_size(names)
         best = levels(1)
         for depth in range(2, min(MOST_LEVELS, len(names)) + 1):
-            tried = levels(depth)
-            sd = float(np.max(tried.expected_sd("level 1", root)))
+            candidate = levels(depth)
+            sd = float(np.max(candidate.expected_sd("level 1", root)))
+            # Rows of an average node on the last level, against the count at which nodes are closed.
             if sums.n_rows / size ** (depth - 1) < max(least_count(sd, size), 1.0):
                 break
-            best = tried
+            best = candidate
         return best
 
     def predict_proba(self, X: Any) -> Floats:
@@ -329,18 +380,33 @@ class PrivateID3Classifier(BinsClassifier):
 
 
 def least_count(sd: float, mean_size: float) -> float:
-    """Return the noisy count below which a node is closed."""
+    """Return the noisy count below which a node is closed, ``STOP sd sqrt(2 mean_size)``."""
     return STOP * sd * math.sqrt(2 * mean_size)
 
 
-def _grow(
-    nodes: list[Branch], node: _Open, tables: Mapping[str, Floats], sd: float, names: Sequence[str]
-) -> list[_Open]:
-    """Split a node by its best column, or leave it a leaf; return the children that may be split further."""
-    totals, total_sd = _combined(node, list(tables.values()), sd)
+def _split_node(
+    nodes: list[Branch], node: _OpenNode, tables: Mapping[str, Floats], sd: float, names: Sequence[str]
+) -> list[_OpenNode]:
+    """Split a node by its best column or make it a leaf, and return the children that may be split further.
+
+    Parameters
+    ----------
+    nodes : list of Branch
+        Nodes of the tree so far; the node is replaced and its children are appended.
+    node : _OpenNode
+        Node that was queried.
+    tables : mapping of str to array of shape (n_cells, n_classes)
+        Noisy counts by column.
+    sd : float
+        Standard deviation of the noise on a count.
+    names : sequence of str
+        Columns of the model, in order.
+    """
+    totals, total_sd = _combine_counts(node, list(tables.values()), sd)
     shares = _shares(totals, node.parent, SKIP * total_sd)
     nodes[node.place] = Branch(shares)
     mean_size = float(np.mean([len(table) for table in tables.values()]))
+    # A node with one class has nothing to gain from a split.
     one_class = np.sum(totals > SKIP * total_sd) <= 1
     if totals.sum() <= least_count(sd, mean_size) or one_class:
         return []
@@ -349,28 +415,33 @@ def _grow(
     first = len(nodes)
     opened = []
     for code, counts in enumerate(tables[best]):
-        # The parent's cells say what the child's rows are: nothing is asked for a leaf.
+        # The parent's cells already count the child's rows: a leaf needs no query.
         nodes.append(Branch(_shares(counts, shares, SKIP * sd)))
         if rest and counts.sum() > 0:
-            opened.append(_Open(first + code, (*node.path, (best, code)), rest, shares, counts, sd))
+            opened.append(_OpenNode(first + code, (*node.path, (best, code)), rest, shares, counts, sd))
     children = tuple(range(first, len(nodes)))
     nodes[node.place] = Branch(shares, names.index(best), children)
     return opened
 
 
-def _combined(node: _Open, tables: Sequence[Floats], sd: float) -> tuple[Floats, float]:
-    """Return the rows of a node by class, by all its tables and its parent's cells, and their noise."""
+def _combine_counts(node: _OpenNode, tables: Sequence[Floats], sd: float) -> tuple[Floats, float]:
+    """Return the best estimate of a node's counts by class, and its standard deviation.
+
+    Notes
+    -----
+    The mean of the margins of all tables and of the parent's cells, weighted by precision: a margin over
+    ``k`` cells has variance ``k sd^2``.
+    """
     if sd == 0:
         return np.asarray(tables[0].sum(axis=0)), 0.0
-    # Every table counts the same rows. Its margin sums up its cells: the fewer, the less noisy.
-    # In units of one cell's precision: noise may be so small or large that its square is no number.
+    # Relative to the precision of one cell: the square of very small or large noise is no finite number.
     precision = [1 / len(table) for table in tables] + [(sd / node.sd) ** 2]
     counts = [table.sum(axis=0) for table in tables] + [node.counts]
     return np.average(counts, axis=0, weights=precision), sd / math.sqrt(math.fsum(precision))
 
 
 def _shares(counts: Floats, parent: tuple[float, ...], sd: float) -> tuple[float, ...]:
-    """Return the share of each class; as many rows as the noise may be are taken to be like the parent's."""
-    known = np.maximum(counts, 0.0)
-    total = known.sum() + sd
-    return tuple(((known + sd * np.array(parent)) / total).tolist()) if total > 0 else parent
+    """Return the share of each class, smoothed towards the parent's by as many rows as the noise."""
+    positive = np.maximum(counts, 0.0)
+    total = positive.sum() + sd
+    return tuple(((positive + sd * np.array(parent)) / total).tolist()) if total > 0 else parent

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 MOST_BINS = 32
-WITHOUT_COUNT = 16
-"""Cells of a number where the number of rows is not public."""
-CLEAR = 4.0
-"""Standard deviations of noise that an average cell shall hold."""
+DEFAULT_BINS = 16
+"""Number of cells of a number where the number of rows is not public."""
+CELL_SDS = 4.0
+"""Least mean count of a cell, in standard deviations of noise."""
 
 
 class PrivateNaiveBayes(BinsClassifier):
@@ -35,21 +35,21 @@ class PrivateNaiveBayes(BinsClassifier):
     Parameters
     ----------
     privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
-        What the model promises. Only :class:`NoPromise` has no noise.
+        Promise of the fitted model. Only :class:`NoPromise` has no noise.
     bounds, schema
-        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
     classes : sequence of labels, optional
-        Declared list; the schema's target has it otherwise.
+        Declared labels; by default the levels of the schema's target.
     edges : mapping of str to sequence of float, optional
-        Where the cells of a number begin.
+        Points at which the cells of a number begin, in rising order.
     n_bins : int, optional
         Cells of all other numbers, see :func:`~discreet.learn._bins.public_edges`. By default the largest
         power of two up to 32 for which an average cell holds four standard deviations of noise: a rule on
         the public number of rows and the noise.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone.
+        A seed, for tests only: noise from a known seed protects no one.
 
     Attributes
     ----------
@@ -57,20 +57,20 @@ class PrivateNaiveBayes(BinsClassifier):
         Logarithm of the noisy share of each class.
     cell_log_prob_ : array of shape (n_cells, n_classes)
         For the cells of all columns, one after the other, the logarithm of their noisy share in each class.
-    cells_ : Cells
-        The public cells.
+    cells_ : Bins
+        Public cells in which rows are counted.
     classes_ : array
         The declared classes, sorted.
-    layout_ : Layout
-        The columns.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_ : dict of str to Answer
         The noisy counts, with the standard deviation of their noise.
     promises_ : tuple of Promise
-        What holds.
+        Promises that hold for the fitted model.
     receipts_ : tuple of Receipt
-        What was charged.
+        Receipts of the charges, one for each query.
     split_ : dict of str to float
-        All for the one question.
+        Share of the promise that the one query got: all of it.
 
     Privacy
     -------
@@ -97,7 +97,7 @@ class PrivateNaiveBayes(BinsClassifier):
     name: ClassVar[str] = "naive-bayes"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "edges": EDGES,
         "n_bins": BINS_OR_NONE,
     }
@@ -121,6 +121,7 @@ class PrivateNaiveBayes(BinsClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema
@@ -133,38 +134,41 @@ class PrivateNaiveBayes(BinsClassifier):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the tables of all columns by class, and set smoothed log-probabilities."""
         assert target is not None
-        passes = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
-        cells, question = self._question(sums, layout, target, passes)
-        answer = passes.ask("tables", question)
+        schedule = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
+        cells, question = self._choose_query(sums, layout, target, schedule)
+        answer = schedule.ask("tables", question)
         sd = float(np.max(answer.sd))
         (tables,) = self._tables(question, answer, sums.schema)
         counts = list(tables.values())
-        # Every table counts the same rows by class; the fewer its cells, the less noisy its margin.
+        # Every table counts the same rows by class; a margin over fewer cells is less noisy.
         weights = [1 / len(table) for table in counts]
         totals = np.average([table.sum(axis=0) for table in counts], axis=0, weights=weights)
-        self.class_log_prior_ = np.log(_smoothed(totals, sd))
-        self.cell_log_prob_ = np.log(np.concatenate([_smoothed(table, sd) for table in counts]))
+        self.class_log_prior_ = np.log(_smooth_shares(totals, sd))
+        self.cell_log_prob_ = np.log(np.concatenate([_smooth_shares(table, sd) for table in counts]))
         self.cells_ = cells
-        return passes
+        return schedule
 
-    def _question(
-        self, sums: NoisySums, layout: FeatureMap, target: str, passes: BudgetSchedule
+    def _choose_query(
+        self, sums: NoisySums, layout: FeatureMap, target: str, schedule: BudgetSchedule
     ) -> tuple[Bins, NodeTables]:
-        def asked(n_bins: int) -> tuple[Bins, NodeTables]:
+        """Return the cells, their number chosen by public facts alone, and the query of their tables."""
+
+        def query_for(n_bins: int) -> tuple[Bins, NodeTables]:
             cells = Bins.from_features(layout, self.edges, n_bins)
             return cells, root_tables(target, cells)
 
         if self.n_bins is not None:
-            return asked(int(self.n_bins))
+            return query_for(int(self.n_bins))
         if sums.n_rows is None:
-            return asked(WITHOUT_COUNT)
+            return query_for(DEFAULT_BINS)
         n_bins = MOST_BINS
-        # The noise does not depend on how many cells there are.
-        sd = float(np.max(passes.expected_sd("tables", asked(2)[1])))
-        while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CLEAR * sd:
+        # The noise does not depend on the number of cells.
+        sd = float(np.max(schedule.expected_sd("tables", query_for(2)[1])))
+        while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CELL_SDS * sd:
             n_bins //= 2
-        return asked(n_bins)
+        return query_for(n_bins)
 
     def predict_joint_log_proba(self, X: Any) -> Floats:
         """Return for each row and class the logarithm of their joint probability, as the model sees it."""
@@ -182,8 +186,13 @@ class PrivateNaiveBayes(BinsClassifier):
         return np.asarray(self.classes_[logs.argmax(axis=1)])
 
 
-def _smoothed(counts: Floats, sd: float) -> Floats:
-    """Return the shares of each class, after one row more, or as many as the noise, spread over its cells."""
-    known = np.maximum(counts, 0.0)
-    more = max(1.0, sd)
-    return np.asarray((known + more / len(known)) / (known.sum(axis=0) + more))
+def _smooth_shares(counts: Floats, sd: float) -> Floats:
+    """Return smoothed shares along the first axis, for each class.
+
+    Notes
+    -----
+    ``(max(c, 0) + a / k) / (sum(max(c, 0)) + a)`` over ``k`` cells with ``a = max(1, sd)`` pseudo-rows.
+    """
+    positive = np.maximum(counts, 0.0)
+    pseudo_rows = max(1.0, sd)
+    return np.asarray((positive + pseudo_rows / len(positive)) / (positive.sum(axis=0) + pseudo_rows))

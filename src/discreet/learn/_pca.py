@@ -26,66 +26,66 @@ if TYPE_CHECKING:
     from discreet.query import NoisySums
     from discreet.schema import Schema
 
-_REGION = 0.2  # of the promise, for where the rows are and how far they spread
-_NOISE = 0.1  # of the average eigenvalue: above it rows are clipped shorter rather than noise accepted
-_SHORTEST, _LONGEST = 0.8, 3.0  # radius over the root mean square length of a row
+_REGION = 0.2  # share of the promise for mean and spread of the rows
+_NOISE = 0.1  # noise over the mean eigenvalue above which rows are clipped shorter
+_SHORTEST, _LONGEST = 0.8, 3.0  # limits of the radius, over the root mean square length of a row
 
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimator):
     """Principal component analysis, or a truncated SVD, from noisy sums.
 
-    A noisy mean says where the rows are, a noisy mean square how long they are, and a noisy matrix of
-    products about that mean, of rows clipped to that length, has the components.
+    A noisy mean locates the rows, a noisy mean square gives their length, and the eigenvectors of a noisy
+    Gram matrix about that mean, of rows clipped to that length, are the components.
 
     Parameters
     ----------
     n_components : int, optional
-        How many to keep; all if left out.
+        Number of components to keep; by default all.
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What the model promises; split over the passes as :attr:`split_` says.
+        Promise of the fitted model, split over the passes as in :attr:`split_`.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``.
     schema : Schema, optional
-        Instead of bounds; with categories, each level is a column of 0 and 1.
+        Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     centered : bool
-        Whether the mean is taken off. If not, components are the right singular vectors of the rows as they
-        are, in their own units.
+        Whether the noisy mean is subtracted. If not, components are the right singular vectors of the rows as
+        they are, in their own units.
     range_units : bool
-        Whether columns are counted in units of their declared ranges, and not in their own.
+        Whether columns are in units of their declared ranges instead of their own.
     radius : "auto", float or None
         Length to which rows are clipped, about the center, as a fraction of the declared ranges. "auto"
         follows from the noisy mean and mean square, a fifth of the promise. None clips nothing.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipts.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_coordinates)
         Directions, those of the largest variance first.
     explained_variance_, explained_variance_ratio_ : array
-        Of clipped rows, noise included, never below 0.
+        Variance of clipped rows along each component, noise included, at least 0; and its share of the total.
     singular_values_ : array
         Roots of the sums of squares along the components.
     mean_ : array
         Noisy mean, in the columns' units; zeros if not centered.
     n_components_ : int
-        How many there are.
+        Number of components that were kept.
     noise_floor_ : float
-        The largest variance that noise alone may well show.
+        Largest variance that noise alone is likely to show.
     distinguishable_ : array of bool
-        Which components are above it. The others are directions that noise has made up.
+        Whether each component is above the noise floor. The others may be directions of noise.
     radius_ : float or None
-        The length to which rows were clipped.
-    layout_ : Layout
-        Which coordinates were read.
+        Length to which rows were clipped, as a fraction of the ranges; None if they were not.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
-        What was answered, with its standard deviation, and charged, by pass.
+        Noisy answers with their standard deviations, and receipts of the charges, by pass.
     promises_ : tuple of Promise
-        What holds for whoever's row was read.
+        Promises that hold for every unit whose row was read.
     split_ : dict
-        The share of each pass.
+        Share of the promise that each pass got.
 
     Privacy
     -------
@@ -113,7 +113,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     name: ClassVar[str] = "pca"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-sensitivity",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "n_components": Constraint(
             "None or a whole number of at least 1",
             lambda v: (
@@ -147,6 +147,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.n_components = n_components
         self.privacy = privacy
         self.bounds = bounds
@@ -160,56 +161,62 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query region and Gram matrix, and set the eigenvectors of the latter as components."""
         d = layout.size
-        kept = d if self.n_components is None else int(self.n_components)
-        if kept > d:
+        n_components = d if self.n_components is None else int(self.n_components)
+        if n_components > d:
             raise ParameterError(
                 f"n_components of PrivatePCA must be at most the number of coordinates, which is {d}, was "
-                f"{kept}. Leave it out to keep all."
+                f"{n_components}. Leave it out to keep all."
             )
-        learns = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
-        # Uncentered and unclipped, only a private number of rows has to be asked for.
-        located = self.centered or learns or sums.n_rows is None
-        shares = {"region": _REGION, "gram": 1 - _REGION} if located else {"gram": 1.0}
-        passes = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        learns_radius = self.radius == "auto" and not isinstance(self.privacy, NoPromise)
+        # Without centering and clipping, the region is needed only for a private number of rows.
+        needs_region = self.centered or learns_radius or sums.n_rows is None
+        shares = {"region": _REGION, "gram": 1 - _REGION} if needs_region else {"gram": 1.0}
+        schedule = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        # The point of the box nearest to 0 in the columns' units.
         origin = np.clip(-layout.lower / layout.width, 0.0, 1.0)
         center, n_rows, drift = origin, float(max(sums.n_rows or 0, 1)), np.zeros(d)
         radius = None if isinstance(self.radius, str) else self.radius
-        if located:
-            place = query_region(passes, "region", layout)
-            n_rows = place.n_rows
+        if needs_region:
+            region = query_region(schedule, "region", layout)
+            n_rows = region.n_rows
             if self.centered:
-                center, drift = place.mean, place.sd
+                center, drift = region.mean, region.sd
+        # Without centering products are about 0, which may lie outside the box.
         offset = np.zeros(d) if self.centered else layout.decode(origin)
         with_sums = bool(offset.any())
-        if learns:
-            mean_square = float(place.spread(center).sum())
-            radius = _radius(passes, layout, center, mean_square, n_rows, with_sums)
+        if learns_radius:
+            mean_square = float(region.spread(center).sum())
+            radius = _radius(schedule, layout, center, mean_square, n_rows, with_sums)
         question = Gram(layout.names, tuple(center.tolist()), radius, with_sums)
-        answer = passes.ask("gram", question)
+        answer = schedule.ask("gram", question)
         scale = np.ones(d) if self.range_units else layout.width
         unit = offset / layout.width if self.range_units else offset
-        gram, sd = _in_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, n_rows)
+        gram, sd = _to_column_units(np.asarray(answer.value), np.asarray(answer.sd), scale, unit, n_rows)
+        # A center from the same rows costs one degree of freedom.
         divisor = max(n_rows - 1, 1.0) if self.centered else n_rows
-        self._take(gram / divisor, kept, divisor)
+        self._set_components(gram / divisor, n_components, divisor)
+        # An error of the center shows as one more component.
         self.noise_floor_ = noise_floor(sd / divisor) + center_floor(scale * drift)
         self.distinguishable_ = self.explained_variance_ > self.noise_floor_
         self.mean_ = layout.decode(center) if self.centered else np.zeros(d)
         self.radius_ = radius
-        return passes
+        return schedule
 
-    def _take(self, matrix: Floats, kept: int, divisor: float) -> None:
+    def _set_components(self, matrix: Floats, n_components: int, divisor: float) -> None:
+        """Set the components of a noisy covariance, largest variance first, negative variances as 0."""
         values, vectors = np.linalg.eigh(matrix)
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
-        # The sign of a direction means nothing: the largest entry is made positive.
+        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)
         total = max(float(values.sum()), np.finfo(float).tiny)
-        self.n_components_ = kept
-        self.components_ = np.ascontiguousarray(vectors[:kept])
-        self.explained_variance_ = values[:kept]
-        self.explained_variance_ratio_ = values[:kept] / total
-        self.singular_values_ = np.sqrt(values[:kept] * divisor)
+        self.n_components_ = n_components
+        self.components_ = np.ascontiguousarray(vectors[:n_components])
+        self.explained_variance_ = values[:n_components]
+        self.explained_variance_ratio_ = values[:n_components] / total
+        self.singular_values_ = np.sqrt(values[:n_components] * divisor)
 
     def transform(self, X: Any) -> Floats:
         """Return the coordinates of rows along the components; rows outside the bounds are clipped."""
@@ -231,43 +238,90 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SumsEstimato
 
 
 def noise_floor(sd: Floats) -> float:
-    """Return what the largest eigenvalue of symmetric noise will hardly exceed.
+    """Return a value that the largest eigenvalue of symmetric noise is unlikely to exceed.
 
-    ``2 max_i sqrt(sum_j sd_ij**2)`` is where the spectrum of the noise ends for many coordinates; the factor
-    ``1 + d**(-2/3)`` is how far it reaches beyond for few.
+    Parameters
+    ----------
+    sd : array of shape (d, d)
+        Standard deviation of the noise on each entry.
+
+    Notes
+    -----
+    ``2 max_i sqrt(sum_j sd_ij^2) (1 + d^(-2/3))``: the first factor is the edge of the semicircle law for
+    many coordinates, the second the width of the fluctuations about it for few.
     """
     edge = 2 * math.sqrt(float((sd**2).sum(axis=1).max()))
     return edge * (1 + math.pow(len(sd), -2 / 3))
 
 
 def center_floor(sd: Floats) -> float:
-    """Return what the squared error of a noisy center will hardly exceed: it shows as one false component."""
+    """Return a value that the squared error of a noisy center is unlikely to exceed.
+
+    Notes
+    -----
+    The error adds one false component of variance ``|e|^2``: its mean ``sum sd^2`` plus two standard
+    deviations, ``2 sqrt(2 sum sd^4)``.
+    """
     square = float((sd**2).sum())
     return square + 2 * math.sqrt(2 * float((sd**4).sum()))
 
 
 def _radius(
-    passes: BudgetSchedule,
+    schedule: BudgetSchedule,
     layout: FeatureMap,
     center: Floats,
     mean_square: float,
     n_rows: float,
     with_sums: bool,
 ) -> float:
-    """Choose the length to which rows are clipped: as long as noise stays small, within limits."""
+    """Return the length to which rows are clipped: as long as noise stays small, within limits.
+
+    Parameters
+    ----------
+    schedule : BudgetSchedule
+        Shares of the promise, for the expected noise of the Gram matrix.
+    layout : FeatureMap
+        Columns and coordinates of the rows.
+    center : array of shape (d,)
+        Point from which rows are counted, as fractions of the ranges.
+    mean_square : float
+        Noisy mean squared length of a row about the center.
+    n_rows : float
+        Public or noisy number of rows.
+    with_sums : bool
+        Whether the query includes the sums of the coordinates.
+
+    Notes
+    -----
+    ``f sqrt(mean_square)`` with ``f = sqrt(0.1 / r)`` between 0.8 and 3, and ``r = 2 d^(3/2) sd / n`` the
+    edge of the noise at that length over the mean eigenvalue.
+    """
     d = layout.size
     unit = Gram(layout.names, tuple(center.tolist()), 0.5, with_sums)
-    sd = float(np.max(passes.expected_sd("gram", unit))) / 0.25 / math.sqrt(2)
-    # Noise of the matrix at the mean square length, over the average eigenvalue: public but for n.
+    # Noise of radius 1, off the diagonal, where it is smaller by sqrt(2).
+    sd = float(np.max(schedule.expected_sd("gram", unit))) / 0.25 / math.sqrt(2)
+    # The noise grows with the squared radius: `sd` is that of radius 1.
     ratio = 2 * d**1.5 * sd / n_rows
     factor = min(max(math.sqrt(_NOISE / ratio), _SHORTEST), _LONGEST)
     return max(factor * math.sqrt(mean_square), 2.0**-16)
 
 
-def _in_units(
+def _to_column_units(
     value: Floats, sd: Floats, scale: Floats, offset: Floats, n_rows: float
 ) -> tuple[Floats, Floats]:
-    """Turn products of fractions of ranges into products of columns in their units."""
+    """Return Gram matrix and noise in the columns' units, from products of fractions of the ranges.
+
+    Parameters
+    ----------
+    value, sd : array of shape (d, d) or (d + 1, d + 1)
+        Noisy products and their standard deviations; with one more row for the sums, the first.
+    scale : array of shape (d,)
+        Unit of each coordinate.
+    offset : array of shape (d,)
+        Point ``o`` at which fractions are 0, in the same units; not 0 only with sums.
+    n_rows : float
+        Public or noisy number of rows.
+    """
     if len(value) == len(scale):
         return value * np.outer(scale, scale), sd * np.outer(scale, scale)
     # Rows are `offset` longer: (o + s f)(o + s f)' = o o' + o (s f)' + (s f) o' + (s f)(s f)'.

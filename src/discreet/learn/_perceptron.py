@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import LEAST, Centering
+from discreet.learn._centering import LEAST_COUNT, Centering
 from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.base import Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
@@ -28,61 +28,61 @@ if TYPE_CHECKING:
 class PrivatePerceptron(SumsClassifier):
     """A linear classifier for two classes, moved by the noisy mean of the rows that it gets wrong.
 
-    Round ``j`` moves the plane by that mean over ``j``, and the average of all planes on the way is returned:
-    where no plane separates the classes, steps of one length and the last plane are far worse. On such rows
-    logistic regression is better still.
+    Round ``j`` moves the plane by that mean over ``j``, and the model is the average of all planes: where no
+    plane separates the classes, constant steps and the last plane are far worse. On such rows logistic
+    regression is better still.
 
     Parameters
     ----------
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What the model promises; each round gets an equal share.
+        Promise of the fitted model, split evenly over the rounds.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``.
     schema : Schema, optional
-        Instead of bounds; with categories, each level is a column of 0 and 1.
+        Schema of the table, instead of bounds; each level of a category is a column of 0 and 1.
     classes : sequence of two labels, optional
         Declared list. Needed with bounds; only :class:`NoPromise` takes it from ``y``.
     rounds : int
-        Most rounds that are asked.
+        Largest number of rounds, from 1 to 1000.
     step : {"shrinking", "constant"}
-        Whether steps shrink with the number of the round or are the noisy mean itself, as in the paper, for
-        which :func:`most_rounds` holds.
+        Length of the steps: the noisy mean over the number of the round, or the noisy mean itself, as in the
+        paper, for which :func:`most_rounds` holds.
     radius : float, optional
         Length to which rows are clipped, from the middle of the declared ranges and as a fraction of them.
         Nothing is clipped if it is left out.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipts.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipts.
 
     Attributes
     ----------
     coef_ : array of shape (1, n_coordinates)
         Coefficients of the averaged plane in the columns' own units, for rows that are not clipped.
     intercept_ : array of shape (1,)
-        Its intercept.
+        Intercept of the averaged plane, in the columns' own units.
     weights_, last_weights_ : array
-        The averaged plane and the last one, for rows as they are asked about.
+        Weights of the averaged plane and of the last one, for centered and clipped rows.
     counts_ : array
         Noisy number of rows that each round's plane got wrong.
     n_iter_ : int
         Rounds that moved the plane.
     classes_ : array
         The declared classes, sorted.
-    layout_ : Layout
-        Which coordinates were read.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_, receipts_ : dict of Answer, tuple of Receipt
-        What was answered, with its standard deviation, and charged, by round.
+        Noisy answers with their standard deviations, and receipts of the charges, by round.
     promises_ : tuple of Promise
-        What holds for whoever's row was read, whether rounds were left out or not.
+        Promises that hold for every unit whose row was read, whether rounds were left out or not.
     split_ : dict
-        The share of each round.
+        Share of the promise that each round got.
 
     Privacy
     -------
     One unit under the schema's neighbors. With ``B`` the length of rows the squared sensitivity of a round
     is ``4 B**2``: entries of label times row span [-B, B]. Count and sum are one answer; whether to stop is
-    read off its noisy count alone. A round that is not asked is not charged, and the promise is the same.
+    decided by its noisy count alone. A round that is left out is not charged, and the promise is the same.
 
     Reference
     ---------
@@ -106,7 +106,7 @@ class PrivatePerceptron(SumsClassifier):
     name: ClassVar[str] = "perceptron"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-2",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsClassifier.common_domains,
+        **SumsClassifier.common_constraints,
         "rounds": Constraint(
             "a whole number from 1 to 1000",
             lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(1 <= v <= 1000),
@@ -143,6 +143,7 @@ class PrivatePerceptron(SumsClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema
@@ -161,44 +162,46 @@ class PrivatePerceptron(SumsClassifier):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the rows that the current plane gets wrong, and move it, until too few are left."""
         assert target is not None
         if len(self.classes_) != 2:
             raise ParameterError(
                 "classes of PrivatePerceptron must be two. Only binary classification is supported, and "
                 f"there are {len(self.classes_)} classes. Use another learner, or one for each class."
             )
-        frame = Centering(layout, None if self.radius is None else float(self.radius))
+        centering = Centering(layout, None if self.radius is None else float(self.radius))
         names = [f"round {i + 1}" for i in range(int(self.rounds))]
-        passes = BudgetSchedule(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
-        weights, path, counts = np.zeros(frame.size), [], []
+        schedule = BudgetSchedule(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
+        weights, path, counts = np.zeros(centering.size), [], []
         for name in names:
             question = HalfspaceSums(
                 target=target,
                 positive=self._levels[1],
                 weights=tuple(weights.tolist()),
-                intercept=frame.intercept,
-                **frame.asked,
+                intercept=centering.intercept,
+                **centering.query_arguments,
             )
-            answer = passes.ask(name, question)
+            answer = schedule.ask(name, question)
             counts.append(float(np.asarray(answer.value)[0]))
-            mean = _mean(answer)
+            mean = _mean_update(answer)
             if mean is None:
                 break
+            # Steps of 1 / j let the average settle where no plane separates the classes.
             weights = weights + (mean / len(counts) if self.step == "shrinking" else mean)
             path.append(weights)
         self.last_weights_ = weights
         self.weights_ = np.mean(path, axis=0) if path else weights
         self.counts_ = np.array(counts)
         self.n_iter_ = len(path)
-        coef, intercept = frame.coefficients(self.weights_)
+        coef, intercept = centering.coefficients(self.weights_)
         self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
-        return passes
+        return schedule
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second class for each row; rows are clipped as those of the training."""
         rows = self._coordinates(X, "decision_function")
-        frame = Centering(self.layout_, None if self.radius is None else float(self.radius))
-        return np.asarray(frame.rows(rows) @ self.weights_)
+        centering = Centering(self.layout_, None if self.radius is None else float(self.radius))
+        return np.asarray(centering.rows(rows) @ self.weights_)
 
     def predict(self, X: Any) -> AnyArray:
         """Return the class of each row."""
@@ -206,27 +209,34 @@ class PrivatePerceptron(SumsClassifier):
         return np.asarray(self.classes_[positive.astype(np.intp)])
 
 
-def _mean(answer: Answer) -> Floats | None:
-    """Return the noisy mean of label times row over the rows that are wrong; None if they are too few.
+def _mean_update(answer: Answer) -> Floats | None:
+    """Return the noisy mean of label times row over misclassified rows; None if they are too few.
 
-    sulq-2: the count that is tested is the one of this round, and it is tested before the sum is used.
+    Reference
+    ---------
+    The tested count is the one of this round, and it is tested before the sum is used:
+    docs/explanation/theorems/sulq-2.md
     """
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     count = float(value[0])
-    if count <= LEAST * float(sd[0]) or count <= 0:
+    if count <= LEAST_COUNT * float(sd[0]) or count <= 0:
         return None
     return np.asarray(value[1:] / count)
 
 
 def most_rounds(length: float, margin: float) -> float:
-    """Return after how many constant steps rows are separated that some plane separates by a margin.
+    """Return the number of constant steps after which rows that some plane separates are separated.
 
     Parameters
     ----------
     length : float
-        Of the longest row.
+        Length of the longest row, above 0.
     margin : float
-        Distance of all rows from some plane through the origin that has each on its side.
+        Least distance of a row from a plane through the origin that separates the classes, above 0.
+
+    Notes
+    -----
+    ``32 (length / margin)^2``.
 
     Reference
     ---------

@@ -1,4 +1,4 @@
-"""Quantiles of one column, by one histogram or by bisection, whichever is known to be less noisy."""
+"""Private quantiles of one column, by one histogram or by bisection, whichever is less noisy."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal["histogram", "bisection"]
 
 MOST_BITS = 20
+"""Largest ``bits``: the range is cut into at most a million cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantiles:
-    """What :func:`private_quantiles` found.
+    """Result of :func:`private_quantiles`.
 
     Attributes
     ----------
     qs : tuple of float
-        What was asked for, as it was given.
+        Fractions between 0 and 1, in the order they were given.
     value : tuple of float
-        The quantiles, in the column's unit; a date in days since its lower bound. They never fall.
+        Quantiles in the column's unit; a date in days since its lower bound. They rise with the fractions.
     lower, upper : tuple of float
-        Ends between which the exact quantiles of the table lie, each with probability ``level``.
+        Ends of the intervals that hold the exact quantiles of the table, each with probability ``level``.
     level : float
-        Of the intervals.
+        Confidence level of the intervals, between 0 and 1.
     sd : float
-        The largest standard deviation of the noise on a count of rows that was compared.
+        Largest standard deviation of the noise on a compared count of rows.
     method : {"histogram", "bisection"}
-        Which way was taken.
+        Method that was chosen as the less noisy one.
     promises : tuple of Promise
-        What holds for all questions together.
+        Promises that hold for all queries together.
     answers : dict of str to Answer
-        What was answered.
+        Noisy counts by name of the query.
 
     Privacy
     -------
@@ -75,8 +76,18 @@ class Quantiles:
 
 
 @dataclass(frozen=True)
-class _Counted:
-    """Noisy numbers of rows below some cuts, less the wanted part of all rows, for one quantile."""
+class _ExcessCounts:
+    """Noisy counts of rows below some cuts in excess of the quantile's share of all rows.
+
+    Attributes
+    ----------
+    cuts : array of int
+        Positions of the cuts among all cuts of the range.
+    excess : array of float
+        Rows below each cut, less the fraction times all rows.
+    sd : array of float
+        Standard deviation of the noise on each excess.
+    """
 
     cuts: AnyArray
     excess: Floats
@@ -93,25 +104,25 @@ def private_quantiles(
     level: float = 0.95,
     owner: str | None = None,
 ) -> Quantiles:
-    """Find values below which given parts of the rows lie.
+    """Return private quantiles of a column: values below which given fractions of the rows lie.
 
     Parameters
     ----------
     sums : NoisySums
-        A database or rows in memory.
+        Database or rows in memory that answer noisy sums.
     column : str
-        A number or a date. Rows where it is missing do not count.
+        Name of a number or a date. Rows where it is missing do not count.
     qs : float or sequence of float
-        Parts, between 0 and 1: 0.5 is the median.
+        Fractions between 0 and 1: 0.5 is the median.
     privacy : ApproxDP, ZCDP, GaussianDP or PureDP
-        What all questions together promise.
+        Promise of all queries together.
     bits : int
-        The range is cut into ``2**bits`` cells, or into its whole numbers where these are fewer; the answer
-        is the middle of a cell.
+        Resolution: the range is cut into ``2**bits`` cells, or into its whole numbers where these are fewer;
+        a quantile is the middle of a cell.
     level : float
-        Of the intervals.
+        Confidence level of the intervals, between 0 and 1.
     owner : str, optional
-        Who is charged beside the total.
+        Name that is charged beside the total of the ledger; None charges the total alone.
 
     Privacy
     -------
@@ -135,7 +146,7 @@ def private_quantiles(
     >>> found.method, found.value
     ('bisection', (25.0, 50.0))
     """
-    wanted = _wanted(qs)
+    fractions = _parse_fractions(qs)
     if not (isinstance(bits, int) and not isinstance(bits, bool) and 1 <= bits <= MOST_BITS):
         raise ParameterError(
             f"bits of private_quantiles must be a whole number from 1 to {MOST_BITS}, was {bits!r}."
@@ -149,142 +160,173 @@ def private_quantiles(
             "its histogram."
         )
     cells = min(curated.top + 1, 2**bits)
-    # Where cells begin, on the integers of the curated table, and one past the last.
+    # Starts of the cells, on the integers of the curated table, and one past the last.
     cuts = np.array([j * (curated.top + 1) // cells for j in range(cells + 1)])
     steps = max(1, math.ceil(math.log2(cells)))
-    method = chosen_method(cells, len(wanted))
+    method = choose_method(cells, len(fractions))
     if method == "histogram":
-        passes = BudgetSchedule(sums, privacy, {"histogram": 1.0}, owner=owner)
-        counted = _by_histogram(passes, curated, cuts, wanted)
-        found = [_crossing(part, cells) for part in counted]
+        schedule = BudgetSchedule(sums, privacy, {"histogram": 1.0}, owner=owner)
+        excesses = _count_by_histogram(schedule, curated, cuts, fractions)
+        cut_indices = [_first_sufficient_cut(part, cells) for part in excesses]
     else:
         names = [f"step {i + 1}" for i in range(steps)]
-        passes = BudgetSchedule(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
-        counted, found = _by_bisection(passes, curated, cuts, wanted)
-    laws = [answer.law for answer in passes.answers.values()] or ["gaussian"]
-    ends = [_ends(part, cells, level, laws[0]) for part in counted]
-    order = np.argsort(wanted, kind="stable")
-    rising = np.empty(len(wanted))
-    middles = np.array([_middle(curated, cuts, j) for j in found])
-    rising[order] = np.sort(middles[order])
+        schedule = BudgetSchedule(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
+        excesses, cut_indices = _count_by_bisection(schedule, curated, cuts, fractions)
+    laws = [answer.law for answer in schedule.answers.values()] or ["gaussian"]
+    intervals = [_interval_cuts(part, cells, level, laws[0]) for part in excesses]
+    # Noise may reverse neighboring quantiles; sorting them is post-processing.
+    order = np.argsort(fractions, kind="stable")
+    ordered = np.empty(len(fractions))
+    middles = np.array([_cell_middle(curated, cuts, j) for j in cut_indices])
+    ordered[order] = np.sort(middles[order])
     return Quantiles(
-        qs=wanted,
-        value=tuple(rising.tolist()),
-        lower=tuple(_value(curated, cuts[low]) for low, _ in ends),
-        upper=tuple(_value(curated, cuts[high] - 1) for _, high in ends),
+        qs=fractions,
+        value=tuple(ordered.tolist()),
+        lower=tuple(_cut_value(curated, cuts[low]) for low, _ in intervals),
+        upper=tuple(_cut_value(curated, cuts[high] - 1) for _, high in intervals),
         level=float(level),
-        sd=max(float(part.sd.max(initial=0.0)) for part in counted),
+        sd=max(float(part.sd.max(initial=0.0)) for part in excesses),
         method=method,
-        promises=passes.promises,
-        answers=passes.answers,
+        promises=schedule.promises,
+        answers=schedule.answers,
     )
 
 
-def chosen_method(cells: int, n_quantiles: int) -> Method:
-    """Return which way has the smaller variance, for a number of cells and of quantiles."""
+def choose_method(cells: int, n_quantiles: int) -> Method:
+    """Return the method with the smaller variance.
+
+    Notes
+    -----
+    A count below a cut has variance ``M R / 4`` at most by one histogram of ``M`` cells, and ``s (k + 1) R /
+    4`` by ``s = log2(M)`` steps of bisection for ``k`` quantiles.
+    """
     steps = max(1, math.ceil(math.log2(cells)))
     return "histogram" if cells <= steps * (n_quantiles + 1) else "bisection"
 
 
-def _wanted(qs: Sequence[float] | float) -> tuple[float, ...]:
-    listed: tuple[Any, ...] = tuple(np.atleast_1d(np.asarray(qs, dtype=object)).tolist())
-    if not listed or not all(is_number(q) and 0 <= q <= 1 for q in listed):
+def _parse_fractions(qs: Sequence[float] | float) -> tuple[float, ...]:
+    """Return the fractions as floats, after a check that they are between 0 and 1."""
+    values: tuple[Any, ...] = tuple(np.atleast_1d(np.asarray(qs, dtype=object)).tolist())
+    if not values or not all(is_number(q) and 0 <= q <= 1 for q in values):
         raise ParameterError(f"qs of private_quantiles must be numbers from 0 to 1, was {qs!r}.")
-    return tuple(map(float, listed))
+    return tuple(map(float, values))
 
 
-def _by_histogram(
-    passes: BudgetSchedule, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
-) -> list[_Counted]:
-    below, sd = _ask(passes, "histogram", curated, cuts[1:-1])
+def _count_by_histogram(
+    schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
+) -> list[_ExcessCounts]:
+    """Return the excess at every inner cut for each fraction, from one histogram."""
+    below, sd = _count_between(schedule, "histogram", curated, cuts[1:-1])
     inner = np.arange(1, len(cuts) - 1)
-    return [_counted(inner, below, sd, q, passes, curated) for q in wanted]
+    return [_excess_counts(inner, below, sd, q, schedule, curated) for q in fractions]
 
 
-def _by_bisection(
-    passes: BudgetSchedule, curated: Curated, cuts: AnyArray, wanted: Sequence[float]
-) -> tuple[list[_Counted], list[int]]:
-    lows, highs = [0] * len(wanted), [len(cuts) - 1] * len(wanted)
-    heard: list[list[_Counted]] = [[] for _ in wanted]
-    for name in passes.split:
+def _count_by_bisection(
+    schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
+) -> tuple[list[_ExcessCounts], list[int]]:
+    """Return the excess at the cuts that bisection queried, and the cut it ends at, for each fraction.
+
+    Notes
+    -----
+    Each step counts the rows between the current middles of all fractions in one histogram; a fraction whose
+    middle has enough rows below it goes on in the lower half.
+    """
+    lows, highs = [0] * len(fractions), [len(cuts) - 1] * len(fractions)
+    parts_of: list[list[_ExcessCounts]] = [[] for _ in fractions]
+    for name in schedule.split:
         middles = [(low + high) // 2 for low, high in zip(lows, highs, strict=True)]
-        asked = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))
-        if not asked.size:
+        # Fractions that are still in the same cell share a cut.
+        queried = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))
+        if not queried.size:
             break
-        below, sd = _ask(passes, name, curated, cuts[asked])
-        for i, q in enumerate(wanted):
-            counted = _counted(asked, below, sd, q, passes, curated)
-            heard[i].append(counted)
+        below, sd = _count_between(schedule, name, curated, cuts[queried])
+        for i, q in enumerate(fractions):
+            excesses = _excess_counts(queried, below, sd, q, schedule, curated)
+            parts_of[i].append(excesses)
             if middles[i] > lows[i]:
-                if counted.excess[np.searchsorted(asked, middles[i])] >= 0:
+                if excesses.excess[np.searchsorted(queried, middles[i])] >= 0:
                     highs[i] = middles[i]
                 else:
                     lows[i] = middles[i]
-    return [_joined(each) for each in heard], highs
+    return [_concatenate(each) for each in parts_of], highs
 
 
-def _joined(parts: Sequence[_Counted]) -> _Counted:
-    """Put what several questions said about one quantile together."""
+def _concatenate(parts: Sequence[_ExcessCounts]) -> _ExcessCounts:
+    """Return the excess counts of several queries for one quantile as one value."""
     none = [np.empty(0)]
-    return _Counted(
+    return _ExcessCounts(
         np.concatenate([part.cuts for part in parts] or none),
         np.concatenate([part.excess for part in parts] or none),
         np.concatenate([part.sd for part in parts] or none),
     )
 
 
-def _ask(passes: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray) -> tuple[Floats, float]:
-    """Count rows between cuts; rows where the column is missing are the last cell, and left out."""
-    edges = [_value(curated, cut) for cut in cuts]
+def _count_between(
+    schedule: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray
+) -> tuple[Floats, float]:
+    """Return noisy counts of rows between cuts and their deviation; rows with a missing cell are left out."""
+    edges = [_cut_value(curated, cut) for cut in cuts]
     if not edges:
         return np.zeros(0), 0.0
-    answer = passes.ask(name, Histogram((curated.name,), {curated.name: edges}))
+    answer = schedule.ask(name, Histogram((curated.name,), {curated.name: edges}))
     counts = np.asarray(answer.value)[: len(edges) + 1]
     return np.asarray(counts), float(np.max(answer.sd))
 
 
-def _counted(
-    at: AnyArray, counts: Floats, sd: float, q: float, passes: BudgetSchedule, curated: Curated
-) -> _Counted:
-    """Return how many rows more than wanted lie below each cut, and how noisy that is."""
+def _excess_counts(
+    cuts: AnyArray, counts: Floats, sd: float, q: float, schedule: BudgetSchedule, curated: Curated
+) -> _ExcessCounts:
+    """Return the excess of rows below each cut, with its noise, for one fraction.
+
+    Notes
+    -----
+    For ``m`` cells with noise ``sd`` and the first ``k`` of them below a cut: where the number of rows ``n``
+    is public, the cells are adjusted to add up to it and the deviation is ``sd sqrt(k (m - k) / m)``;
+    otherwise the excess is ``below - q total``, with ``sd sqrt(k (1 - q)^2 + (m - k) q^2)``.
+    """
     m = len(counts)
     if not m:
-        return _Counted(np.empty(0), np.empty(0), np.empty(0))
+        return _ExcessCounts(np.empty(0), np.empty(0), np.empty(0))
     k = np.arange(1, m)
     below, total = np.cumsum(counts)[:-1], counts.sum()
-    if passes.sums.n_rows is not None and curated.flag is None:
-        # All cells add up to the public number of rows: what they miss of it is shared out.
-        below = below + k / m * (passes.sums.n_rows - total)
-        return _Counted(at, below - q * passes.sums.n_rows, sd * np.sqrt(k * (m - k) / m))
-    return _Counted(at, below - q * total, sd * np.sqrt(k * (1 - q) ** 2 + (m - k) * q**2))
+    if schedule.sums.n_rows is not None and curated.flag is None:
+        # The cells must add up to the public number of rows: each takes an equal part of the difference.
+        below = below + k / m * (schedule.sums.n_rows - total)
+        return _ExcessCounts(cuts, below - q * schedule.sums.n_rows, sd * np.sqrt(k * (m - k) / m))
+    return _ExcessCounts(cuts, below - q * total, sd * np.sqrt(k * (1 - q) ** 2 + (m - k) * q**2))
 
 
-def _crossing(counted: _Counted, cells: int) -> int:
-    """Return the first cut below which there are enough rows, once the counts are made to rise."""
-    if not counted.cuts.size:
+def _first_sufficient_cut(excesses: _ExcessCounts, cells: int) -> int:
+    """Return the first cut with enough rows below it, after isotonic regression of the counts."""
+    if not excesses.cuts.size:
         return cells
-    enough = np.flatnonzero(isotonic_regression(counted.excess) >= 0)
-    return int(counted.cuts[enough[0]]) if enough.size else cells
+    enough = np.flatnonzero(isotonic_regression(excesses.excess) >= 0)
+    return int(excesses.cuts[enough[0]]) if enough.size else cells
 
 
-def _ends(counted: _Counted, cells: int, level: float, law: Law) -> tuple[int, int]:
-    """Return cuts that the exact quantile lies between with probability ``level``."""
-    if not counted.cuts.size:
+def _interval_cuts(excesses: _ExcessCounts, cells: int, level: float, law: Law) -> tuple[int, int]:
+    """Return two cuts between which the exact quantile lies with probability ``level``."""
+    if not excesses.cuts.size:
         return 0, cells
-    # All comparisons hold at once.
-    z = _tail_in_sds((1 - level) / counted.cuts.size, law)
-    surely_short = counted.cuts[counted.excess + z * counted.sd < 0]
-    surely_enough = counted.cuts[counted.excess - z * counted.sd >= 0]
+    # A union bound: all comparisons hold at once with probability `level`.
+    z = _tail_in_sds((1 - level) / excesses.cuts.size, law)
+    surely_short = excesses.cuts[excesses.excess + z * excesses.sd < 0]
+    surely_enough = excesses.cuts[excesses.excess - z * excesses.sd >= 0]
     return int(surely_short.max(initial=0)), int(surely_enough.min(initial=cells))
 
 
 def _tail_in_sds(failure: float, law: Law) -> float:
-    """Return how many deviations a weighted sum of noise exceeds with probability of at most ``failure``."""
+    """Return the deviations that a weighted sum of noise exceeds with probability at most ``failure``.
+
+    Notes
+    -----
+    The normal quantile for Gaussian noise. For Laplace noise the Chernoff bound
+    ``2 exp(-u t) / (1 - u^2)`` at its best ``u = (sqrt(1 + t^2) - 1) / t``, solved for ``t``: the moment
+    generating function of a weighted sum of Laplace variables is at most that of one with the same variance.
+    """
     if law == "gaussian":
         return -float(special.ndtri(failure / 2))
 
-    # The moment generating function of a weighted sum of Laplace variables is at most that of one with the
-    # same variance, 1 / (1 - u**2) at u in units of 1 / scale; Chernoff's bound at its best u.
     def excess(t: float) -> float:
         u = (math.sqrt(1 + t * t) - 1) / t
         return math.log(2) - u * t - math.log1p(-u * u) - math.log(failure)
@@ -292,12 +334,13 @@ def _tail_in_sds(failure: float, law: Law) -> float:
     return float(optimize.brentq(excess, 1e-9, 10 - 4 * math.log(failure))) / math.sqrt(2)
 
 
-def _middle(curated: Curated, cuts: AnyArray, j: int) -> float:
-    """Return the middle of the cell that ends at a cut."""
+def _cell_middle(curated: Curated, cuts: AnyArray, j: int) -> float:
+    """Return the middle of the cell that ends at cut ``j``, in the column's unit."""
     first, last = int(cuts[j - 1]), int(cuts[j]) - 1
     middle = (first + last) / 2
-    return _value(curated, math.floor(middle) if curated.whole else middle)
+    return _cut_value(curated, math.floor(middle) if curated.whole else middle)
 
 
-def _value(curated: Curated, index: float) -> float:
+def _cut_value(curated: Curated, index: float) -> float:
+    """Return an integer of the curated table in the column's unit."""
     return float(curated.lower + curated.step * index)

@@ -1,4 +1,4 @@
-"""Ridge regression from one noisy matrix of products."""
+"""Ridge regression from one noisy Gram matrix."""
 
 from __future__ import annotations
 
@@ -37,44 +37,44 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
     Parameters
     ----------
     privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
-        What the model promises. Only :class:`NoPromise` has no noise.
+        Promise of the fitted model. Only :class:`NoPromise` has no noise.
     bounds, schema
-        What is declared about the columns: ranges of a matrix of numbers, or a schema.
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
     target_bounds : (float, float), optional
-        Declared range of the target; the schema's target has it otherwise.
+        Declared range of the target; by default that of the schema's target.
     regularization : float
-        Penalty, in rows. To it is added twice the deviation of the noise times the root of the number of
-        coordinates, below which no eigenvalue can be told from noise.
+        Penalty on the squared coefficients, in rows. To it is added ``2 sd sqrt(n_coordinates)``, ``sd`` the
+        standard deviation of the noise: below that no eigenvalue differs from noise.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone.
+        A seed, for tests only: noise from a known seed protects no one.
 
     Attributes
     ----------
     coef_ : array of shape (n_coordinates,)
-        In the columns' own units: one for each number and one for each level of a category.
+        Coefficients in the columns' own units: one for each number and one for each level of a category.
     intercept_ : float
-        In the target's unit.
+        Intercept of the model, in the target's unit.
     regularization_ : float
-        What was added to every eigenvalue, noise included.
-    layout_ : Layout
-        The columns.
+        Penalty that was added to every eigenvalue, that for the noise included.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
     answers_ : dict of str to Answer
         The noisy matrix, with the standard deviation of its noise.
     promises_ : tuple of Promise
-        What holds.
+        Promises that hold for the fitted model.
     receipts_ : tuple of Receipt
-        What was charged.
+        Receipts of the charges, one for each query.
     split_ : dict of str to float
-        All for the one question.
+        Share of the promise that the one query got: all of it.
 
     Privacy
     -------
     Rows are counted from public points and have a squared length ``B**2`` of at most a quarter for each
-    number, the target among them, and one for each category; products move by at most ``sqrt(2) B**2``
+    number, the target among them, and one for each category; products change by at most ``sqrt(2) B**2``
     under replace-one. Where there is a category, sums of columns are sums of products with its levels and
-    cost nothing; otherwise they are asked along, for twice the noise.
+    cost nothing; otherwise they are part of the query, for twice the noise.
 
     Reference
     ---------
@@ -94,7 +94,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
     name: ClassVar[str] = "ridge"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_domains,
+        **SumsEstimator.common_constraints,
         "regularization": Constraint(
             "a number of at least 0", lambda v: is_number(v) and v >= 0, (-1.0, np.nan, np.inf, "1", True)
         ),
@@ -126,6 +126,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.schema = schema
@@ -137,29 +138,38 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
+        """Query the Gram matrix of features and target, and solve the normal equations.
+
+        Notes
+        -----
+        ``(S + p I)^-1 c`` with ``S`` and ``c`` the products about the noisy means, negative eigenvalues of
+        ``S`` as 0, and ``p`` the regularization plus :func:`~discreet.learn._centering.spectral_edge`.
+        """
         assert target is not None
-        both = FeatureMap.from_schema(sums.schema, (*layout.names, target))
-        centered = Centering(both)
-        passes = BudgetSchedule(sums, self.privacy, {"products": 1.0}, owner=owner)
-        answer = passes.ask("products", Gram(**centered.asked, with_sums=centered.intercept))
-        count, totals, products = moments(np.asarray(answer.value), centered, sums.n_rows)
-        # Around the means there is no intercept left to penalize.
+        with_target = FeatureMap.from_schema(sums.schema, (*layout.names, target))
+        centering = Centering(with_target)
+        schedule = BudgetSchedule(sums, self.privacy, {"products": 1.0}, owner=owner)
+        answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
+        count, totals, products = moments(np.asarray(answer.value), centering, sums.n_rows)
+        # Centered products have no intercept, so that it is not penalized.
         spread = products - np.outer(totals, totals) / max(count, 1.0)
         values, vectors = np.linalg.eigh(spread[:-1, :-1])
-        # Sums over levels have more noise than products, but are divided by the number of rows.
+        # The noise of the means is left out: it is divided by the number of rows.
         penalty = float(self.regularization) + spectral_edge(np.asarray(answer.sd))
+        # Negative eigenvalues are noise; the penalty keeps the rest invertible.
         inverse = (vectors / np.maximum(np.maximum(values, 0.0) + penalty, np.finfo(float).tiny)) @ vectors.T
         slopes = inverse @ spread[:-1, -1]
+        # Intercept in centered coordinates.
         level = (totals[-1] - slopes @ totals[:-1]) / max(count, 1.0)
         column = sums.schema.column(target)
         (low, _), width = column.range, column.width
-        alone = Centering(layout)
-        self.coef_, shift = alone.coefficients(
-            np.append(slopes, level) * width if alone.intercept else slopes * width
+        features_only = Centering(layout)
+        self.coef_, shift = features_only.coefficients(
+            np.append(slopes, level) * width if features_only.intercept else slopes * width
         )
-        self.intercept_ = float(shift) + low + width / 2 + (0.0 if alone.intercept else level * width)
+        self.intercept_ = float(shift) + low + width / 2 + (0.0 if features_only.intercept else level * width)
         self.regularization_ = penalty
-        return passes
+        return schedule
 
     def predict(self, X: Any) -> Floats:
         """Return what the linear model says of each row, which may lie outside the declared range."""
@@ -167,6 +177,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         return np.asarray(self.layout_.decode(coordinates) @ self.coef_ + self.intercept_)
 
     def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
+        """Return the column of the target and its cells, with the declared range of the target."""
         cells = column_or_1d(y, warn=True)
         if schema.target is not None:
             self._check_target(schema)
@@ -209,14 +220,25 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         return super()._pack(name, value, arrays)
 
 
-def moments(answer: Floats, centered: Centering, n_rows: int | None) -> tuple[float, Floats, Floats]:
-    """Take the answer of a Gram question apart: number of rows, sums of coordinates, sums of products."""
-    if centered.intercept:
+def moments(answer: Floats, centering: Centering, n_rows: int | None) -> tuple[float, Floats, Floats]:
+    """Return the number of rows, the sums of coordinates and the sums of products of a noisy Gram matrix.
+
+    Parameters
+    ----------
+    answer : array of shape (size, size)
+        Noisy Gram matrix, the constant coordinate first where there is one.
+    centering : Centering
+        Map of rows to vectors.
+    n_rows : int or None
+        Public number of rows; None takes a noisy one from the levels of the categories.
+    """
+    if centering.intercept:
         return float(answer[0, 0]), answer[0, 1:], answer[1:, 1:]
-    products = centered.known_zeros(answer)
-    # Every row has one level of each category: products with all of them add up to the sums.
-    totals = np.mean([products[:, block].sum(axis=1) for block in centered.blocks], axis=0)
-    for block in centered.blocks:
+    products = centering.zero_level_products(answer)
+    # Every row has one level of each category: products with all levels add up to the sums.
+    # Every category gives the same sums with other noise: their mean is less noisy.
+    totals = np.mean([products[:, block].sum(axis=1) for block in centering.blocks], axis=0)
+    for block in centering.blocks:
         totals[block] = np.diag(products)[block]
-    count = np.mean([totals[block].sum() for block in centered.blocks]) if n_rows is None else n_rows
+    count = np.mean([totals[block].sum() for block in centering.blocks]) if n_rows is None else n_rows
     return float(count), totals, products

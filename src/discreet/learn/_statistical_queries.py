@@ -1,4 +1,4 @@
-"""Statistical queries answered with noisy sums: tolerance, failure, and what they cost."""
+"""Statistical queries answered by noisy sums, with their tolerance, failure probability and cost."""
 
 from __future__ import annotations
 
@@ -23,14 +23,28 @@ if TYPE_CHECKING:
     from discreet.query import Answer, NoisySums
 
 _ROUNDING = 2.0**-16
-"""A lattice step in standard deviations of noise, at most; rounding moves an answer by half of it."""
+"""Largest step of the lattice, in standard deviations of noise; rounding moves an answer by half a step."""
 
 
 def repetitions(variance: float, tolerance: float, n_rows: int, failure: float) -> int:
-    """Return how often a sum with noise of this variance must be averaged for a mean within ``tolerance``.
+    """Return the number of noisy sums whose average gives a mean within ``tolerance``.
 
-    Corrects section 4.5 of the paper, which has ``variance / (tolerance * n_rows**2)``. One answer of
-    ``1 / t`` times the variance costs the same as ``t`` answers, and is what is really asked for.
+    Parameters
+    ----------
+    variance : float
+        Variance of the noise on one sum.
+    tolerance : float
+        Largest error of the mean, in the unit of the expression.
+    n_rows : int
+        Public number of rows.
+    failure : float
+        Probability of a larger error, between 0 and 1.
+
+    Notes
+    -----
+    ``2 variance log(2 / failure) / (tolerance n_rows)^2``, rounded up. Corrects section 4.5 of the paper,
+    which has ``variance / (tolerance * n_rows**2)``. One answer of ``1 / t`` times the variance costs the
+    same as ``t`` answers, and is what :class:`StatisticalQueries` queries.
 
     Reference
     ---------
@@ -45,9 +59,13 @@ def repetitions(variance: float, tolerance: float, n_rows: int, failure: float) 
 
 
 def sufficient_budget(variance: float, tolerances: Sequence[float], n_rows: int, failure: float) -> int:
-    """Return a number of answers that suffices for queries of these tolerances: theorem 3, corrected.
+    """Return a sufficient number of answers for queries of these tolerances: theorem 3, corrected.
 
-    All of them hold at once with probability ``1 - failure``.
+    All tolerances hold at once with probability ``1 - failure``.
+
+    Notes
+    -----
+    ``q + 2 variance log(2 q / failure) / n_rows^2 sum(1 / tolerance^2)`` for ``q`` queries, rounded up.
 
     Reference
     ---------
@@ -59,7 +77,11 @@ def sufficient_budget(variance: float, tolerances: Sequence[float], n_rows: int,
 
 
 def rows_for_population(tolerance: float, failure: float) -> int:
-    """Return how many independent rows bring a mean of [0, 1] values within ``tolerance`` of the truth.
+    """Return the number of independent rows whose mean of [0, 1] values is within ``tolerance`` of the truth.
+
+    Notes
+    -----
+    ``log(2 / failure) / (2 tolerance^2)``, rounded up.
 
     Reference
     ---------
@@ -88,20 +110,21 @@ class Statistic:
     Attributes
     ----------
     value : float
-        The noisy mean.
+        Noisy mean of the expression.
     tolerance, failure : float
-        The mean over the table is within ``tolerance`` but for probability ``failure``, over the noise.
+        Largest error of the mean over the table, and the probability, over the noise, of a larger one.
     table : (float, float)
-        The realized interval for the table's mean.
+        Interval for the table's mean.
     population : (float, float)
-        For the mean of what the rows were drawn from, if they were drawn independently: wider by
+        Interval for the mean of the population, if rows were drawn from it independently: wider by
         ``sampling_tolerance``, and wrong with probability of at most ``failure + sampling_failure``.
     sampling_tolerance, sampling_failure : float
-        What Hoeffding's inequality gives for this many rows.
+        Largest distance of the table's mean from the population's by Hoeffding's inequality, and the
+        probability of a larger one.
     cost : tuple of GaussianDP
-        What was charged.
+        Promises that were charged for the query.
     answer : Answer
-        The noisy sum behind it.
+        Noisy sum that the mean was computed from.
 
     Privacy
     -------
@@ -129,27 +152,26 @@ class StatisticalQueries:
     Parameters
     ----------
     sums : NoisySums
-        A database or rows in memory, with a public number of rows.
+        Database or rows in memory, with a public number of rows.
     queries : int
-        How many queries will be asked at most.
+        Largest number of queries, at least 1.
     failure : float
-        With which probability any answer may miss its tolerance.
+        Probability that any answer misses its tolerance, between 0 and 1.
     sampling_failure : float
-        With which probability any table mean may be further from the population's than is said.
+        Probability that any table mean is further from the population's than stated, between 0 and 1.
     owner : str, optional
-        Who is charged beside the total.
+        Name that is charged beside the total of the ledger; None charges the total alone.
 
     Attributes
     ----------
     statistics : list of Statistic
-        What was answered so far.
+        Answers given so far, in order.
 
     Privacy
     -------
     A query with values in [lo, hi] and tolerance ``tau`` is one noisy sum of standard deviation
     ``tau n / z``, ``z`` the Gaussian quantile for ``failure / queries``: it is ``(hi - lo) z / (tau n)``-GDP,
-    and queries add up by squares. Tolerance is a wish about the noise, so it must not be chosen by
-    looking at rows.
+    and queries add up by squares. A tolerance decides the noise, so it must not be chosen by looking at rows.
 
     Reference
     ---------
@@ -178,6 +200,13 @@ class StatisticalQueries:
         sampling_failure: float = 1e-3,
         owner: str | None = None,
     ) -> None:
+        """Check the parameters; nothing is charged yet.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter is outside its range, or the number of rows is not public.
+        """
         if not (isinstance(queries, int) and not isinstance(queries, bool) and queries >= 1):
             raise ParameterError(
                 f"queries of StatisticalQueries must be a whole number above 0, was {queries!r}."
@@ -203,14 +232,14 @@ class StatisticalQueries:
         self._owner = owner
 
     def stat(self, expression: Any, *, tolerance: float) -> Statistic:
-        """Answer one query: the mean of an expression within ``tolerance``.
+        """Return the mean of an expression within ``tolerance``, and charge for it.
 
         Parameters
         ----------
         expression : str or Expression
-            A condition, or any scalar expression over the declared columns.
+            Condition, or any scalar expression over the declared columns.
         tolerance : float
-            In the expression's own unit.
+            Largest error of the mean, in the expression's own unit.
         """
         if len(self.statistics) >= self.queries:
             raise ParameterError(
@@ -221,17 +250,19 @@ class StatisticalQueries:
         sd = self._sd(tolerance)
         answer = self.sums.ask(Sums((parsed,)), variance=sd * sd, owner=self._owner)
         width = float(parsed.upper) - float(parsed.lower)
-        sampled = width * math.sqrt(math.log(2 * self.queries / self.sampling_failure) / (2 * self._n_rows))
+        sampling_tolerance = width * math.sqrt(
+            math.log(2 * self.queries / self.sampling_failure) / (2 * self._n_rows)
+        )
         value = float(np.asarray(answer.value)[0]) / self._n_rows
         tolerance = float(tolerance)
-        wide = tolerance + sampled
+        total_tolerance = tolerance + sampling_tolerance
         statistic = Statistic(
             value=value,
             tolerance=tolerance,
             failure=self.failure / self.queries,
             table=(value - tolerance, value + tolerance),
-            population=(value - wide, value + wide),
-            sampling_tolerance=sampled,
+            population=(value - total_tolerance, value + total_tolerance),
+            sampling_tolerance=sampling_tolerance,
             sampling_failure=self.sampling_failure / self.queries,
             cost=answer.cost,
             answer=answer,
@@ -240,8 +271,8 @@ class StatisticalQueries:
         return statistic
 
     def cost(self, tolerances: Sequence[float], *, width: float = 1.0) -> GaussianDP:
-        """Say what queries of these tolerances, with values in a range of this width, cost together."""
-        # Spending must not be told too small: squares are added exactly and rounded up once.
+        """Return the total cost of queries of these tolerances, with values in a range of this width."""
+        # A cost must not be understated: squares are added exactly and rounded up once.
         squared = sum(
             (Fraction(float(width)) / Fraction(self._sd(tolerance))) ** 2 for tolerance in tolerances
         )
@@ -251,12 +282,13 @@ class StatisticalQueries:
         return GaussianDP(mu=mu, unit=schema.unit, neighbors=self.sums.neighbors)
 
     def tolerance(self, privacy: GaussianDP, *, width: float = 1.0) -> float:
-        """Return the tolerance that all queries can have, if they share a promise evenly."""
+        """Return the tolerance of all queries if they share a promise evenly."""
         rows = self.sums.schema.max_rows_per_unit or 1
         sd = rows * width * math.sqrt(self.queries) / privacy.mu
         return sd * (-float(special.ndtri(self.failure / (2 * self.queries))) + _ROUNDING) / self._n_rows
 
     def _sd(self, tolerance: float) -> float:
+        """Return the standard deviation of noise on a sum that keeps a tolerance of its mean."""
         if not (is_number(tolerance) and tolerance > 0):
             raise ParameterError(
                 f"tolerance of StatisticalQueries must be a number above 0, was {tolerance!r}."

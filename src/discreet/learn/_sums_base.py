@@ -1,8 +1,8 @@
-"""Learners that ask for noisy sums alone, so that rows in memory, a database and a server are all the same.
+"""Base classes of learners that use noisy sums only, from rows in memory, a database or a service.
 
-A learner declares what it may ask and how its one promise is split (:mod:`discreet.learn.budget_schedule`), asks, and
-computes the rest from the answers. :class:`SumsEstimator` has what they share: rows become a
-:class:`~discreet.query.Database`, labels a declared category, and what was paid is kept with the model.
+A learner splits its promise over passes (:mod:`discreet.learn.budget_schedule`), queries noisy sums, and
+computes the model from the answers. :class:`SumsEstimator` makes rows a :class:`~discreet.query.Database` and
+labels a declared category, and keeps answers and receipts with the model.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ SCHEMA = Constraint("None or a Schema", lambda v: v is None or isinstance(v, Sch
 
 
 class SumsEstimator(Learner):
-    """A learner on noisy sums; subclasses say what they ask.
+    """Base of estimators that are fitted to noisy sums; subclasses query them in :meth:`_learn`.
 
     Subclasses have at least the parameters ``privacy``, ``bounds``, ``schema``, ``ledger`` and
-    ``random_state``, put :attr:`common_domains` into their ``domains`` and :attr:`common_saved` into
-    ``saved``, and define :meth:`_learn`.
+    ``random_state``, include :attr:`common_constraints` in ``_constraints`` and :attr:`common_saved` in
+    ``_saved_attributes``, and define :meth:`_learn`.
     """
 
     privacy: Privacy
@@ -68,7 +68,7 @@ class SumsEstimator(Learner):
     receipts_: tuple[Receipt, ...]
     split_: dict[str, float]
 
-    common_domains: ClassVar[Mapping[str, Constraint]] = {
+    common_constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": PRIVACY,
         "schema": SCHEMA,
         "random_state": WHOLE,
@@ -88,10 +88,22 @@ class SumsEstimator(Learner):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
-        """Ask, set the fitted attributes, and return the passes that were asked."""
+        """Query the sums, set the fitted attributes, and return the schedule with its answers.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Database or rows in memory that answer noisy sums.
+        layout : FeatureMap
+            Columns that the model reads.
+        target : str or None
+            Column of the labels; None for learners without labels.
+        owner : str or None
+            Name that is charged beside the total of the ledger; None charges the total alone.
+        """
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from rows in memory.
+        """Fit the model to rows in memory.
 
         Parameters
         ----------
@@ -102,35 +114,35 @@ class SumsEstimator(Learner):
             Labels, where the learner needs them.
         """
         self._check_parameters()
-        rows, schema, labels = self._declared(X, y)
+        rows, schema, labels = self._declare_rows(X, y)
         make = NoiselessSums if isinstance(self.privacy, NoPromise) else Database
         seed = None if self.random_state is None else int(self.random_state)
         layout = FeatureMap.from_schema(schema)
-        named = layout.named(rows)
+        table = layout.name_columns(rows)
         target = None
         if labels is not None:
             target, cells = labels
-            named = _beside(named, target, cells, schema)
-        with make(named, schema=schema, ledger=self.ledger, random_state=seed) as sums:
-            return self._fitted(sums, layout, target, None)
+            table = _add_labels(table, target, cells, schema)
+        with make(table, schema=schema, ledger=self.ledger, random_state=seed) as sums:
+            return self._fit_sums(sums, layout, target, None)
 
     def fit_database(
         self, db: NoisySums, *, columns: Sequence[str] | None = None, owner: str | None = None
     ) -> Self:
-        """Learn from a table that answers with noisy sums, without seeing a row.
+        """Fit the model to a table that answers noisy sums and shows no rows.
 
         Parameters
         ----------
         db : Database or other NoisySums
-            Its schema has the bounds, its ledger is charged.
+            Table whose schema has the bounds and whose ledger is charged.
         columns : sequence of str, optional
-            Which columns to read; by default all that leave and are not the target.
+            Names of the columns to read; by default all released ones but the target.
         owner : str, optional
-            Who is charged beside the total.
+            Name that is charged beside the total of the ledger; None charges the total alone.
         """
         self._check_parameters()
         layout = FeatureMap.from_schema(db.schema, columns)
-        self._check_agrees(db, layout)
+        self._check_database(db, layout)
         target = self._database_target(db.schema)
         if target in layout.names:
             raise ParameterError(
@@ -139,19 +151,20 @@ class SumsEstimator(Learner):
             )
         self.n_features_in_ = len(layout.names)
         self.feature_names_in_ = np.array(layout.names, dtype=object)
-        return self._fitted(db, layout, target, owner)
+        return self._fit_sums(db, layout, target, owner)
 
-    def _fitted(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
-        passes = self._learn(sums, layout, target, owner)
+    def _fit_sums(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
+        """Fit the model by :meth:`_learn`, and set what all learners on sums keep."""
+        schedule = self._learn(sums, layout, target, owner)
         self.layout_ = layout
-        self.answers_ = passes.answers
-        self.promises_ = passes.promises
-        self.receipts_ = tuple(answer.receipt for answer in passes.answers.values())
-        self.split_ = passes.split
+        self.answers_ = schedule.answers
+        self.promises_ = schedule.promises
+        self.receipts_ = tuple(answer.receipt for answer in schedule.answers.values())
+        self.split_ = schedule.split
         return self
 
-    def _shown(self, X: Any, where: str) -> Any:
-        """Check rows that a fitted model is shown."""
+    def _check_new_rows(self, X: Any, where: str) -> Any:
+        """Return rows to be judged by a fitted model, checked; ``where`` names the method in messages."""
         check_is_fitted(self)
         if self.layout_.plain:
             X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
@@ -159,14 +172,20 @@ class SumsEstimator(Learner):
         return X
 
     def _coordinates(self, X: Any, where: str) -> Floats:
-        """Return rows that a fitted model is shown as coordinates from 0 to 1."""
-        shown = self._shown(X, where)
-        return self.layout_.rows(shown)
+        """Return rows to be judged by a fitted model as coordinates from 0 to 1."""
+        rows = self._check_new_rows(X, where)
+        return self.layout_.rows(rows)
 
-    # What is declared about rows in memory.
+    # Declaration of rows in memory.
 
-    def _declared(self, X: Any, y: Any) -> tuple[Any, Schema, tuple[str, AnyArray] | None]:
-        """Check rows and labels; return them with the schema of both."""
+    def _declare_rows(self, X: Any, y: Any) -> tuple[Any, Schema, tuple[str, AnyArray] | None]:
+        """Return checked rows, the schema of rows and labels, and the labels with their column's name.
+
+        Raises
+        ------
+        ParameterError
+            If bounds and schema are both given, or neither while something is promised.
+        """
         schema = self.schema
         if schema is not None and self.bounds is not None:
             raise ParameterError(
@@ -179,19 +198,20 @@ class SumsEstimator(Learner):
             names = [column.name for column in schema.features]
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         else:
-            X, y = self._validated(X, y)
+            X, y = self._validate_rows(X, y)
         if schema is None:
-            schema = self._schema_of(X)
-        kept = [*schema.features, *(c for c in schema.columns if c.name == schema.id_column)]
-        found = self._local_target(schema, y)
-        if found is not None:
-            kept.append(found[0])
+            schema = self._schema_from_bounds(X)
+        columns = [*schema.features, *(c for c in schema.columns if c.name == schema.id_column)]
+        label = self._local_target(schema, y)
+        if label is not None:
+            columns.append(label[0])
         declared = dataclasses.replace(
-            schema, columns=kept, target=None if found is None else found[0].name, primary_key=()
+            schema, columns=columns, target=None if label is None else label[0].name, primary_key=()
         )
-        return X, declared, None if found is None else (found[0].name, found[1])
+        return X, declared, None if label is None else (label[0].name, label[1])
 
-    def _validated(self, X: Any, y: Any) -> tuple[Floats, Any]:
+    def _validate_rows(self, X: Any, y: Any) -> tuple[Floats, Any]:
+        """Return a matrix of finite numbers and its labels, as scikit-learn validates them."""
         owner = type(self).__name__
         if self.__sklearn_tags__().target_tags.required:
             labels = np.asarray(y)
@@ -203,7 +223,8 @@ class SumsEstimator(Learner):
         check_finite(X, f"X of {owner}.fit", getattr(self, "feature_names_in_", None))
         return X, y
 
-    def _schema_of(self, X: Floats) -> Schema:
+    def _schema_from_bounds(self, X: Floats) -> Schema:
+        """Return the schema of a matrix: by declared bounds, or by its own range if nothing is promised."""
         bounds = self.bounds
         if bounds is None:
             if not isinstance(self.privacy, NoPromise):
@@ -211,11 +232,11 @@ class SumsEstimator(Learner):
                     f"bounds or schema of {type(self).__name__} must be given, were None: what the rows span "
                     "is not for free. Declare the range of each column, bounds=(lower, upper)."
                 )
-            # Without a promise there is nothing to give away. A constant column needs a range all the same.
+            # Without a promise the range of the rows may be used; a constant column needs a width above 0.
             low, high = X.min(axis=0), X.max(axis=0)
             bounds = low, np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
-        named = getattr(self, "feature_names_in_", None)
-        names = [f"x{i}" for i in range(X.shape[1])] if named is None else [str(name) for name in named]
+        known = getattr(self, "feature_names_in_", None)
+        names = [f"x{i}" for i in range(X.shape[1])] if known is None else [str(name) for name in known]
         return schema_of_bounds(
             bounds,
             names,
@@ -229,11 +250,11 @@ class SumsEstimator(Learner):
         return None
 
     def _database_target(self, schema: Schema) -> str | None:
-        """Return which column of a database holds the labels; None for learners without labels."""
+        """Return the column of a database that holds the labels; None for learners without labels."""
         return None
 
-    def _check_agrees(self, db: NoisySums, layout: FeatureMap) -> None:
-        """Refuse parameters that a database would not heed."""
+    def _check_database(self, db: NoisySums, layout: FeatureMap) -> None:
+        """Refuse a schema, bounds or ledger that differ from those of the database."""
         owner = type(self).__name__
         if self.schema is not None and self.schema.digest != db.schema.digest:
             raise ParameterError(
@@ -243,8 +264,8 @@ class SumsEstimator(Learner):
         if self.bounds is not None:
             numbers = [column for column in layout.schema.columns if column.is_number]
             names = [column.name for column in numbers]
-            given = schema_of_bounds(self.bounds, names, owner=owner, unit="row", neighbors="replace-one")
-            if [c.range for c in given.columns] != [c.range for c in numbers]:
+            declared = schema_of_bounds(self.bounds, names, owner=owner, unit="row", neighbors="replace-one")
+            if [c.range for c in declared.columns] != [c.range for c in numbers]:
                 raise ParameterError(
                     f"bounds of {owner} must be those of the database or left out, were others. The database "
                     "goes by its own."
@@ -257,7 +278,7 @@ class SumsEstimator(Learner):
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "ledger":
-            return None  # A model that is loaded elsewhere has been paid for.
+            return None  # A saved model is paid for: the ledger stays where it is.
         if name in ("promises_", "receipts_"):
             return [item.to_dict() for item in value]
         if name == "split_":
@@ -268,10 +289,10 @@ class SumsEstimator(Learner):
 
 
 class SumsClassifier(ClassifierMixin, SumsEstimator):
-    """A learner on noisy sums that predicts a declared class; adds the parameter ``classes``.
+    """Base of classifiers that are fitted to noisy sums; adds the parameter ``classes``.
 
-    After :meth:`fit` or :meth:`fit_database`, and already inside :meth:`_learn`, ``classes_`` has the classes
-    sorted and :attr:`_levels` what the sums call them, in the same order.
+    Inside :meth:`_learn` and afterwards, ``classes_`` has the classes in sorted order and :attr:`_levels` the
+    levels of the target's column, in the same order.
     """
 
     classes: Any
@@ -279,6 +300,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
     _levels: tuple[Level, ...]
 
     def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
+        """Return the column of the classes and the labels as its levels; set the classes."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if schema.target is not None:
@@ -286,7 +308,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
             return schema.column(schema.target), y
         owner, promises = type(self).__name__, not isinstance(self.privacy, NoPromise)
         self.classes_ = declared_classes(self.classes, y, owner=owner, promises=promises)
-        # Classes may be of types that a column has not; the sums know them by their position.
+        # Classes may be of a type that no column has, so the column holds their positions.
         self._levels = tuple(range(len(self.classes_)))
         name = "y"
         while name in schema:
@@ -298,7 +320,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
         return schema.target
 
     def _take_levels(self, schema: Schema) -> None:
-        """Take the classes from a schema's target."""
+        """Set the classes to the levels of a schema's target."""
         owner = type(self).__name__
         column = None if schema.target is None else schema.column(schema.target)
         if column is None or not column.is_category or None in column.levels:
@@ -312,7 +334,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
                 f"target of the schema of {owner} must have at least two levels of one kind, and has not. "
                 "List every label once."
             )
-        # Within one kind levels can be compared, which the type of a level does not say.
+        # Levels of one kind can be compared, which their declared type does not show.
         self._levels = tuple(sorted(column.levels, key=lambda level: level))  # type: ignore[arg-type,return-value]
         self.classes_ = np.array(self._levels)
         if self.classes is not None and not np.array_equal(np.unique(self.classes), self.classes_):
@@ -326,18 +348,18 @@ def _has_names(X: Any) -> bool:
     return isinstance(X, Mapping) or hasattr(X, "columns")
 
 
-def _beside(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
-    """Put labels beside rows that have names."""
+def _add_labels(rows: Any, target: str, cells: AnyArray, schema: Schema) -> Any:
+    """Return rows with names, with the labels as one more column."""
     if isinstance(rows, Mapping):
         return {**rows, target: cells}
     import narwhals as nw
 
     frame = nw.from_native(rows, eager_only=True)
-    wanted = [column.name for column in schema.columns if column.name != target]
-    missing = [name for name in wanted if name not in frame.columns]
+    names = [column.name for column in schema.columns if column.name != target]
+    missing = [name for name in names if name not in frame.columns]
     if missing:
         raise ParameterError(
             f"X of a learner must have the declared column {missing[0]!r}, and has not. It must hold all "
             "features of the schema by name."
         )
-    return {**{name: frame[name].to_numpy() for name in wanted}, target: np.asarray(cells)}
+    return {**{name: frame[name].to_numpy() for name in names}, target: np.asarray(cells)}

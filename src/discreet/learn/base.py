@@ -1,7 +1,4 @@
-"""What every learner has in common: declared parameters, finite rows, files without pickle.
-
-Class labels: which there are is declared, and a row holds one of them.
-"""
+"""Base class of all learners: checked parameters, files without pickle, finite rows and declared classes."""
 
 from __future__ import annotations
 
@@ -28,21 +25,21 @@ if TYPE_CHECKING:
 KIND = "discreet-model"
 FORMAT = 1
 _NAMED = ("n_features_in_", "feature_names_in_")
-"""What scikit-learn itself remembers of the columns."""
+"""Attributes in which scikit-learn itself keeps the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """The values that a parameter may have.
+    """The set of values that a parameter may have.
 
     Attributes
     ----------
     words : str
-        What it must be, to follow "must be".
+        Description of the set, to follow "must be" in an error message.
     contains : callable
-        Whether a value is one.
+        Predicate that is true for values in the set.
     outside : tuple
-        Values that are not, for the contract tests.
+        Examples of values outside the set, for the contract tests.
     """
 
     words: str
@@ -62,33 +59,34 @@ POSITIVE = Constraint(
 
 
 class Learner(BaseEstimator):
-    """Rows in, a fitted model out.
+    """Base of all estimators, with the conventions of scikit-learn.
 
-    Subclasses store their parameters in ``__init__`` and check them in ``fit``, as scikit-learn asks.
+    Subclasses store their parameters in ``__init__`` and check them in ``fit``. The first line of their
+    docstring is published in model cards, so a change of it changes a published file.
     """
 
     name: ClassVar[str]
     theorems: ClassVar[tuple[str, ...]]
     """Names of the theorem pages that prove what the learner promises; a published statement lists them."""
     _constraints: ClassVar[Mapping[str, Constraint]]
-    """What each parameter must be; :meth:`check_parameters` reads it, and so do the contract tests."""
+    """Constraint of each parameter, for :meth:`_check_parameters` and the contract tests."""
     _saved_attributes: ClassVar[tuple[str, ...]]
     """The fitted attributes that a file holds. None of them has one entry per training row."""
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """How attributes and parameters with a ``to_dict`` are made again."""
+    """Functions that decode saved attributes and parameters, by name."""
 
     def _check_parameters(self) -> None:
-        """Refuse parameters outside their domain."""
-        for name, domain in self._constraints.items():
+        """Refuse parameters that violate their constraints."""
+        for name, constraint in self._constraints.items():
             value = getattr(self, name)
-            if not domain.contains(value):
+            if not constraint.contains(value):
                 raise ParameterError(
-                    f"{name} of {type(self).__name__} must be {domain.words}, was {value!r}. "
+                    f"{name} of {type(self).__name__} must be {constraint.words}, was {value!r}. "
                     f"See help(discreet.{type(self).__name__}) for what it does."
                 )
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file, whole or not at all.
+        """Write the fitted model to one file, atomically.
 
         The file is a NumPy archive (``.npz``) of plain arrays and a JSON header: reading it runs no code.
         It holds parameters and coefficients, nothing that has an entry for each training row.
@@ -124,7 +122,7 @@ class Learner(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that :meth:`save` wrote. Nothing in the file is executed."""
+        """Return the model that :meth:`save` wrote to a file; nothing in the file is executed."""
         header, arrays = _read(Path(path))
         if header.get("learner") != cls.name:
             raise SourceError(
@@ -136,12 +134,12 @@ class Learner(BaseEstimator):
         if not isinstance(parameters, dict) or not isinstance(fitted, dict) or not fitted.keys() <= known:
             raise SourceError(f"{path} is not a model that {cls.__name__} saved. Write one with save().")
         try:
-            made = cls(**{name: cls._unpack(name, value, arrays) for name, value in parameters.items()})
+            model = cls(**{name: cls._unpack(name, value, arrays) for name, value in parameters.items()})
         except TypeError as error:
             raise SourceError(f"{path} has parameters that {cls.__name__} does not know.") from error
         for name, value in fitted.items():
-            setattr(made, name, cls._unpack(name, value, arrays))
-        return made
+            setattr(model, name, cls._unpack(name, value, arrays))
+        return model
 
     @classmethod
     def _unpack(cls, name: str, value: Any, arrays: dict[str, Any]) -> Any:
@@ -152,7 +150,7 @@ class Learner(BaseEstimator):
         return cls._decoders[name](value) if name in cls._decoders else value
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
-        """Return plain JSON for a value; arrays are set aside and named."""
+        """Return a value as plain JSON; arrays are added to ``arrays`` and referred to by name."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | float | str):
@@ -171,18 +169,19 @@ class Learner(BaseEstimator):
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    wrong = f"{path} is not a saved model. Write one with save()."
+    """Return header and arrays of a model file, checked for kind and format."""
+    message = f"{path} is not a saved model. Write one with save()."
     try:
-        # NumPy leaves a file that it cannot read open; this one is ours to close.
+        # NumPy leaves a file that it cannot read open, so it is opened and closed here.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
     except OSError as error:
         raise SourceError(f"The model cannot be read from {path}: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise SourceError(wrong) from error
+        raise SourceError(message) from error
     if not isinstance(header, dict) or header.get("kind") != KIND:
-        raise SourceError(wrong)
+        raise SourceError(message)
     if header.get("format") != FORMAT:
         raise SourceError(
             f"{path} was saved in format {header.get('format')}, this version reads {FORMAT}. "
@@ -213,8 +212,8 @@ def two_vectors(bounds: Any, n: int, owner: str) -> tuple[tuple[float, ...], tup
 
 
 def check_finite(values: Floats, where: str, names: AnyArray | None = None) -> None:
-    """Refuse NaN and infinite cells, naming the place of the first one and never what it holds."""
-    # A sum is finite only if every term is (or if it overflows, which the search below sorts out).
+    """Refuse NaN and infinite cells; the message names row and column of the first, never its content."""
+    # A finite sum has finite terms only; a sum that overflows is settled by the search below.
     with np.errstate(over="ignore", invalid="ignore"):
         if math.isfinite(float(values.sum())):
             return
@@ -232,22 +231,22 @@ def check_finite(values: Floats, where: str, names: AnyArray | None = None) -> N
 
 
 def declared_classes(classes: Any, y: AnyArray, *, owner: str, promises: bool) -> AnyArray:
-    """Return the classes that a learner was told of, sorted.
+    """Return the declared classes of a learner, sorted.
 
     Parameters
     ----------
     classes : array-like or None
-        As declared. None takes those of the rows, where nothing is promised about them.
+        Declared classes; None takes those of the rows, where nothing is promised.
     y : array
-        The labels of the rows, looked at only in that case.
+        Labels of the rows, read only where ``classes`` is None.
     owner : str
-        Name of the learner, for messages.
+        Name of the estimator, for error messages.
     promises : bool
-        Whether the learner promises something.
+        Whether the learner makes a privacy promise.
 
     Privacy
     -------
-    Which labels occur among private rows is not for free.
+    The set of labels that occur depends on private rows, so it must be declared where something is promised.
 
     Reference
     ---------
@@ -259,24 +258,24 @@ def declared_classes(classes: Any, y: AnyArray, *, owner: str, promises: bool) -
                 f"classes of {owner} must list the labels that a row may have, was None: which labels "
                 "occur is not for free. Declare all of them, found in the rows or not."
             )
-        found = np.unique(y)
-        if len(found) < 2:
+        labels = np.unique(y)
+        if len(labels) < 2:
             raise DataError(
                 f"y of {owner}.fit must hold two classes, held one class. There is nothing to tell apart; "
                 "declare classes to train all the same."
             )
-        return found
+        return labels
     declared = np.asarray(classes)
     try:
-        found = np.unique(declared)
+        labels = np.unique(declared)
     except TypeError:
-        found = np.zeros(0)
-    if declared.ndim != 1 or len(found) < 2 or len(found) != len(declared):
+        labels = np.zeros(0)
+    if declared.ndim != 1 or len(labels) < 2 or len(labels) != len(declared):
         raise ParameterError(
             f"classes of {owner} must be at least two different labels of one kind, was {classes!r}. List "
             "every label once."
         )
-    return found
+    return labels
 
 
 def label_codes(y: AnyArray, classes: AnyArray, *, owner: str) -> Ints:

@@ -1,4 +1,4 @@
-"""One promise spread over the passes of a learner, by a split that is public before the first."""
+"""Split of one promise over the passes of a learner, fixed and public before the first pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoiselessSums(Database):
-    """Sums over rows in memory without noise and without a promise: what tests compare with.
+    """Sums over rows in memory, without noise and without a promise.
 
     Privacy
     -------
@@ -45,57 +45,58 @@ class NoiselessSums(Database):
         plan: Sequence[Promise] = (),
         **_: Any,
     ) -> Answer:
-        """Answer exactly."""
+        """Return the exact answer, charged as :class:`~discreet.privacy.NoPromise`."""
         if not isinstance(privacy, NoPromise) or variance is not None:
             raise PromiseError(
-                f"privacy of NoiselessSums must be a NoPromise, was {type(privacy).__name__}: its answers have "
-                "no noise. Use Database."
+                f"privacy of NoiselessSums must be a NoPromise, was {type(privacy).__name__}: its answers "
+                "have no noise. Use Database."
             )
         receipt = self.ledger.charge(
             privacy, owner=owner, what=question.kind, schema=self.schema.digest, seeded=self._seeded
         )
         bound = question.bind(self._curation, self.neighbors)
-        silent = QueryNoise(
+        no_noise = QueryNoise(
             law="gaussian", promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64)
         )
-        return self._answer(bound, silent, bound.exact(self._engine), self.n_rows, receipt, False, None)
+        return self._answer(bound, no_noise, bound.exact(self._engine), self.n_rows, receipt, False, None)
 
     def expected_sd(
         self, question: Aggregate, *, privacy: Any = None, variance: float | None = None
     ) -> float | Floats:
-        """Return zeros."""
+        """Return zeros of the answer's shape: exact answers have no noise."""
         return np.zeros(question.bind(self._curation, self.neighbors).shape)
 
 
 class BudgetSchedule:
-    """The questions of one learner, each paid with its share of one promise.
+    """Passes of one learner, each paid with its share of one promise.
 
     Parameters
     ----------
     sums : NoisySums
-        Who answers.
+        Object that answers noisy sums: a :class:`~discreet.query.Database`, a remote one, or
+        :class:`NoiselessSums`.
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What all passes together shall promise.
+        Promise of all passes together.
     shares : mapping of str to float
-        A positive weight for each pass; they are divided by their sum. They must follow from public things
-        alone: parameters, the schema, the public number of rows.
+        Positive weight of each pass; they are divided by their sum. They must follow from public facts alone:
+        parameters, the schema, the public number of rows.
     owner : str, optional
-        Who is charged beside the total.
+        Name that is charged beside the total of the ledger; None charges the total alone.
 
     Attributes
     ----------
     split : dict of str to float
-        Which part of rho = mu**2 / 2, or of a pure epsilon, each pass gets.
+        Part of rho = mu**2 / 2, or of a pure epsilon, that each pass gets.
     promises : tuple of Promise
-        What holds for all passes together, asked or not: whether a pass is left out may depend on earlier
-        answers, so leaving it out does not make the promise better.
+        Promises that hold for all passes together, made or not: whether a pass is left out may depend on
+        earlier answers, so leaving it out does not make the promise better.
     answers : dict of str to Answer
-        Of the passes so far.
+        Answers of the passes made so far, by name.
 
     Privacy
     -------
-    That of :class:`~discreet.privacy.budget_split.BudgetSplit`. A pass is charged only if all that are still to come fit
-    what the ledger has left as well: nobody pays for half a model.
+    As of :class:`~discreet.privacy.budget_split.BudgetSplit`. A pass is charged only if all later ones fit
+    the rest of the ledger's budget as well: half a model is never paid for.
 
     Reference
     ---------
@@ -116,6 +117,13 @@ class BudgetSchedule:
     def __init__(
         self, sums: NoisySums, privacy: Privacy, shares: Mapping[str, float], *, owner: str | None = None
     ) -> None:
+        """Split the promise over the passes; nothing is charged yet.
+
+        Raises
+        ------
+        PromiseError
+            If there is no promise although the sums have noise, or the reverse.
+        """
         self.sums = sums
         self.answers: dict[str, Answer] = {}
         self._owner = owner
@@ -129,30 +137,38 @@ class BudgetSchedule:
         self.promises = (self._shares.whole,)
 
     def privacy(self, name: str) -> Promise:
-        """Return what one pass is asked to promise."""
+        """Return the promise of one pass."""
         return self._shares[name]
 
     def ask(self, name: str, question: Aggregate) -> Answer:
-        """Ask the question of one pass, once.
+        """Return the answer to the query of one pass, which can be made once.
+
+        Parameters
+        ----------
+        name : str
+            Name of the pass in ``shares``.
+        question : Aggregate
+            Query that the pass pays for.
 
         Raises
         ------
         BudgetExceeded
-            This pass and those to come do not fit what the ledger has left. Says which were paid for.
+            If this pass and the later ones exceed the rest of the ledger's budget. The message lists the
+            passes that were paid for.
         """
         assert name not in self.answers
         later = [self.privacy(other) for other in self.split if other not in (*self.answers, name)]
         try:
             answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner, plan=later)
         except BudgetExceeded as problem:
-            refused = self._refused(problem, 1 + len(later))
+            refused = self._budget_error(problem, 1 + len(later))
         else:
             self.answers[name] = answer
             return answer
         raise refused
 
-    def _refused(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
-        """Say what is left, what would fit, and what has been paid for."""
+    def _budget_error(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
+        """Return the error for ``passes`` passes that exceed the budget, with what is left and would fit."""
         which = "its one pass" if passes == 1 else f"{passes} passes"
         paid = ", ".join(self.answers)
         if paid:
@@ -162,7 +178,7 @@ class BudgetSchedule:
                 "there is room, and they are free."
             )
         else:
-            way = f"Nothing was charged. {self._fitting(problem)}"
+            way = f"Nothing was charged. {self._suggest_promise(problem)}"
         return BudgetExceeded(
             f"privacy of a learner must fit what its ledger has left, and does not: {which} ask for "
             f"{problem.currency} {problem.asked:.6g}, and {problem.left:.6g} is left for {problem.scope!r}. "
@@ -174,8 +190,8 @@ class BudgetSchedule:
             scope=problem.scope,
         )
 
-    def _fitting(self, problem: BudgetExceeded) -> str:
-        """Name the largest promise, to four digits, that the ledger still has room for."""
+    def _suggest_promise(self, problem: BudgetExceeded) -> str:
+        """Return a sentence with the largest promise, to four digits, that fits the ledger's budget."""
         share = problem.left / problem.asked if problem.asked else 0.0
         (promise,) = self.promises
         if problem.currency == "rho" and isinstance(promise, GaussianDP):
@@ -189,12 +205,12 @@ class BudgetSchedule:
         return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
 
     def expected_sd(self, name: str, question: Aggregate) -> Floats:
-        """Say how noisy the answer of a pass would be. Free."""
+        """Return the standard deviation that the answer of a pass would have; nothing is charged."""
         return np.asarray(self.sums.expected_sd(question, privacy=self.privacy(name)), np.float64)
 
 
 def _four_digits(value: float) -> float:
-    """Round down to four digits: more would only be read off, and the last is lost to rounding anyway."""
+    """Return a value rounded down to four significant digits; 0 if it is not positive."""
     if value <= 0:
         return 0.0
     with localcontext() as context:

@@ -1,4 +1,4 @@
-"""Which columns a model reads, and how they become coordinates from 0 to 1: public, and saved with it."""
+"""Public map of the columns that a model reads to coordinates from 0 to 1, saved with the model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Columns as coordinates: a number is one, as a fraction of its range; a category one for each level.
+    """Map of columns to coordinates: a number as a fraction of its range, a category as one for each level.
 
-    It says of rows in hand what the vector questions of :mod:`discreet.query` say of rows in an engine, up
-    to their grid of 2**16 steps.
+    It maps rows in memory as the vector queries of :mod:`discreet.query` map rows in an engine, up to their
+    grid of 2**16 steps.
 
     Attributes
     ----------
     schema : Schema
-        Of the features alone, in order.
+        Schema of the features alone, in order.
 
     Privacy
     -------
@@ -49,17 +49,17 @@ class FeatureMap:
 
     @classmethod
     def from_schema(cls, schema: Schema, columns: Sequence[str] | None = None) -> Self:
-        """Take some columns of a schema; by default all features."""
+        """Return the map of some columns of a schema; by default of all features."""
         names = [column.name for column in schema.features] if columns is None else list(columns)
         if not names or len(set(names)) != len(names):
             raise ParameterError(f"columns of a learner must be at least one, each once, was {names}.")
         curation = Curation.from_schema(schema)
-        kept = [schema.column(curation.column(name).name) for name in names]
-        return cls(Schema(columns=[dataclasses.replace(column, role="sensitive") for column in kept]))
+        chosen = [schema.column(curation.column(name).name) for name in names]
+        return cls(Schema(columns=[dataclasses.replace(column, role="sensitive") for column in chosen]))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Names of the columns, in order."""
         return self.schema.names
 
     @cached_property
@@ -73,22 +73,22 @@ class FeatureMap:
 
     @property
     def size(self) -> int:
-        """How many coordinates there are."""
+        """Number of coordinates."""
         return len(self.coordinates)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether rows can come as a matrix of floats: numbers that are never missing."""
+        """Whether all columns are numbers that are never missing, so that rows can be a matrix of floats."""
         return all(column.type in ("number", "integer") and column.required for column in self.schema.columns)
 
     @cached_property
     def lower(self) -> Floats:
-        """What each coordinate counts from, in the column's unit; 0 for a level."""
+        """Value of each column at coordinate 0, in the column's unit; 0 for a level."""
         return np.array([0.0 if c.is_category else c.range[0] for c in self._owners])
 
     @cached_property
     def width(self) -> Floats:
-        """What a coordinate of 1 is above :attr:`lower`; 1 for a level."""
+        """Width of each column's range, in the column's unit; 1 for a level."""
         return np.array([1.0 if c.is_category else c.width for c in self._owners])
 
     @cached_property
@@ -106,12 +106,12 @@ class FeatureMap:
         if self.plain and isinstance(X, np.ndarray):
             lower, width = self.lower, self.width
             return np.asarray((np.clip(X, lower, lower + width) - lower) / width)
-        with open_table(self.named(X)) as table:
+        with open_table(self.name_columns(X)) as table:
             parts = [self.coordinates_of(batch) for batch in table.batches(self.schema)]
         return np.concatenate(parts) if parts else np.empty((0, self.size))
 
-    def named(self, X: Any) -> Any:
-        """Give the columns of a matrix their names; leave what has names."""
+    def name_columns(self, X: Any) -> Any:
+        """Return a matrix as a mapping of names to columns; tables with names are returned as they are."""
         if not isinstance(X, np.ndarray):
             return X
         if X.ndim != 2 or X.shape[1] != len(self.names):
@@ -122,28 +122,28 @@ class FeatureMap:
         return {name: np.ascontiguousarray(X[:, i]) for i, name in enumerate(self.names)}
 
     def coordinates_of(self, batch: Mapping[str, AnyArray]) -> Floats:
-        """Return rows of a table that is being read, already encoded, as coordinates."""
-        made: list[AnyArray] = []
+        """Return the rows of an encoded batch as coordinates; missing numbers get the column's fill value."""
+        parts: list[AnyArray] = []
         for column in self.schema.columns:
             cells = batch[column.name]
             if column.is_category:
-                made.extend((cells == code).astype(np.float64) for code in range(len(column.levels)))
+                parts.extend((cells == code).astype(np.float64) for code in range(len(column.levels)))
             else:
                 filled = np.where(np.isnan(cells), column.fill, cells)
-                made.append((filled - column.range[0]) / column.width)
-        return np.column_stack(made)
+                parts.append((filled - column.range[0]) / column.width)
+        return np.column_stack(parts)
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Return points in the columns' units."""
+        """Return points given in coordinates in the columns' units."""
         return np.asarray(coordinates * self.width + self.lower)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, from which :meth:`from_dict` makes an equal layout."""
+        """Return plain JSON values, from which :meth:`from_dict` makes an equal map."""
         return {"kind": self.kind, "schema": self.schema.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the layout that :meth:`to_dict` wrote."""
+        """Return the map that :meth:`to_dict` wrote."""
         if values.get("kind") != cls.kind:
             raise ParameterError(f"A layout must have the kind {cls.kind!r}. Write it with to_dict().")
         return cls(Schema.from_dict(values["schema"]))
@@ -152,7 +152,19 @@ class FeatureMap:
 def schema_of_bounds(
     bounds: Any, names: Sequence[str], *, owner: str, unit: str, neighbors: Neighbors
 ) -> Schema:
-    """Declare a matrix of numbers: a pair of numbers, or of vectors with one entry for each column."""
+    """Return the schema of a matrix of numbers.
+
+    Parameters
+    ----------
+    bounds : (lower, upper)
+        Declared ranges: a pair of numbers, or of vectors with one entry for each column.
+    names : sequence of str
+        Names of the columns, in order.
+    owner : str
+        Name of the estimator, for error messages.
+    unit, neighbors : str
+        Unit that is protected, and the relation of neighboring tables.
+    """
     columns = [
         Column(name, lower=low, upper=high)
         for name, low, high in zip(names, *two_vectors(bounds, len(names), owner), strict=True)

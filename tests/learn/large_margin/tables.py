@@ -33,7 +33,7 @@ def codes(n: int, n_classes: int, seed: int) -> Ints:
 
 
 def problem(rows: Floats, labels: Ints, n_classes: int, **rest: Any) -> MarginProblem:
-    """Return a problem with a regularization of 1 and a smoothing of 1/2 unless told otherwise."""
+    """Return a problem with a regularization of 1 and a smoothing of 1/2 by default."""
     given = {"regularization": 1.0, "smoothing": 0.5, **rest}
     return MarginProblem(rows, np.asarray(labels), n_classes=n_classes, **given)
 

@@ -252,7 +252,7 @@ def test_one_tilt_for_all_classes_as_printed_is_no_noise_at_all() -> None:
         # 168 was the norm of the shared matrix in the experiment that found this.
         b = stream.generator().standard_normal(of.squares.dimension)
         b *= 168 / np.linalg.norm(b)
-        return of.gathered(np.tile(b, (3, 1)))
+        return of.gather(np.tile(b, (3, 1)))
 
     def ours(of: MarginProblem, stream: Stream) -> Floats:
         return plan.term.draw(stream)

@@ -74,7 +74,7 @@ def test_four_rows_have_the_published_minimum() -> None:
 
 def constrained_minimum(of: MarginProblem, tolerance: float) -> Floats:
     """Return the coordinates of the constrained minimizer with what is common to all matrices."""
-    at = solver.projected(of, tolerance)
+    at = solver.accelerated_projection(of, tolerance)
     assert at is not None
     return at
 
@@ -130,7 +130,7 @@ def test_the_trace_moves_only_what_all_matrices_have_in_common() -> None:
     at = plain.spread(w) - of.trace / of.regularization * of.traced
     gradient = of.whole_value_and_gradient(at)[1]
     assert np.linalg.norm(gradient) < 1e-8
-    assert of.gathered(at) == pytest.approx(w, abs=1e-12)
+    assert of.gather(at) == pytest.approx(w, abs=1e-12)
 
 
 def test_frobenius_coordinates_keep_lengths_and_products() -> None:

@@ -20,7 +20,7 @@ from discreet.noise_law import Clear, ColumnLaw, JointResponseLaw, NoiseLaw, Sam
 from discreet.privacy import gaussian_mu
 from tests.learn.noise_aware.simulated import coarse, keep, noised, respond
 
-MIDWAY = _classifier._midway
+MIDWAY = _classifier._balance_intercepts
 GENERATOR = Stream.from_seed(11).generator()
 MIXING = np.array([[0.5, 0.2, 0.1], [0.0, 0.4, 0.2], [0.1, 0.0, 0.5]])
 X = np.clip(GENERATOR.random((20_000, 3)) @ MIXING, 0, 1)
@@ -111,8 +111,8 @@ def test_classes_are_told_apart_from_two_of_six_randomized_lists(
 def test_where_no_row_shows_two_columns_they_are_not_believed_as_if_each_said_something_new() -> None:
     generator = Stream.from_seed(23).generator()
     y = generator.integers(0, 2, 30_000)
-    told = np.where(generator.random(len(y)) < 0.8, y, 1 - y)
-    codes = np.repeat(told[:, None], 8, axis=1)  # one column, eight times
+    noisy = np.where(generator.random(len(y)) < 0.8, y, 1 - y)
+    codes = np.repeat(noisy[:, None], 8, axis=1)  # one column, eight times
     Z, labels, law = coarse(codes, [2] * 8, epsilon=2.0, m=1, stream=Stream.from_seed(5), classes=2, labels=y)
     model = NoiseAwareClassifier(law).fit(Z, labels)
     assert (model.status_, model.model_) == ("ok", "mean")
@@ -199,13 +199,13 @@ def test_scales_never_claim_more_than_the_best_direction() -> None:
     measured = estimators.CrossFit(
         np.array([1.0, 0.1]), np.array([[0.4, 0.6], [1.5, 0.5]]), np.array([0.0, 0.05])
     )
-    first, second = estimators.scales_of(measured, together=True)
+    first, second = estimators.score_scales(measured, together=True)
     assert first == pytest.approx(1)
     assert second == pytest.approx(0.5)
     # Where nobody knows how much columns overlap, least squares: 1 + 1 times less.
-    np.testing.assert_allclose(estimators.scales_of(measured, together=False), [0.5, 0.25])
-    assert estimators.scale_of(1.0, -0.1, 0.1) == 0
-    assert estimators.scale_of(0.01, 1.0, 1.0) == pytest.approx(0.5)
+    np.testing.assert_allclose(estimators.score_scales(measured, together=False), [0.5, 0.25])
+    assert estimators.score_scale(1.0, -0.1, 0.1) == 0
+    assert estimators.score_scale(0.01, 1.0, 1.0) == pytest.approx(0.5)
 
 
 def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
@@ -229,7 +229,9 @@ def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
         return np.array(found)
 
     fair = too_far()
-    monkeypatch.setattr(_classifier, "_midway", lambda weights, moments, sides: MIDWAY(weights, moments))
+    monkeypatch.setattr(
+        _classifier, "_balance_intercepts", lambda weights, moments, sides: MIDWAY(weights, moments)
+    )
     own = too_far()
     assert own.mean() > 4 * own.std(ddof=1) / len(own) ** 0.5
     assert abs(fair.mean()) < 0.5 * own.mean()

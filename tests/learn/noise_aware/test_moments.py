@@ -13,7 +13,13 @@ from scipy import stats
 
 from discreet.learn.noise_aware import _coordinates as coordinates_module
 from discreet.learn.noise_aware._coordinates import Coordinates, ResponseLevels
-from discreet.learn.noise_aware._moments import PIECE, CorrectedMoments, add_up, edge, fold_pattern
+from discreet.learn.noise_aware._moments import (
+    CHUNK_ROWS,
+    CorrectedMoments,
+    eigenvalue_spread,
+    fold_pattern,
+    sum_moments,
+)
 from discreet.learn.noise_aware.estimators import critical_value
 from discreet.learn.noise_aware.rows import ClassLabel, NumberLabel
 from discreet.noise import Stream
@@ -71,7 +77,7 @@ def moments_of(
 ) -> CorrectedMoments:
     """Return moments around the true means: around estimated ones they are biased by one part in N."""
     coordinates, center = Coordinates(law), (truth["mean"], truth["level"])
-    sums = add_up([(columns, labels)], coordinates, label, 10).total
+    sums = sum_moments([(columns, labels)], coordinates, label, 10).total
     made = CorrectedMoments.from_sums(sums, coordinates, label, center)
     return dataclasses.replace(made, mean=CorrectedMoments.from_sums(sums, coordinates, label).mean)
 
@@ -209,14 +215,14 @@ def test_a_list_randomized_together_with_the_label_is_right_on_average() -> None
 
 
 def test_taking_noise_on_a_pair_for_independent_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Coordinates, "paired", None)
+    monkeypatch.setattr(Coordinates, "joint_block", None)
     assert largest_error([paired(seed) for seed in range(DRAWS)], PAIRED) > 10
 
 
 def test_reference_numbers_of_the_specification() -> None:
     for epsilon, mu in ((1, 0.268), (2, 0.502), (4, 0.925), (8, 1.666), (16, 2.905), (32, 4.880)):
         assert round(gaussian_mu(epsilon, 1e-5), 3) == mu
-    assert edge(14, 32561) == pytest.approx(0.041901, abs=5e-7)
+    assert eigenvalue_spread(14, 32561) == pytest.approx(0.041901, abs=5e-7)
     for levels, p, q in ((2, 0.731059, 0.268941), (8, 0.279708, 0.102899)):
         answers = ResponseLevels(levels, keep(1.0, levels))
         assert (round(answers.keep, 6), round(answers.other, 6)) == (p, q)
@@ -236,11 +242,11 @@ def test_folds_are_balanced_and_do_not_follow_a_period() -> None:
 def test_sums_do_not_depend_on_how_rows_are_batched() -> None:
     law = NoiseLaw(columns=(ColumnLaw(name="x", lower=0, upper=1, law=Clear()),))
     label = ClassLabel(ResponseLevels(2, 1.0))
-    n = 2 * PIECE + 777
+    n = 2 * CHUNK_ROWS + 777
     x, y = np.linspace(0, 1, n), np.arange(n) % 2
-    whole = add_up([({"x": x}, y)], Coordinates(law), label, 7)
-    cuts = [0, 5, 4000, 4001, PIECE, PIECE + 9000, n]
+    whole = sum_moments([({"x": x}, y)], Coordinates(law), label, 7)
+    cuts = [0, 5, 4000, 4001, CHUNK_ROWS, CHUNK_ROWS + 9000, n]
     parts = [({"x": x[a:b]}, y[a:b]) for a, b in itertools.pairwise(cuts)]
-    again = add_up(parts, Coordinates(law), label, 7)
+    again = sum_moments(parts, Coordinates(law), label, 7)
     assert whole.n_rows == again.n_rows == n
     np.testing.assert_allclose(whole.folds, again.folds, rtol=1e-12)

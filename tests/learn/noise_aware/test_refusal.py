@@ -12,8 +12,13 @@ from scipy import stats
 from discreet.errors import InsufficientInformation
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 from discreet.learn.noise_aware._coordinates import Coordinates, ResponseLevels
-from discreet.learn.noise_aware._moments import CorrectedMoments, add_up
-from discreet.learn.noise_aware.estimators import FitEvidence, critical_value, inverse_of, weigh
+from discreet.learn.noise_aware._moments import CorrectedMoments, sum_moments
+from discreet.learn.noise_aware.estimators import (
+    FitEvidence,
+    critical_value,
+    invert_covariance,
+    measure_evidence,
+)
 from discreet.learn.noise_aware.rows import ClassLabel
 from discreet.noise import Stream
 from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw
@@ -39,8 +44,8 @@ def evidence(
         ResponseLevels(classes, 1.0 if label_epsilon is None else keep(label_epsilon, classes))
     )
     coordinates = Coordinates(law)
-    sums = add_up([({f"c{j}": Z[:, j] for j in range(4)}, y)], coordinates, label, 5)
-    return weigh(CorrectedMoments.from_sums(sums.total, coordinates, label))
+    sums = sum_moments([({f"c{j}": Z[:, j] for j in range(4)}, y)], coordinates, label, 5)
+    return measure_evidence(CorrectedMoments.from_sums(sums.total, coordinates, label))
 
 
 @pytest.mark.parametrize(("m", "label_epsilon"), [(4, None), (2, 1.0), (1, None)])
@@ -67,9 +72,11 @@ def short_evidence(seed: int, epsilon: float, *, seen: bool = True) -> FitEviden
         RARE, [3] * 12, epsilon=epsilon, m=1, stream=Stream.from_seed(seed), classes=2, labels=dealt
     )
     label, coordinates = ClassLabel(ResponseLevels(2, 1.0)), Coordinates(law)
-    sums = add_up([({f"c{j}": Z[:, j] for j in range(12)}, y)], coordinates, label, 5)
+    sums = sum_moments([({f"c{j}": Z[:, j] for j in range(12)}, y)], coordinates, label, 5)
     moments = CorrectedMoments.from_sums(sums.total, coordinates, label)
-    return weigh(moments if seen else dataclasses.replace(moments, seen=np.ones_like(moments.seen)))
+    return measure_evidence(
+        moments if seen else dataclasses.replace(moments, seen=np.ones_like(moments.seen))
+    )
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 60.0])
@@ -91,7 +98,7 @@ def test_directions_without_variance_count_neither_in_the_statistic_nor_in_its_r
     observed = np.zeros((4, 4))
     observed[:2, :2] = full
     observed[2, 2] = 1e-16  # a level that has all but vanished
-    inverse, rank = inverse_of(observed)
+    inverse, rank = invert_covariance(observed)
     assert rank == 2
     np.testing.assert_allclose(inverse[:2, :2], np.linalg.inv(full))
     assert not inverse[2:].any()

@@ -235,7 +235,7 @@ def test_gradient_steps_arrive_where_the_margin_solvers_halt_at_once(
     of.linear_term = draw.standard_normal(of.size)
     least = of.descent(constrained=constrained).least_tolerance
     exact = margin_solver.minimize(of, least, constrained=constrained)
-    for name in ("projected", "quasi_newton"):
+    for name in ("accelerated_projection", "quasi_newton"):
         monkeypatch.setattr(margin_solver, name, lambda *_, **__: None)
     for factor in (1.0, 100.0, 1e14):
         found = margin_solver.minimize(of, factor * least, constrained=constrained)

@@ -245,7 +245,7 @@ def test_gram_matrices_that_are_updated_equal_those_that_are_rebuilt() -> None:
     for k in range(30):
         member = np.sin(np.arange(400.0) * 0.37 + 0.05 * k) > -0.2
         direct = rows[member].T @ rows[member]
-        assert kept.over(member) == pytest.approx(direct, abs=1e-10)
+        assert kept.restrict_to(member) == pytest.approx(direct, abs=1e-10)
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
@@ -261,13 +261,13 @@ def test_the_solver_uses_one_thread_and_gives_the_others_back(monkeypatch: pytes
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
     before, seen = threads(), []
-    inner = solver._inner
+    inner = solver._minimize_inner
 
     def watched(*arguments: Any) -> Any:
         seen.append(threads())
         return inner(*arguments)
 
-    monkeypatch.setattr(solver, "_inner", watched)
+    monkeypatch.setattr(solver, "_minimize_inner", watched)
     solve(SvmProblem(*twenty(), 1.0, 0.01))
     assert seen
     assert all(n == 1 for counts in seen for n in counts)

@@ -1,8 +1,8 @@
-"""Classes as ellipsoids with a margin between them, and a promise to each person they are learned from.
+"""Large-margin classification with one ellipsoid per class, with differential privacy.
 
 ``risk`` bounds what privacy costs. Inside, ``_problem`` states what is minimized and ``_solver`` minimizes it
 with a certificate; ``_bounds`` says how far one row moves that and has a law of noise for several classes;
-``_constants`` has the public numbers and the choices that no row has a part in. The mechanisms are those of
+``_constants`` has the public numbers and the defaults that follow from them. The mechanisms are those of
 :mod:`discreet.learn.perturbation`.
 """
 

@@ -64,6 +64,7 @@ def classwise_change(n_classes: int) -> float:
     ---------
     docs/explanation/theorems/large-margin-sensitivity.md
     """
+    # Counts of rivals active for both rows, for the old one alone and for the new one alone.
     others = n_classes - 2
     counts = np.array(
         [
@@ -144,6 +145,7 @@ def jacobian_cost(n_classes: int, smoothing: float, regularization: float, compo
     docs/explanation/theorems/large-margin-private.md
     """
     if components == 1:
+        # Second derivative of one rival's hinge over the regularization.
         each = 1 / (2 * smoothing * regularization)
         return (math.log1p(n_classes * each) + (n_classes - 2) * math.log1p(each)) * _UP
     m, h = components, smoothing
@@ -250,7 +252,7 @@ class ClasswiseNoise(PointNoise):
 
     @property
     def rounding(self) -> float:
-        """How far apart rounding to the lattice can push two linear terms; projections shorten."""
+        """Largest distance that rounding to the lattice adds to two linear terms; projections shorten it."""
         return self.step * math.sqrt(self.n_classes * self.law.dimension)
 
     @property
@@ -305,6 +307,7 @@ def classwise_is_quieter(n_classes: int, coordinates: int) -> bool:
     docs/explanation/theorems/large-margin-noise.md
     """
     m = (n_classes - 1) * coordinates
+    # Mean squared norms up to the common factor 1 / epsilon^2.
     joint = m * (m + 1) * gradient_change(n_classes) ** 2
     by_class = (n_classes - 1) * coordinates * (coordinates + 1) * classwise_change(n_classes) ** 2
     return by_class < joint

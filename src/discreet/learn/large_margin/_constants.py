@@ -236,11 +236,11 @@ def make_large_margin_plan(
     constants : LargeMarginConstants
         Public numbers of the problem; a tolerance of None is replaced by the default.
     privacy : PureDP, ApproxDP or NoPromise
-        Promise that is asked for; a pure one may keep an approximate one.
+        Promise to be kept; a pure one may keep an approximate one.
     regularization : float or None
         Weight of the penalty; None for :func:`default_regularization`.
     mechanism : {"objective", "output"}
-        Where the noise is put.
+        Place of the noise: on the objective, or on the minimizer.
     owner : str
         Name of the estimator, for error messages.
 

@@ -47,8 +47,9 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        What is promised. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
-        Gaussian noise, or, for few weights, by a pure one of the same epsilon where that takes less noise.
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``,
+        approximate ones by Gaussian noise, or, for few weights, by a pure one of the same epsilon where that
+        takes less noise.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
         clipped to it and mapped to [-1, 1].
@@ -63,17 +64,17 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         :func:`~discreet.learn.large_margin._constants.default_regularization`. Where it is too small for
         objective perturbation at this epsilon it is raised.
     smoothing : float
-        Half the width of the hinge's rounded corner.
+        Half-width ``h`` of the interval on which the Huberized hinge is quadratic.
     mechanism : {"objective", "output"}
         Noise on the objective that is trained (and a little on the matrices, to hide the solver's error), or
         on the trained matrices.
     psd : {"shift", "constrained"}
-        How matrices come to be positive definite: by one multiple of the identity added to all of them, which
+        Way to positive definite matrices: by one multiple of the identity added to all of them, which
         changes no decision, or by training among positive semidefinite ones alone, as the paper has it.
     trace_weight : float
         Weight of the trace of the inverse covariances. Without the constraint it changes no decision.
     components : int
-        Ellipsoids for each class. A class is as near as the soft minimum over them.
+        Number of ellipsoids per class. The distance of a class is the soft minimum over them.
     centroids : array of shape (components, n_features) or (n_classes, components, n_features), optional
         Public points, in the columns' units: a row counts for the component of its class whose point is
         nearest. By default, with several components, :class:`PrivateKMeans` finds them for all classes
@@ -87,9 +88,9 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         default a small part of what one row can do. One that is not certain to be
         reached for every table of its shape is refused, before a cell is looked at.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipt.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipt.
 
     Attributes
     ----------
@@ -99,25 +100,25 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         Shape of each ellipsoid. Together with the others it draws the decision surfaces; it is not an
         estimate of how the rows of a class are spread.
     offsets_ : array of shape (n_classes,) or (n_classes, components)
-        Added to the distance; not negative.
+        Constant that is added to the distance, at least 0.
     matrices_ : array of shape (n_classes, components, dimension, dimension)
-        What was released: positive definite matrices for embedded rows, of which the three are another form.
+        Released matrices, positive definite, of embedded rows; the other three are computed from them.
     embedding_ : Embedding
         The public map of rows.
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
-        The one that was used.
+        Regularization that was used; objective perturbation may raise it.
     mechanism_ : str
         "objective", "output" or "exact".
     starting_centroids_ : array or None
-        The points that decide which component a row counts for.
+        Points by which each row is assigned to a component; None with one component.
     promises_ : tuple of Promise
-        What holds for whoever's row was among those of the training.
+        Promises that hold for every unit whose row was trained on.
     receipt_ : Receipt
-        What was charged for the training.
+        Receipt of the charge for the training.
     receipts_ : tuple of Receipt
-        All that was charged, that for starting centroids first.
+        Receipts of all charges, those for starting centroids first.
 
     Privacy
     -------
@@ -168,7 +169,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         "large-margin-risk",
     )
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **PerturbedClassifier.common_domains,
+        **PerturbedClassifier.common_constraints,
         "smoothing": Constraint(
             "a number from 0.001 to 1000",
             lambda v: is_number(v) and 1e-3 <= v <= 1e3,
@@ -222,6 +223,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.norm_bound = norm_bound
@@ -242,17 +244,19 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the matrices."""
         self._check_parameters()
-        X, codes, classes, (embedding, given, constants, plan) = self._read(X, y, self._planned)
-        buys = self._buys(given)
+        X, codes, classes, (embedding, centroids, constants, plan) = self._read(X, y, self._plan_training)
+        needs_centroids = self._needs_centroids(centroids)
         receipts: list[Receipt] = []
         promises = plan.promises
-        if buys:
-            clusters = self._clusters(X)
-            given = np.broadcast_to(
+        if needs_centroids:
+            clusters = self._fit_centroids(X)
+            centroids = np.broadcast_to(
                 clusters.cluster_centers_, (len(classes), *clusters.cluster_centers_.shape)
             )
             receipts += clusters.receipts_
-            promises = (_together(self.privacy, self.centroid_share, clusters.promises_[0], promises[0]),)
+            promises = (
+                _compose_promises(self.privacy, self.centroid_share, clusters.promises_[0], promises[0]),
+            )
         rows = embedding.rows(X)
         problem = MarginProblem(
             rows,
@@ -261,7 +265,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             regularization=plan.regularization,
             smoothing=constants.smoothing,
             components=constants.components,
-            proxies=None if given is None else _nearest(rows, embedding, given, codes),
+            proxies=None if centroids is None else _nearest_centroid(rows, embedding, centroids, codes),
             trace=float(self.trace_weight),
         )
 
@@ -273,18 +277,18 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             return self._stream()
 
         released = problem.matrices(plan.train(problem, charge))
-        self._keep(released, embedding, len(classes))
+        self._set_matrices(released, embedding, len(classes))
         self.classes_ = classes
         self.embedding_ = embedding
         self.regularization_ = plan.regularization
         self.mechanism_ = plan.name
-        self.starting_centroids_ = None if given is None else np.array(given)
+        self.starting_centroids_ = None if centroids is None else np.array(centroids)
         self.promises_ = promises
         self.receipts_ = tuple(receipts)
         self.receipt_ = receipts[-1]
         return self
 
-    def _planned(
+    def _plan_training(
         self, n_rows: int, n_features: int, n_classes: int
     ) -> tuple[Embedding, Floats | None, LargeMarginConstants, TrainingPlan]:
         """Return the public map, given centroids, public constants and the plan for a table of this shape."""
@@ -295,15 +299,18 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             constant=float(self.intercept_scale),
             owner=type(self).__name__,
         )
-        given = self._given_centroids(n_classes, n_features)
+        centroids = self._given_centroids(n_classes, n_features)
         constants = self._constants(n_rows, n_classes, embedding)
         share = 1 - self.centroid_share
-        plan = self.plan(constants, _part(self.privacy, share) if self._buys(given) else self.privacy)
-        return embedding, given, constants, plan
+        plan = self.plan(
+            constants,
+            _scale_promise(self.privacy, share) if self._needs_centroids(centroids) else self.privacy,
+        )
+        return embedding, centroids, constants, plan
 
-    def _buys(self, given: Floats | None) -> bool:
-        """Whether starting centroids have to be paid for."""
-        return self.components > 1 and given is None
+    def _needs_centroids(self, centroids: Floats | None) -> bool:
+        """Whether starting centroids have to be found, and paid for."""
+        return self.components > 1 and centroids is None
 
     def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LargeMarginConstants:
         """Return the public constants of a table of this shape."""
@@ -319,7 +326,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         )
 
     def recompute_promises(self, n_rows: int) -> tuple[Promise, ...] | None:
-        """Return the promises of a fitted model anew; None where a part of them bought centroids."""
+        """Return the promises of a fitted model anew; None where a part of them paid for centroids."""
         if self.components > 1 and self.centroids is None:
             return None
         return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
@@ -336,16 +343,16 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             owner=type(self).__name__,
         )
 
-    def _keep(self, released: Floats, embedding: Embedding, n_classes: int) -> None:
-        """Shift the matrices and write down what stands in them: post-processing."""
+    def _set_matrices(self, released: Floats, embedding: Embedding, n_classes: int) -> None:
+        """Set the shifted matrices, and centers, inverse covariances and offsets read from them."""
         p = embedding.dimension
         matrices = common_shift(released.reshape(n_classes, int(self.components), p, p))
-        found = gaussians_in(matrices, embedding)
+        gaussians = gaussians_in(matrices, embedding)
         one = slice(None) if self.components > 1 else 0
         self.matrices_ = matrices
-        self.centroids_ = found.centers[:, one]
-        self.inverse_covariances_ = found.inverse_covariances[:, one]
-        self.offsets_ = found.offsets[:, one]
+        self.centroids_ = gaussians.centers[:, one]
+        self.inverse_covariances_ = gaussians.inverse_covariances[:, one]
+        self.offsets_ = gaussians.offsets[:, one]
 
     def decision_function(self, X: Any) -> Floats:
         """Return how much nearer a row is to the second of two classes, or minus the distance to each class.
@@ -353,10 +360,11 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         Rows outside the declared bounds or norm are clipped as those of the training were. Scores are
         differences of distances, in margins; they are no probabilities.
         """
-        rows = self._embedded(X, "decision_function")
+        rows = self._embed_rows(X, "decision_function")
         n_classes, components, p, _ = self.matrices_.shape
         coordinates = to_coordinates(self.matrices_.reshape(-1, p, p)).T
         far = np.empty((len(rows), n_classes))
+        # In blocks: the squares of all rows may exceed memory.
         for block, squares in Squares(rows, keep=False):
             apart = (squares @ coordinates).reshape(-1, n_classes, components)
             far[block] = apart[:, :, 0] if components == 1 else -special.logsumexp(-apart, axis=2)
@@ -380,11 +388,11 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
                 f"{self.embedding_.n_features}. Train on two columns, or look at centroids_ and "
                 "inverse_covariances_."
             )
-        found = gaussians_in(self.matrices_, self.embedding_)
+        gaussians = gaussians_in(self.matrices_, self.embedding_)
         return tuple(
             ellipse_of(label, center, shape, level)
             for label, centers, shapes in zip(
-                self.classes_.tolist(), found.centers, found.inverse_covariances, strict=True
+                self.classes_.tolist(), gaussians.centers, gaussians.inverse_covariances, strict=True
             )
             for center, shape in zip(centers, shapes, strict=True)
         )
@@ -405,15 +413,15 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             )
         return np.broadcast_to(points, (n_classes, *shape))
 
-    def _clusters(self, X: Floats) -> PrivateKMeans:
-        """Find starting centroids for all classes together, with their own part of the promise."""
+    def _fit_centroids(self, X: Floats) -> PrivateKMeans:
+        """Return clusters of all classes together, fitted with their own part of the promise."""
         bounds = self.bounds
         if bounds is None:
             assert self.norm_bound is not None
             bounds = (-float(self.norm_bound), float(self.norm_bound))
         return PrivateKMeans(
             n_clusters=int(self.components),
-            privacy=_part(self.privacy, self.centroid_share),
+            privacy=_scale_promise(self.privacy, self.centroid_share),
             bounds=bounds,
             ledger=self.ledger,
             random_state=None if self.random_state is None else int(self.random_state) + 1,
@@ -427,8 +435,8 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         return super()._pack(name, value, arrays)
 
 
-def _part(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | ApproxDP | NoPromise:
-    """Return a part of a promise."""
+def _scale_promise(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | ApproxDP | NoPromise:
+    """Return a promise with epsilon and delta multiplied by a share."""
     if isinstance(privacy, NoPromise):
         return privacy
     if isinstance(privacy, PureDP):
@@ -436,10 +444,16 @@ def _part(privacy: PureDP | ApproxDP | NoPromise, share: float) -> PureDP | Appr
     return replace(privacy, epsilon=share * privacy.epsilon, delta=share * privacy.delta)
 
 
-def _together(
+def _compose_promises(
     privacy: PureDP | ApproxDP | NoPromise, share: float, first: Promise, second: Promise
 ) -> Promise:
-    """Return what starting centroids and training promise together."""
+    """Return the promise of starting centroids and training together.
+
+    Notes
+    -----
+    Epsilons of the two parts add up to that of ``privacy``; the delta is the sum of each part's delta at its
+    share of epsilon.
+    """
     if isinstance(privacy, NoPromise):
         return privacy
     delta = first.delta_at(share * privacy.epsilon) + second.delta_at((1 - share) * privacy.epsilon)
@@ -452,13 +466,13 @@ def _together(
     )
 
 
-def _nearest(rows: Floats, embedding: Embedding, centroids: Floats, codes: Ints) -> Ints:
-    """Return which centroid of its class each embedded row is nearest to."""
+def _nearest_centroid(rows: Floats, embedding: Embedding, centroids: Floats, codes: Ints) -> Ints:
+    """Return the position of the nearest centroid of its class for each embedded row."""
     n_classes, components, d = centroids.shape
     points = embedding.rows(centroids.reshape(-1, d)).reshape(n_classes, components, -1)
-    found = np.empty(len(rows), np.intp)
+    gaussians = np.empty(len(rows), np.intp)
     for code in range(n_classes):
         own = np.flatnonzero(codes == code)
         apart = ((rows[own, np.newaxis, :] - points[code]) ** 2).sum(axis=2)
-        found[own] = apart.argmin(axis=1)
-    return found
+        gaussians[own] = apart.argmin(axis=1)
+    return gaussians

@@ -1,9 +1,9 @@
-"""The minimized function of the large-margin classifier: how far rows are from a margin of 1.
+"""The objective of the large-margin classifier, and its matrices as Gaussians in the columns' units.
 
-Every class has one symmetric matrix, or several; ``f = x' A x`` is how far a row is from it. The loss of a
-row is the sum, over the other classes, of the Huberized hinge of ``1 + f(own) - f(other)``. Only differences
-between matrices count, so that the minimizer's matrices sum to zero, and they are written in an orthonormal
-basis of that subspace: there is no direction in which noise would be drawn in vain.
+Every class has one symmetric matrix ``A``, or several; ``f = x' A x`` is the distance of a row from the
+class. The loss of a row is the sum, over the other classes, of the Huberized hinge of ``1 + f(own) -
+f(other)``. Only differences between matrices count, so that the minimizer's matrices sum to zero, and they
+are written in an orthonormal basis of that subspace: no noise is wasted on a direction without effect.
 
 Frobenius coordinates of a symmetric matrix are its upper triangle, row by row, with everything off the
 diagonal times ``sqrt(2)``: lengths and inner products are those of the matrices.
@@ -72,7 +72,7 @@ class MarginProblem:
     regularization : float
         Above 0: the function is strongly convex with this constant.
     smoothing : float
-        Half the width of the hinge's rounded corner.
+        Half-width ``h`` of the interval on which the Huberized hinge is quadratic.
     components : int
         Matrices for each class. A class is as far as the soft minimum over its matrices,
         ``-log(sum(exp(-f)))``.
@@ -89,7 +89,7 @@ class MarginProblem:
     linear_term : array
         Coefficients of the linear term; 0 unless the objective is perturbed.
     linear_term_error : float
-        How far the linear term can be from the one that was drawn.
+        Bound on the distance of the linear term from the one that was drawn.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class MarginProblem:
         proxies: Ints | None = None,
         trace: float = 0.0,
     ) -> None:
+        """Store the rows and their squares; the linear term starts at 0."""
         self.n_rows, self.p = rows.shape
         self.n_classes, self.components = n_classes, components
         self.n_matrices = n_classes * components
@@ -122,7 +123,7 @@ class MarginProblem:
         """Return the Frobenius coordinates of the matrices that ``w`` stands for, one row each."""
         return self.basis.T @ w.reshape(len(self.basis), -1)
 
-    def gathered(self, coordinates: Floats) -> Floats:
+    def gather(self, coordinates: Floats) -> Floats:
         """Return ``w`` for the part of some matrices that sums to zero; lengths do not grow."""
         return (self.basis @ coordinates).reshape(-1)
 
@@ -134,7 +135,7 @@ class MarginProblem:
         """Return the function and its gradient; :meth:`rounding` bounds the gradient's error."""
         loss, slope = self.loss_and_slope(self.spread(w))
         value = loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
-        return value, self.gathered(slope) + self.regularization * w + self.linear_term
+        return value, self.gather(slope) + self.regularization * w + self.linear_term
 
     def whole_value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
         """Return the function of matrices that need not sum to zero, with its trace term."""
@@ -152,17 +153,24 @@ class MarginProblem:
     def loss_and_slope(self, coordinates: Floats) -> tuple[float, Floats]:
         """Return the loss of all rows at some matrices, and its derivative by each matrix."""
         slope, losses = np.zeros_like(coordinates), []
-        of_block = self._simple if self.components == 1 else self._mixed
+        of_block = self._single_loss if self.components == 1 else self._component_loss
         for block, squares in self.squares:
             loss, weights = of_block(squares @ coordinates.T, block)
             losses.append(loss)
             slope += weights.T @ squares
         return math.fsum(losses), slope
 
-    def _simple(self, far: Floats, block: slice) -> tuple[float, Floats]:
-        """Return the loss of some rows, and the derivative by how far each is from each class."""
+    def _single_loss(self, far: Floats, block: slice) -> tuple[float, Floats]:
+        """Return the loss of some rows, and its derivative by the distance of each row from each class.
+
+        Notes
+        -----
+        ``u_ic = 1 + f(own) - f(c)``; the hinge is ``g (u + h - h g)`` with the slope ``g = clip((u + h) / (2
+        h), 0, 1)``. The derivative is ``-g`` by the distance of a rival and the sum of all ``g`` by that of
+        the own class.
+        """
         h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
-        # u + h, then the hinge's slope; a class is no rival of itself.
+        # `u` holds u + h; 0 for the own class, whose slope is then 0.
         u = (far[line, own] + (1 + h))[:, np.newaxis] - far
         u[line, own] = 0.0
         slope = np.clip(u * (0.5 / h), 0.0, 1.0)
@@ -172,8 +180,14 @@ class MarginProblem:
         weights[line, own] = slope.sum(axis=1)
         return loss, weights
 
-    def _mixed(self, far: Floats, block: slice) -> tuple[float, Floats]:
-        """Return the same where a class is as far as the soft minimum over its components."""
+    def _component_loss(self, far: Floats, block: slice) -> tuple[float, Floats]:
+        """Return loss and derivative where the distance of a class is the soft minimum of its components.
+
+        Notes
+        -----
+        ``f(c) = -log(sum_m exp(-f_cm))`` for rivals, whose derivative is a softmax; the own class counts by
+        the row's proxy component alone, which keeps the loss convex.
+        """
         h, line, own = self.smoothing, np.arange(len(far)), self.codes[block]
         proxy = own * self.components + self.proxies[block]
         apart = far.reshape(len(far), self.n_classes, self.components)
@@ -287,7 +301,7 @@ def gradient_descent(
     n_rows, p, n_classes : int
         Numbers of rows, of coordinates of an embedded row, and of classes.
     components, smoothing, regularization
-        As of :class:`MarginProblem`.
+        As for :class:`MarginProblem`.
     linear : float
         Bound on the norm of all linear terms.
     linear_error : float
@@ -305,6 +319,7 @@ def gradient_descent(
     ---------
     docs/explanation/theorems/solver-tolerance.md
     """
+    # Loss by one rival at w = 0, where its soft minimum is -log(components).
     worst = float(huber_hinge(np.array(1 + math.log(components)), smoothing))
     norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
     curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization
@@ -324,7 +339,7 @@ def gradient_descent(
 CHUNK = 1 << 11
 """Rows that are added up at once: the rounding error of a sum grows with them."""
 _KEPT_BYTES = 1 << 30
-"""Coordinates of all rows are kept up to this size, and made again at every pass beyond it."""
+"""Largest size of the squares of all rows that are kept; beyond it they are computed at every pass."""
 _ROOT = math.sqrt(2)
 
 
@@ -394,8 +409,7 @@ LEAST = 2.0**-10
 def common_shift(matrices: Floats) -> Floats:
     """Return the matrices with one multiple of the identity added to all, so that all are positive definite.
 
-    How much is added is a convention: no more than takes the smallest eigenvalue of all to 2**-10 of their
-    spread.
+    By convention the multiple, at least 0, takes the smallest of all eigenvalues to 2**-10 of their spread.
 
     Reference
     ---------
@@ -409,16 +423,16 @@ def common_shift(matrices: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussians:
-    """What stands in positive definite matrices, in the columns' own units.
+    """Centers, inverse covariances and offsets of positive definite matrices, in the columns' own units.
 
     Attributes
     ----------
     centers : array of shape (..., d)
-        Where ``f`` is smallest.
+        Points at which ``f`` is smallest, in the columns' units.
     inverse_covariances : array of shape (..., d, d)
-        How ``f`` grows from there. A decision surface, not an estimate of how a class is spread.
+        Matrices of the quadratic growth of ``f``: a decision surface, not an estimate of a class's spread.
     offsets : array of shape (...)
-        What ``f`` is at the center; not negative.
+        Values of ``f`` at the centers, at least 0.
     """
 
     centers: Floats
@@ -430,6 +444,7 @@ def gaussians_in(matrices: Floats, embedding: Embedding) -> Gaussians:
     """Return centers, inverse covariances and offsets for rows inside what was declared."""
     d = embedding.n_features
     inner, cross, last = matrices[..., :d, :d], matrices[..., :d, d], matrices[..., d, d]
+    # Completing the square: f is smallest at -constant inner^-1 cross.
     toward = np.linalg.solve(inner, cross[..., np.newaxis])[..., 0]
     scale, start = embedding.affine
     constant = embedding.constant

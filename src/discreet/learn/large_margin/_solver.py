@@ -60,7 +60,7 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
 
     Privacy
     -------
-    None: it is for noise to hide what this returns. How many steps it takes depends on the rows too.
+    None: the result is an exact function of the rows, and so is the number of steps. Noise must hide it.
 
     Reference
     ---------
@@ -71,10 +71,14 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
     most = most_steps(problem)
     # The matrices are narrow: a second BLAS thread costs more than it brings.
     with _blas().limit(limits=1, user_api="blas"):
-        found = projected(problem, tolerance, most) if constrained else quasi_newton(problem, tolerance, most)
-        if found is None:
-            found = _certain(problem, descent, tolerance, constrained=constrained)
-    return problem.gathered(found) if constrained else found
+        result = (
+            accelerated_projection(problem, tolerance, most)
+            if constrained
+            else quasi_newton(problem, tolerance, most)
+        )
+        if result is None:
+            result = _certain_steps(problem, descent, tolerance, constrained=constrained)
+    return problem.gather(result) if constrained else result
 
 
 def most_steps(problem: MarginProblem) -> int:
@@ -82,7 +86,7 @@ def most_steps(problem: MarginProblem) -> int:
     return MOST_STEPS + 10 * math.isqrt(math.ceil(problem.curvature / problem.regularization))
 
 
-def _certain(
+def _certain_steps(
     problem: MarginProblem, descent: GradientDescent, tolerance: float, *, constrained: bool
 ) -> Floats:
     """Return what gradient steps arrive at, in the coordinates of the solver that came to a halt."""
@@ -115,17 +119,17 @@ def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEP
         norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
         return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.rounding(size) <= tolerance
 
-    found, reached = minimize_smooth(
+    result, reached = minimize_smooth(
         lambda w: problem.value_and_gradient(w)[1],
         np.zeros(problem.size),
         near,
         length=1 / (problem.regularization + problem.curvature),
         most=most,
     )
-    return found if reached else None
+    return result if reached else None
 
 
-def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
+def accelerated_projection(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) -> Floats | None:
     """Return where accelerated projected gradient steps meet the tolerance; None if they come to a halt.
 
     The coordinates are those of all matrices, which need not sum to zero.
@@ -147,7 +151,7 @@ def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) 
     lipschitz = problem.regularization + bound / 64
     _, gradient_y = problem.whole_value_and_gradient(y)
     for _ in range(most):
-        for lipschitz in _doubled(lipschitz, bound):  # noqa: B020 - goes on from where it was
+        for lipschitz in _double_up_to(lipschitz, bound):  # noqa: B020 - goes on from where it was
             aim = y - gradient_y / lipschitz
             new = psd_part(aim, problem.p)
             _, gradient = problem.whole_value_and_gradient(new)
@@ -163,17 +167,20 @@ def projected(problem: MarginProblem, tolerance: float, most: int = MOST_STEPS) 
         slack += 8 * lipschitz * _UNIT * (size + float(np.linalg.norm(y)))
         if float(np.linalg.norm(subgradient)) * (1 + 1e-12 + x.size * _UNIT) + slack <= tolerance:
             return new
+        # The step turned against the last one: momentum starts anew.
         if float(np.vdot(y - new, new - x)) > 0.0:
             momentum = 1.0
         later = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         y = new + (momentum - 1) / later * (new - x)
         x, momentum = new, later
         _, gradient_y = problem.whole_value_and_gradient(y)
+        # Lets the estimate of the curvature fall again where the function is flatter.
         lipschitz *= 0.95
     return None
 
 
-def _doubled(value: float, bound: float) -> Iterator[float]:
+def _double_up_to(value: float, bound: float) -> Iterator[float]:
+    """Yield a value and its doubles as long as they are below a bound, then the bound."""
     while value < bound:
         yield value
         value *= 2

@@ -36,9 +36,9 @@ class PrivateLogisticRegression(PerturbedClassifier):
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        What is promised. Pure promises are kept by noise with density ``exp(-c |x|)``, approximate ones by
-        Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise by a pure one of the
-        same epsilon, which then takes less noise.
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``,
+        approximate ones by Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise
+        by a pure one of the same epsilon, which then takes less noise.
     bounds : (lower, upper), optional
         Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
         clipped to it and mapped to [-1, 1].
@@ -65,9 +65,9 @@ class PrivateLogisticRegression(PerturbedClassifier):
         default what floating point lets it reach, about 1e-11. One that is not certain to be
         reached for every table of its shape is refused, before a cell is looked at.
     ledger : Ledger, optional
-        Charged before anything is drawn.
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
-        A seed, for tests alone: whoever knows it can take the noise away. It is marked on the receipt.
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipt.
 
     Attributes
     ----------
@@ -76,17 +76,17 @@ class PrivateLogisticRegression(PerturbedClassifier):
     intercept_ : array of shape (1,) or (n_classes,)
         Intercepts in the columns' own units.
     weights_ : array of shape (1, dimension) or (n_classes, dimension)
-        What was released: the weights of embedded rows, of which the coefficients are another form.
+        Released weights, of embedded rows; the coefficients are computed from them.
     embedding_ : Embedding
         The public map of rows.
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
-        The one that was used.
+        Regularization that was used; objective perturbation may raise it.
     mechanism_ : str
         "output", "objective" or "exact".
     promises_ : tuple of Promise
-        What holds for whoever's row was among those of the training.
+        Promises that hold for every unit whose row was trained on.
     receipt_ : Receipt
         Receipt of the charge for the training.
 
@@ -127,7 +127,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         "masked-gradient",
     )
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **PerturbedClassifier.common_domains,
+        **PerturbedClassifier.common_constraints,
         "mechanism": choice("auto", "output", "objective"),
         "sensitivity": choice("tight", "worst-case"),
         "fit_intercept": Constraint("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),
@@ -157,6 +157,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.privacy = privacy
         self.bounds = bounds
         self.norm_bound = norm_bound
@@ -173,7 +174,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
         self._check_parameters()
-        X, codes, classes, (embedding, plan) = self._read(X, y, self._planned)
+        X, codes, classes, (embedding, plan) = self._read(X, y, self._plan_training)
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
         receipts: list[Receipt] = []
 
@@ -195,7 +196,8 @@ class PrivateLogisticRegression(PerturbedClassifier):
         (self.receipt_,) = receipts
         return self
 
-    def _planned(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
+    def _plan_training(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
+        """Return the public map of rows and the calibrated mechanism for a table of this shape."""
         embedding = Embedding.declare(
             n_features,
             bounds=self.bounds,
@@ -233,7 +235,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
 
         Rows outside the declared bounds or norm are clipped as those of the training were.
         """
-        scores = np.asarray(self._embedded(X, "decision_function") @ self.weights_.T)
+        scores = np.asarray(self._embed_rows(X, "decision_function") @ self.weights_.T)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> AnyArray:

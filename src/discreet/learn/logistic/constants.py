@@ -124,7 +124,7 @@ def relative_noise(constants: LogisticConstants, privacy: Promise, change: float
     privacy : PureDP or ApproxDP
         Promise that the noise keeps.
     change : float
-        How far one row moves the sum of gradients.
+        Largest change of the sum of gradients by one row.
 
     Notes
     -----
@@ -205,11 +205,11 @@ def make_logistic_plan(
     constants : LogisticConstants
         Public numbers of the problem; a tolerance of None is replaced by the default.
     privacy : PureDP, ApproxDP or NoPromise
-        Promise that is asked for; with "auto" a pure one may keep an approximate one.
+        Promise to be kept; with "auto" a pure one may keep an approximate one.
     regularization : float or None
         Weight of the penalty; None for :func:`default_regularization`.
     mechanism : {"auto", "output", "objective"}
-        Where the noise is put; "auto" for :func:`choose_mechanism`.
+        Place of the noise: on the minimizer, on the objective, or "auto" for :func:`choose_mechanism`.
     owner : str
         Name of the estimator, for error messages.
 

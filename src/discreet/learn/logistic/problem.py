@@ -2,8 +2,8 @@
 
 The function is the mean logistic loss of embedded rows, a quadratic penalty, and a linear term. Two classes
 have one vector of weights. More classes have one vector each; because the minimizer's vectors sum to zero,
-they are written in an orthonormal basis of that subspace, so that there is no direction in which noise would
-be drawn in vain.
+they are written in an orthonormal basis of that subspace, so that no noise is wasted on a direction without
+effect.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class LogisticProblem(ABC):
     linear_term : array
         Coefficients of the linear term; 0 unless the objective is perturbed.
     linear_term_error : float
-        How far the linear term can be from the one that was drawn.
+        Bound on the distance of the linear term from the one that was drawn.
     """
 
     size: int
@@ -140,6 +140,7 @@ class LogisticProblem(ABC):
 
     def gradient(self, w: Floats) -> Floats:
         """Return the gradient; :meth:`rounding` bounds its error."""
+        # Block by block, because the error of a sum grows with its length.
         total = sum((self._slope(block, w) for block in self._blocks()), start=np.zeros(self.size))
         return total / self.n_rows + self.regularization * w + self.linear_term
 
@@ -167,7 +168,7 @@ class LogisticProblem(ABC):
 
     @property
     def descent(self) -> GradientDescent:
-        """What gradient steps are certain to reach here: rows have no part in it, the linear term has."""
+        """Guarantee of gradient steps on this problem, which depends on the linear term and on no row."""
         return gradient_descent(
             n_rows=self.n_rows,
             dimension=self.rows.shape[1],
@@ -289,6 +290,7 @@ class SoftmaxProblem(LogisticProblem):
     def _curvature_times(self, block: slice, w: Floats, v: Floats) -> Floats:
         p = special.softmax(self._scores(block, w), axis=1)
         moved = self._scores(block, v)
+        # The softmax Jacobian diag(p) - p p' applied to the change of scores.
         moved = p * (moved - (p * moved).sum(axis=1, keepdims=True))
         return np.asarray(self.basis @ (moved.T @ self.rows[block])).reshape(-1)
 
@@ -335,7 +337,7 @@ def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
 
     Privacy
     -------
-    None: it is for noise to hide what this returns. How many steps it takes depends on the rows too.
+    None: the result is an exact function of the rows, and so is the number of steps. Noise must hide it.
 
     Reference
     ---------
@@ -396,6 +398,7 @@ def _newton_step(problem: LogisticProblem, w: Floats, gradient: Floats) -> Float
     """Return the solution of Newton's equation, None where it has none in floating point."""
     if problem.size <= LARGEST_MATRIX:
         try:
+            # The matrix is positive definite; rounding can make it fail at tiny regularizations.
             factor = linalg.cho_factor(problem.hessian(w), check_finite=False)
         except linalg.LinAlgError:
             return None
@@ -404,5 +407,6 @@ def _newton_step(problem: LogisticProblem, w: Floats, gradient: Floats) -> Float
         matrix = LinearOperator(
             (problem.size, problem.size), matvec=lambda v: problem.curvature_times(w, v.reshape(-1))
         )
+        # A rough solution suffices: the line search needs a direction only.
         step, _ = cg(matrix, gradient, rtol=_CG_TOLERANCE, maxiter=2 * problem.size)
     return step if np.isfinite(step).all() else None

@@ -52,6 +52,7 @@ def largest_norm(regularization: float, norm_bound: float = 1.0) -> float:
     docs/explanation/theorems/masked-norm.md
     """
     gain = largest_gain(2)
+    # The bound of all norms, if the margin of the largest gain can be reached.
     free = math.sqrt(gain / regularization)
     if norm_bound * free >= 1 + gain:
         return free
@@ -87,6 +88,7 @@ def binary_change(norm: float) -> float:
         bounds=(0.0, math.pi / 2),
         method="bounded",
     )
+    # The center of the disc lies on the axis, at the height where the curve is widest.
     center = special.expit(norm * math.sin(widest.x)) * math.sin(widest.x)
     t = np.linspace(-math.pi / 2, math.pi / 2, _ANGLES + 1)
     size = special.expit(norm * np.sin(t))
@@ -120,6 +122,7 @@ def gradient_change(n_classes: int, regularization: float, *, tight: bool = True
         return largest_gradient_change(n_classes)
     if n_classes == 2:
         return binary_change(largest_norm(regularization) * _UP)
+    # Scores of two classes differ by at most sqrt(2) |w|, which keeps every residual below 1.
     norm = math.sqrt(largest_gain(n_classes) / regularization) * _UP
     others = (n_classes - 1) * math.exp(min(math.sqrt(2) * norm, 700.0))
     return LARGEST_SOFTMAX * others / (1 + others)

@@ -1,7 +1,7 @@
-"""How much worse than the best a noisy classifier is: bounds that hold with a stated probability.
+"""Bounds on the loss of utility of a noisy classifier that hold with a stated probability.
 
-They are for planning and for comparison with the paper. Nothing that is promised to anybody depends on them,
-and both are far above what is usually lost.
+They are for planning and for comparison with the paper. No promise depends on them, and both are far above
+the usual loss.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def output_utility(
     """
     _check(n_rows, dimension, regularization, epsilon, failure)
     size = (n_classes - 1) * dimension
+    # Noise of rate epsilon / D: its norm has a Gamma law of shape `size`.
     apart = minimizer_sensitivity(
         gradient_change(n_classes, regularization, tight=tight), regularization, n_rows, 0.0
     )
@@ -179,6 +180,7 @@ def input_utility(
         )
     # Half of what two residuals can differ by bounds one of them.
     steep = largest_gradient_change(n_classes) / 2 + norm * _bend(n_classes)
+    # Norms are independent Gamma variables, and so is their sum.
     mean = float(special.gammainccinv(n_rows * dimension, failure)) * 2 / (epsilon * n_rows)
     far = steep * mean / regularization
     return far**2 * (regularization + _bend(n_classes)) / 2 * _UP

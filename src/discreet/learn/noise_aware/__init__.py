@@ -1,8 +1,9 @@
-"""Learning from a noised table with its noise law in hand: free post-processing, and far better than without.
+"""Learning from a noised table with its noise law: post-processing that costs no privacy.
 
-``coordinates`` and ``labels`` say how a column's cells are debiased, ``sums`` reads rows once, ``moments``
-corrects what was added up, ``estimators`` makes scores of it and ``refusal`` says whether they mean anything;
-``reading`` brings rows in, ``model``, ``ridge`` and ``classifier`` are the learners.
+``rows`` reads published rows and encodes labels; ``_coordinates`` debiases the cells of each column;
+``_moments`` sums products of rows and corrects them for the noise; ``estimators`` computes weights from
+corrected moments and tests whether they mean anything; ``base``, ``_ridge`` and ``_classifier`` are the
+learners.
 """
 
 from discreet.learn.noise_aware._classifier import NoiseAwareClassifier

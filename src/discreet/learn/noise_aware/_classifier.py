@@ -51,31 +51,31 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
     Parameters
     ----------
     law : NoiseLaw, "clear" or None
-        How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
-        that nothing was noised.
+        Law of the published cells given the true ones; None takes that of a loaded release, "clear" stands
+        for a table without noise.
     model : {"auto", "lda", "nb", "mean"}
-        Which of the two fits: the discriminants somewhat more than naive Bayes, one of them, or both alike.
+        Fit that is used: a mean with more weight on the discriminants, one of the two, or their plain mean.
     rows : {"clean", "noised"}
-        Which rows are to be classified: true ones, or further ones of the same release.
+        Kind of rows to be classified: true ones, or further ones of the same release.
     folds : int
-        Among how many parts rows are dealt out for cross-fitting.
+        Number of parts among which rows are divided for cross-fitting.
     on_weak : {"raise", "rank", "majority"}
-        What to do with a release that says too little: raise
-        :class:`~discreet.errors.InsufficientInformation`, fit all the same for whoever wants an order of rows
-        alone, or answer with the most frequent class.
+        Behavior for a release that says too little: raise
+        :class:`~discreet.errors.InsufficientInformation`, fit all the same for an order of rows alone, or
+        answer with the most frequent class.
 
     Attributes
     ----------
     classes_ : array
-        The classes, sorted.
+        Classes of the label, in sorted order.
     coef_ : array of shape (n_classes, n_coordinates)
-        Per width of a number's range, and for each level of a list.
+        Slopes of the scores, per width of a number's range and for each level of a list.
     intercept_ : array of shape (n_classes,)
-        Scores of the row in the middle.
+        Scores of the row at ``center_``.
     center_ : array of shape (n_coordinates,)
-        That row: the mean of the true ones, as the release shows it.
+        Mean of the true rows, as estimated from the release.
     shares_ : array of shape (n_classes,)
-        How frequent each class is.
+        Estimated share of each class among the true rows.
     model_ : str
         "lda", "nb", "mean" or "prior": what was fitted.
     kappa_ : float
@@ -85,7 +85,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
     T2_ : float
         Rows times the share of a published class's variance that published features explain; the largest.
     p_ : int
-        What it is on average where nothing is related.
+        Mean of ``T2_`` where features and label are unrelated: the number of directions.
     reliability_ : float
         ``1 - p_ / T2_``: the share of the direction that is signal.
     status_ : {"ok", "ranking-only", "refused"}
@@ -95,7 +95,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
 
     Privacy
     -------
-    Nothing is charged and nothing new is told: the model is computed from the release and its public law
+    Nothing is charged: the model is computed from the release and its public law
     alone, which is post-processing, so every promise of the release holds for it. What the release leaves
     open stays open. Labels that are published in the clear have no protection, neither there nor here. A
     model that describes the population better also says more about each person in it.
@@ -139,6 +139,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         folds: int = 10,
         on_weak: str = "raise",
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.law = law
         self.model = model
         self.rows = rows
@@ -146,6 +147,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         self.on_weak = on_weak
 
     def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
+        """Return the encoding of the classes, and set ``classes_`` with the order that sorts them."""
         column = law.label
         if y is not None:
             check_classification_targets(y)
@@ -156,7 +158,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
                 )
             self.classes_ = np.unique(y)
             if len(self.classes_) < 2:
-                raise _one_class()
+                raise _one_class_error()
             self._order = np.arange(len(self.classes_))
             return ClassLabel(ResponseLevels(len(self.classes_), 1.0))
         if not column.is_category or column.missing or None in (column.levels or ()):
@@ -176,6 +178,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         return ClassLabel(answers)
 
     def _cells(self, labels: AnyArray, start: int) -> AnyArray:
+        """Return labels given apart as positions in the law's list; ``start`` rows came before."""
         classes = self.classes_
         kinds = {"text" if kind in "OUS" else "number" for kind in (labels.dtype.kind, classes.dtype.kind)}
         known = np.isin(labels, classes) if len(kinds) == 1 else np.zeros(len(labels), bool)
@@ -197,9 +200,17 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             )
         published = np.diagonal(sums.total)[-label.n_raw :]
         if (published > 0).sum() < 2:
-            raise _one_class()
+            raise _one_class_error()
 
     def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+        """Fit discriminants and naive Bayes, and set the weighted mean of their scores.
+
+        Notes
+        -----
+        Weights are ``f_1 D + f_2 B``, ``D`` the linear discriminants ``(W + ridge)^-1 (mean_c - mean)`` with
+        ``W`` the covariance inside classes and ``B`` naive Bayes; ``f`` are the shares of the two, times the
+        factors of :func:`~discreet.learn.noise_aware.estimators.score_scales`.
+        """
         rank = max(self.p_, 1)
         self.shares_ = estimators.class_shares(total)[self._order]
         self.center_ = total.mean
@@ -208,40 +219,40 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         def discriminants(moments: CorrectedMoments) -> Floats:
             shifts = estimators.class_shifts(moments)
             if noised:
-                # Further noised rows spread as the published ones do: there is nothing to correct.
+                # Further noised rows have the observed covariance: there is nothing to correct.
                 between = (shifts.T * estimators.class_shares(moments)) @ shifts
                 none = np.zeros(coordinates.size)
-                return estimators.solve(moments.observed - between, none, moments.spread, shifts)
-            ridge = estimators.ridge_of(moments, rank)
+                return estimators.solve_ridge(moments.observed - between, none, moments.spread, shifts)
+            ridge = estimators.ridge_widths(moments, rank)
             within = estimators.within_covariance(moments)
-            return estimators.solve(within, ridge, moments.spread, shifts)
+            return estimators.solve_ridge(within, ridge, moments.spread, shifts)
 
         def bayes(moments: CorrectedMoments) -> Floats:
             return estimators.naive_bayes(moments, coordinates, rank).weights
 
         if noised:
             self.model_, self.scale_ = "lda", 1.0
-            found = _midway(discriminants(total), total)
-        elif coordinates.paired is not None or self.model == "nb":
-            # Of levels that were randomized together with the label naive Bayes knows everything.
+            fit = _balance_intercepts(discriminants(total), total)
+        elif coordinates.joint_block is not None or self.model == "nb":
+            # Levels that were randomized together with the label are one list: naive Bayes is exact there.
             self.model_, self.scale_ = "nb", 1.0
-            found = estimators.naive_bayes(total, coordinates, rank)
+            fit = estimators.naive_bayes(total, coordinates, rank)
         else:
-            measured = estimators.cross_fitted(total, parts, [discriminants, bayes], within=True)
-            scales = estimators.scales_of(measured, together=coordinates.has_products)
+            measured = estimators.cross_fit(total, parts, [discriminants, bayes], within=True)
+            scales = estimators.score_scales(measured, together=coordinates.has_products)
             self.model_ = "lda" if self.model == "lda" else "mean"
-            first = {"auto": estimators.TOGETHER, "lda": 1.0, "mean": 0.5}[self.model]
+            first = {"auto": estimators.DISCRIMINANT_SHARE, "lda": 1.0, "mean": 0.5}[self.model]
             factors = np.array([first, 1 - first]) * scales
             self.scale_ = float(factors.sum())
             weights = factors[0] * discriminants(total) + factors[1] * bayes(total)
-            # Means of classes as folds see them that had no part in the weights: those that had seem farther
-            # apart than they are.
-            found = _midway(weights, total, factors @ measured.sides)
-        self._settle(self.scale_)
+            # Class means are those of folds that had no part in the weights: on the others the classes seem
+            # farther apart than they are.
+            fit = _balance_intercepts(weights, total, factors @ measured.sides)
+        self._check_scale(self.scale_)
         if self.status_ == "refused" and self.on_weak == "majority":
             self.model_ = "prior"
-            found = LinearFit(np.zeros_like(found.weights), np.log(estimators.class_shares(total)))
-        self.coef_, self.intercept_ = found.weights[self._order], found.intercepts[self._order]
+            fit = LinearFit(np.zeros_like(fit.weights), np.log(estimators.class_shares(total)))
+        self.coef_, self.intercept_ = fit.weights[self._order], fit.intercepts[self._order]
         del self._order
 
     def _scores(self, X: Any, where: str) -> Floats:
@@ -264,24 +275,28 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         return np.asarray(softmax(self._scores(X, "predict_proba"), axis=1))
 
 
-def _midway(weights: Floats, moments: CorrectedMoments, sides: Floats | None = None) -> LinearFit:
-    """Let scores of two classes be equal midway between their means, but for how frequent they are.
+def _balance_intercepts(weights: Floats, moments: CorrectedMoments, sides: Floats | None = None) -> LinearFit:
+    """Return scores with intercepts that make two classes equal midway between their means.
 
     Parameters
     ----------
     weights : array of shape (n_classes, n_coordinates)
-        Of the scores.
-    moments : Moments
-        Of all rows.
+        Slopes of the scores, about the mean of all rows.
+    moments : CorrectedMoments
+        Moments of all rows.
     sides : array of shape (n_classes,), optional
-        Mean score of the rows of each class times its share; by default of the rows themselves.
+        Mean score of the rows of each class times its share; by default from ``moments``.
+
+    Notes
+    -----
+    The intercept of class ``c`` is ``log(share_c) - side_c / (2 share_c)``.
     """
     shares = estimators.class_shares(moments)
     sides = (weights * moments.cross).sum(axis=1) if sides is None else sides
     return LinearFit(weights, np.log(shares) - sides / shares / 2)
 
 
-def _one_class() -> DataError:
+def _one_class_error() -> DataError:
     return DataError(
         "y of NoiseAwareClassifier.fit must hold two classes, held one class. There is nothing to tell apart."
     )

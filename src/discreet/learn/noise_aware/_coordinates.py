@@ -1,4 +1,7 @@
-"""From published cells to sums that are right on average for true ones: one linear map for each column."""
+"""Published cells as raw entries, and the linear map that debiases them into coordinates of true rows.
+
+A number is one coordinate, in widths of its range; a list has an indicator for each level.
+"""
 
 from __future__ import annotations
 
@@ -24,50 +27,58 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.noise_law import ColumnLaw, NoiseLaw
 
-_TELLS_NOTHING = 1e-9
-"""Randomized response whose answer depends on the cell by less than this is left out."""
+_LEAST_GAP = 1e-9
+"""Least ``keep - other`` of a randomized response that is read; a column below it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLevels:
-    """The law of randomized response on a list: kept with ``keep``, any one other level with ``other``."""
+    """The law of randomized response on a list.
+
+    Attributes
+    ----------
+    levels : int
+        Number of levels, at least 2.
+    keep : float
+        Probability that the true level is published.
+    """
 
     levels: int
     keep: float
 
     @property
     def other(self) -> float:
-        """How often a level is published in place of each other one."""
+        """Probability that one given other level is published, ``(1 - keep) / (levels - 1)``."""
         return (1 - self.keep) / (self.levels - 1)
 
     @property
     def gap(self) -> float:
-        """How much more often a level is published when it is the true one."""
+        """Probability of a level when it is the true one, less that when it is not: ``keep - other``."""
         return self.keep - self.other
 
     @classmethod
     def from_law(cls, column: ColumnLaw, levels: int) -> ResponseLevels:
-        """Read the law of a list; one that is published as it is keeps everything."""
+        """Return the law of a column with this many levels; a column in the clear has ``keep`` 1."""
         law = column.cell_law
         if isinstance(law, ResponseLaw):
             return cls(levels, law.keep)
         if isinstance(law, JointResponseLaw):
-            # Of a combination, part of the columns stays the same in all changes of the others alone.
+            # A changed combination leaves these columns as they are if only the other columns changed.
             whole = cls(law.levels, law.keep)
             return cls(levels, law.keep + (law.levels // levels - 1) * whole.other)
         if isinstance(law, Clear):
             return cls(levels, 1.0)
-        raise uncorrected(column)
+        raise uncorrectable_error(column)
 
 
-def mark(out: AnyArray, codes: AnyArray, start: int) -> None:
-    """Write a 1 into each row of a contiguous matrix, at the column of its code."""
+def write_indicators(out: AnyArray, codes: AnyArray, start: int) -> None:
+    """Write a 1 into each row of a contiguous matrix, at column ``start`` plus the row's code."""
     n_rows, width = out.shape
     out.reshape(-1)[np.arange(start, n_rows * width, width) + codes] = 1
 
 
-def uncorrected(column: ColumnLaw) -> ParameterError:
-    """Make the error for a law that no learner here can undo."""
+def uncorrectable_error(column: ColumnLaw) -> ParameterError:
+    """Return the error for a column whose law cannot be corrected for."""
     return ParameterError(
         f"The law of column {column.name!r} must be one that can be corrected for, was: "
         f"{column.cell_law.words()}. Additive noise (Gaussian, Laplace, bounded, spherical), randomized "
@@ -75,13 +86,19 @@ def uncorrected(column: ColumnLaw) -> ParameterError:
     )
 
 
-def additive_law(column: ColumnLaw) -> tuple[float, float]:
-    """Return mean and variance of the noise on a number, in the column's unit."""
+def additive_noise(column: ColumnLaw) -> tuple[float, float]:
+    """Return mean and variance of the noise on a number, in the column's unit.
+
+    Raises
+    ------
+    ParameterError
+        If the law is not additive, or cells were clamped or rounded after the noise.
+    """
     law = column.cell_law
     if isinstance(law, Clear):
         return 0.0, 0.0
     if not isinstance(law, Additive):
-        raise uncorrected(column)
+        raise uncorrectable_error(column)
     if law.clamped or law.grid is not None:
         how = "moved into its range" if law.clamped else f"rounded to steps of {law.grid:g}"
         raise ParameterError(
@@ -99,21 +116,21 @@ class Block:
     Attributes
     ----------
     columns : tuple of ColumnLaw
-        One, or a group.
+        Laws of the column, or of all columns of a group.
     levels : int
-        How many levels or combinations; 0 for a number.
+        Number of levels of a list, or of combinations of a group; 0 for a number.
     raw : slice
-        Where its raw entries stand in a row of sums.
+        Positions of its raw entries in an encoded row.
     place : slice
-        Where its coordinates stand.
+        Positions of its coordinates among all coordinates.
     answers : ResponseLevels or None
-        The law of a list.
+        Law of randomized response on the levels; None for a number.
     mean, variance : float
-        Of the noise on a number, in widths of its range.
+        Mean and variance of the noise on a number, in widths of its range; 0 for a list.
     share : float
-        In which share of rows it is published.
+        Share of rows in which the column is published.
     pair : ResponseLevels or None
-        The law of level and label together, where one answer was given for both.
+        Law of level and label together, where both were randomized by one response; None otherwise.
     """
 
     columns: tuple[ColumnLaw, ...]
@@ -128,48 +145,58 @@ class Block:
 
     @property
     def is_list(self) -> bool:
-        """Whether its coordinates are the levels of a list."""
+        """Whether the coordinates are indicators of levels."""
         return self.levels > 0
 
     @property
     def sampled(self) -> bool:
-        """Whether some rows do not show it."""
+        """Whether the column is published in a sample of the rows only."""
         return isinstance(self.columns[0].law, SampledLaw)
 
     @property
     def flagged(self) -> bool:
-        """Whether it is a number that may be missing, so that being there is a coordinate as well."""
+        """Whether it is a number that may be missing, whose presence is a coordinate as well."""
         return not self.is_list and self.columns[0].missing
 
     @property
-    def there(self) -> int:
-        """The raw entry of a number that says whether it is published; the constant if it always is."""
+    def presence_entry(self) -> int:
+        """Position of the raw entry that is 1 where a number is published; that of the constant if always."""
         return self.raw.start + 1 if self.raw.stop - self.raw.start == 2 else 0
 
     @property
     def scale(self) -> float:
-        """What noise on a published number is multiplied by to become noise on its coordinate."""
+        """Factor from noise on a published number to noise on its debiased coordinate."""
         return 1 / (self.columns[0].width * (self.flag.keep if self.flagged else 1.0) * self.share)
 
     @property
     def flag(self) -> ResponseLevels:
-        """The law of the flag beside a number that may be missing."""
+        """Law of randomized response on whether a number is missing."""
         keep = self.columns[0].cell_law.missing_keep
         return ResponseLevels(2, 1.0 if keep is None else keep)
 
     def encode(self, batch: Mapping[str, AnyArray], out: AnyArray) -> None:
-        """Write the raw entries of some rows: codes as indicators, numbers from the middle of their range."""
+        """Write the raw entries of published rows: codes as indicators, numbers about their fill value.
+
+        Parameters
+        ----------
+        batch : mapping of str to array
+            Published cells by column: numbers as floats, NaN where missing, categories as codes.
+        out : array of shape (n_rows, n_raw)
+            Contiguous matrix of zeros, written in place.
+        """
         if self.is_list:
             codes = batch[self.columns[0].name]
+            # A group is one list of combinations, numbered like digits; "not shown" comes last.
             if len(self.columns) > 1:
                 shown = codes < len(self.columns[0].levels or ())
                 for column in self.columns[1:]:
                     codes = codes * len(column.levels or ()) + batch[column.name]
                 codes = np.where(shown, codes, self.levels)
-            mark(out, codes, self.raw.start)
+            write_indicators(out, codes, self.raw.start)
             return
         column = self.columns[0]
         cells = batch[column.name]
+        # The mean of the noise is subtracted where the cell is published.
         scaled = (cells - column.fill) / column.width - self.mean
         if self.raw.stop - self.raw.start == 1:
             out[:, self.raw.start] = scaled
@@ -179,7 +206,25 @@ class Block:
         out[:, self.raw.start + 1] = present
 
     def fill_map(self, debias: Floats, shown: Floats) -> None:
-        """Write how coordinates follow from raw entries, and which raw entry says that they are published."""
+        """Write the block's rows of the two linear maps on raw entries.
+
+        Parameters
+        ----------
+        debias : array of shape (p, n_raw)
+            Map to coordinates whose mean is the true one, written in place.
+        shown : array of shape (p, n_raw)
+            Map to a number that is 1 on average and 0 where the coordinate is not published.
+
+        Notes
+        -----
+        A level: ``(1{answer = v} - q) / (gap share)``, ``q`` the probability of any one other level. A
+        number: ``x / (keep share)`` with ``keep`` the probability that presence is published as it is; its
+        flag: ``(1{present} - q) / gap``.
+
+        Reference
+        ---------
+        docs/explanation/theorems/noise-aware.md
+        """
         raw, place = self.raw, self.place
         if self.is_list:
             assert self.answers is not None
@@ -199,11 +244,23 @@ class Block:
             debias[place.start + 1, 0] = -self.flag.other / self.flag.gap
 
     def second_moments(self, sums: Floats, means: Floats) -> Floats:
-        """Return the mean of the products of the block's true coordinates, from mean raw products."""
+        """Return the mean products of the block's true coordinates.
+
+        Parameters
+        ----------
+        sums : array of shape (n_raw, n_raw)
+            Mean products of raw entries.
+        means : array of shape (p,)
+            Debiased means of all coordinates.
+
+        Notes
+        -----
+        For levels the diagonal matrix of their shares. For a number ``(mean(x^2) - variance mean(present)) /
+        (keep share)``: the noise adds its variance wherever a number is published.
+        """
         inside = means[self.place]
         if self.is_list:
-            # One level is 1 and the others 0: products of different levels vanish, squares are the level
-            # itself.
+            # Indicators: products of different levels vanish, and the square of a level is the level.
             return np.diag(inside)
         t = self.raw.start
         present = sums[t + 1, 0] if self.raw.stop - t == 2 else sums[0, 0]
@@ -219,7 +276,7 @@ class Block:
             codes = batch[self.columns[0].name]
             for column in self.columns[1:]:
                 codes = codes * len(column.levels or ()) + batch[column.name]
-            mark(out, codes, self.place.start)
+            write_indicators(out, codes, self.place.start)
             return
         column = self.columns[0]
         cells = batch[column.name]
@@ -234,8 +291,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """All features of a noise law as coordinates, and the linear map that debiases published rows.
+    """All features of a noise law as coordinates, with the linear map that debiases published rows.
 
+    Attributes
+    ----------
+    law : NoiseLaw
+        Law of the published table.
+    blocks : tuple of Block
+        Coordinates by column or group, in the order of the law.
+
+    Notes
+    -----
     A row of raw entries is ``r = (1, blocks)``; ``debias @ r`` has the true coordinates as its mean, and
     ``shown @ r`` is 1 on average and 0 where a coordinate is not published.
 
@@ -248,31 +314,31 @@ class Coordinates:
     blocks: tuple[Block, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "blocks", tuple(_blocks(self.law)))
+        object.__setattr__(self, "blocks", tuple(_build_blocks(self.law)))
 
     @cached_property
     def n_raw(self) -> int:
-        """How many raw entries a row has, the constant among them."""
+        """Number of raw entries of a row, the constant included."""
         return max((block.raw.stop for block in self.blocks), default=1)
 
     @cached_property
     def size(self) -> int:
-        """How many coordinates there are."""
+        """Number of coordinates."""
         return max((block.place.stop for block in self.blocks), default=0)
 
     @cached_property
     def counts(self) -> bool:
-        """Whether raw entries are all 0 or 1, so that single precision adds them up exactly."""
+        """Whether all raw entries are 0 or 1, so that single precision sums them exactly."""
         return all(block.is_list for block in self.blocks)
 
     @cached_property
     def debias(self) -> Floats:
-        """The map from raw entries to coordinates."""
+        """Map from raw entries to debiased coordinates, of shape (size, n_raw)."""
         return self._maps[0]
 
     @cached_property
     def shown(self) -> Floats:
-        """The map from raw entries to whether coordinates are published."""
+        """Map from raw entries to whether coordinates are published, of shape (size, n_raw)."""
         return self._maps[1]
 
     @cached_property
@@ -284,7 +350,7 @@ class Coordinates:
 
     @cached_property
     def weight(self) -> Floats:
-        """How much one published row adds to a level: one over its share of rows; 0 for numbers."""
+        """Contribution of one published row to a level, 1 over its share of rows; 0 for numbers."""
         weight = np.zeros(self.size)
         for block in self.blocks:
             weight[block.place] = block.is_list / block.share
@@ -292,7 +358,13 @@ class Coordinates:
 
     @cached_property
     def pair_factor(self) -> Floats:
-        """What products of coordinates of two blocks are multiplied by; 0 where no row shows both."""
+        """Factor for mean products of two coordinates, of shape (size, size); 0 where no row shows both.
+
+        Notes
+        -----
+        ``m`` of ``d`` columns are shown in each row: two given ones with probability
+        ``m (m - 1) / (d (d - 1))``, while debiasing divides by ``(m / d)^2``. The factor is the ratio.
+        """
         factor = np.ones((self.size, self.size))
         if self.law.sampling is None:
             return factor
@@ -300,96 +372,128 @@ class Coordinates:
         sampled = np.zeros(self.size, bool)
         for block in self.blocks:
             sampled[block.place] = block.sampled
-        # noise-aware: both are shown in m (m - 1) of d (d - 1) choices, not in (m / d)^2 of them.
         both = 0.0 if m == 1 else (m / d) ** 2 * d * (d - 1) / (m * (m - 1))
         factor[np.outer(sampled, sampled)] = both
         return factor
 
     @cached_property
     def correlations(self) -> tuple[tuple[int, int, int, int, float], ...]:
-        """Pairs of numbers whose noise goes together.
+        """Pairs of numbers with correlated noise.
 
-        Both coordinates, the raw entries that say whether they are there, and the covariance of their noise.
+        Each is a tuple: both coordinates, their presence entries, and the covariance of their noise.
         """
         numbers = {b.columns[0].name: b for b in self.blocks if not b.is_list}
-        found = []
+        pairs = []
         for name, block in numbers.items():
-            for other, covariance in _together(block.columns[0]):
+            for other, covariance in _noise_covariances(block.columns[0]):
                 if other != name and other in numbers:
-                    two = numbers[other]
-                    scale = block.scale * two.scale
-                    found.append(
-                        (block.place.start, two.place.start, block.there, two.there, covariance * scale)
+                    partner = numbers[other]
+                    scale = block.scale * partner.scale
+                    pairs.append(
+                        (
+                            block.place.start,
+                            partner.place.start,
+                            block.presence_entry,
+                            partner.presence_entry,
+                            covariance * scale,
+                        )
                     )
-        return tuple(found)
+        return tuple(pairs)
 
-    def noise_with(self, label: ColumnLaw) -> Floats:
-        """Return the covariance of the noise on a number that is the label with that on each raw entry."""
+    def label_noise_covariance(self, label: ColumnLaw) -> Floats:
+        """Return the covariance of the noise on a numeric label with that on each coordinate.
+
+        Parameters
+        ----------
+        label : ColumnLaw
+            Law of the label.
+
+        Returns
+        -------
+        array of shape (size, n_raw)
+            Covariance in the column of the coordinate's presence entry, 0 elsewhere.
+        """
         shared = np.zeros((self.size, self.n_raw))
         for block in self.blocks:
-            covariances = dict(_together(block.columns[0]))
+            covariances = dict(_noise_covariances(block.columns[0]))
             if not block.is_list and label.name in covariances:
                 noise = covariances[label.name] * block.scale / label.width
-                shared[block.place.start, block.there] = noise
+                shared[block.place.start, block.presence_entry] = noise
         return shared
 
     @property
-    def paired(self) -> Block | None:
-        """The block that was randomized together with the label, if there is one."""
+    def joint_block(self) -> Block | None:
+        """Block that was randomized together with the label; None if there is none."""
         return next((block for block in self.blocks if block.pair is not None), None)
 
     @property
     def has_products(self) -> bool:
-        """Whether some row shows two blocks at once."""
+        """Whether some published row shows two blocks at once."""
         return self.law.sampling is None or self.law.sampling[0] > 1
 
-    def encode(self, batch: Mapping[str, AnyArray], n_rows: int, beside: int, kind: Any) -> AnyArray:
-        """Return raw rows, with room for `beside` entries of the label at their end."""
-        out = np.zeros((n_rows, self.n_raw + beside), kind)
+    def encode(self, batch: Mapping[str, AnyArray], n_rows: int, label_entries: int, dtype: Any) -> AnyArray:
+        """Return the raw entries of published rows, with zeros for the label's entries at the end.
+
+        Parameters
+        ----------
+        batch : mapping of str to array
+            Published cells by column, categories as codes.
+        n_rows : int
+            Number of rows in the batch.
+        label_entries : int
+            Number of raw entries of the label.
+        dtype : dtype
+            Floating type of the result.
+        """
+        out = np.zeros((n_rows, self.n_raw + label_entries), dtype)
         out[:, 0] = 1
         for block in self.blocks:
             block.encode(batch, out)
         return out
 
     def clean(self, batch: Mapping[str, AnyArray], n_rows: int) -> Floats:
-        """Return the coordinates of true rows."""
+        """Return the coordinates of true rows, which have no noise to correct for."""
         out = np.zeros((n_rows, self.size))
         for block in self.blocks:
             block.clean(batch, out)
         return out
 
 
-def _together(column: ColumnLaw) -> list[tuple[str, float]]:
+def _noise_covariances(column: ColumnLaw) -> list[tuple[str, float]]:
+    """Return names and noise covariances of the columns whose noise is correlated with this one's."""
     law = column.cell_law
     if not isinstance(law, CorrelatedGaussianLaw):
         return []
     return list(zip(law.columns, law.covariances, strict=True))
 
 
-def _blocks(law: NoiseLaw) -> Sequence[Block]:
-    made: list[Block] = []
-    done: set[str] = set()
+def _build_blocks(law: NoiseLaw) -> Sequence[Block]:
+    """Return a block for each feature, or group of features randomized together, that says something."""
+    blocks: list[Block] = []
+    seen: set[str] = set()
     raw, place = 1, 0
     for column in law.features:
-        if column.name in done:
+        if column.name in seen:
             continue
         cell = column.cell_law
         members: tuple[ColumnLaw, ...] = (column,)
         pair: ResponseLevels | None = None
         if isinstance(cell, JointResponseLaw):
+            # The label may be a member of the group; it is no feature.
             members = tuple(c for name in cell.columns for c in law.features if c.name == name)
             pair = ResponseLevels(cell.levels, cell.keep) if len(members) < len(cell.columns) else None
-        done.update(c.name for c in members)
+        seen.update(c.name for c in members)
         share = column.law.share if isinstance(column.law, SampledLaw) else 1.0
         if column.is_category:
             levels = 1
             for member in members:
                 levels *= len(member.levels or ())
             answers = ResponseLevels.from_law(column, levels)
-            if answers.gap <= _TELLS_NOTHING:
+            # Debiasing divides by the gap.
+            if answers.gap <= _LEAST_GAP:
                 continue
             extra = int(isinstance(column.law, SampledLaw))  # one more entry: not published
-            made.append(
+            blocks.append(
                 Block(
                     columns=members,
                     levels=levels,
@@ -402,19 +506,20 @@ def _blocks(law: NoiseLaw) -> Sequence[Block]:
             )
             raw, place = raw + levels + extra, place + levels
             continue
-        mean, variance = additive_law(column)
-        two = int(column.missing or isinstance(column.law, SampledLaw))
+        mean, variance = additive_noise(column)
+        # A second raw entry says whether the number is there.
+        extra = int(column.missing or isinstance(column.law, SampledLaw))
         block = Block(
             columns=members,
             levels=0,
-            raw=slice(raw, raw + 1 + two),
+            raw=slice(raw, raw + 1 + extra),
             place=slice(place, place + 1 + int(column.missing)),
             mean=mean / column.width,
             variance=variance / column.width**2,
             share=share,
         )
-        if block.flagged and block.flag.gap <= _TELLS_NOTHING:
+        if block.flagged and block.flag.gap <= _LEAST_GAP:
             continue
-        made.append(block)
+        blocks.append(block)
         raw, place = block.raw.stop, block.place.stop
-    return made
+    return blocks

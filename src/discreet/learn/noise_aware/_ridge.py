@@ -1,4 +1,4 @@
-"""Linear regression on true rows, learned from noised ones."""
+"""Linear regression for true rows, fitted to a noised release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from discreet.errors import DataError, ParameterError
 from discreet.learn.base import Constraint, check_finite
 from discreet.learn.noise_aware import estimators
-from discreet.learn.noise_aware._coordinates import additive_law
+from discreet.learn.noise_aware._coordinates import additive_noise
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
 from discreet.learn.noise_aware.rows import NumberLabel
 
@@ -36,34 +36,34 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
     Parameters
     ----------
     law : NoiseLaw, "clear" or None
-        How the published cells follow from true ones; None takes the law of a loaded release, "clear" says
-        that nothing was noised.
+        Law of the published cells given the true ones; None takes that of a loaded release, "clear" stands
+        for a table without noise.
     folds : int
-        Among how many parts rows are dealt out for cross-fitting.
+        Number of parts among which rows are divided for cross-fitting.
     on_weak : {"raise", "rank", "mean"}
-        What to do with a release that says too little: raise
-        :class:`~discreet.errors.InsufficientInformation`, fit all the same for whoever wants an order of rows
-        alone, or predict the mean.
+        Behavior for a release that says too little: raise
+        :class:`~discreet.errors.InsufficientInformation`, fit all the same for an order of rows alone, or
+        predict the mean.
 
     Attributes
     ----------
     coef_ : array of shape (n_coordinates,)
         Per width of a number's range, and for each level of a list, in the target's unit.
     intercept_ : float
-        What the row in the middle is predicted.
+        Prediction for the row at ``center_``, in the target's unit.
     center_ : array of shape (n_coordinates,)
-        That row: the mean of the true ones, as the release shows it.
+        Mean of the true rows, as estimated from the release.
     tau_ : float
         Mean width of the ridge, in shares of the variance that published coordinates have.
     kappa_ : float
-        Uncertainty of the corrected covariance over its size. Above 1 columns are treated more and more as if
-        they did not go together.
+        Uncertainty of the corrected covariance over its size. The further above 1, the more columns are
+        treated as uncorrelated.
     scale_ : float
         Factor that cross-fitting gave the slopes.
     T2_ : float
         Rows times the share of the published target's variance that published features explain.
     p_ : int
-        What ``T2_`` is on average where nothing is related.
+        Mean of ``T2_`` where features and target are unrelated: the number of directions.
     reliability_ : float
         ``1 - p_ / T2_``: the share of the direction that is signal.
     status_ : {"ok", "ranking-only", "refused"}
@@ -73,7 +73,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
 
     Privacy
     -------
-    Nothing is charged and nothing new is told: the model is computed from the release and its public law
+    Nothing is charged: the model is computed from the release and its public law
     alone, which is post-processing, so every promise of the release holds for it. What the release leaves
     open stays open. A target that is published in the clear has no protection, neither there nor here. A
     model that describes the population better also says more about each person in it.
@@ -112,6 +112,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         self.on_weak = on_weak
 
     def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
+        """Return the encoding of the target: in units of its declared range, or of its own spread."""
         column = law.label
         cells = None if y is None else self._cells(y, 0)
         if column is None:
@@ -130,7 +131,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
                 f"The target {column.name!r} of the law of NoiseAwareRidge must be a number that is never "
                 "missing, and is not. Use NoiseAwareClassifier for classes."
             )
-        mean, variance = additive_law(column)
+        mean, variance = additive_noise(column)
         assert column.lower is not None
         return NumberLabel(
             origin=column.lower,
@@ -152,32 +153,33 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         return numbers
 
     def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
+        """Fit the slopes ``a (S + ridge)^-1 c`` and set them, ``a`` the factor of cross-fitting."""
         assert isinstance(label, NumberLabel)
         rank = max(self.p_, 1)
 
-        def whole(moments: CorrectedMoments) -> Floats:
-            ridge = estimators.ridge_of(moments, rank)
-            return estimators.solve(moments.covariance, ridge, moments.spread, moments.cross)
+        def joint(moments: CorrectedMoments) -> Floats:
+            ridge = estimators.ridge_widths(moments, rank)
+            return estimators.solve_ridge(moments.covariance, ridge, moments.spread, moments.cross)
 
-        def apart(moments: CorrectedMoments) -> Floats:
-            ridge = estimators.ridge_of(moments, rank)
-            return estimators.diagonal(moments.covariance, ridge, moments, moments.cross)
+        def separate(moments: CorrectedMoments) -> Floats:
+            ridge = estimators.ridge_widths(moments, rank)
+            return estimators.diagonal_slopes(moments.covariance, ridge, moments, moments.cross)
 
-        # Where no row shows two columns at once, their slopes can only be had one by one.
-        fit = whole if coordinates.has_products else apart
-        measured = estimators.cross_fitted(total, parts, [fit], within=False)
-        self.scale_ = estimators.scale_of(
+        # Where no row shows two columns at once, slopes can only be fitted one by one.
+        fit = joint if coordinates.has_products else separate
+        measured = estimators.cross_fit(total, parts, [fit], within=False)
+        self.scale_ = estimators.score_scale(
             float(measured.square[0]), float(measured.side[0]), float(measured.doubt[0])
         )
         weights = self.scale_ * fit(total)[0]
-        self._settle(self.scale_)
+        self._check_scale(self.scale_)
         if self.status_ == "refused" and self.on_weak == "mean":
             weights = np.zeros(coordinates.size)
         self.coef_ = np.asarray(weights) * label.width
         self.intercept_ = float(total.level[0]) * label.width + label.origin
         self.center_ = total.mean
         spread = np.maximum(total.spread, 1e-300)
-        self.tau_ = float((estimators.ridge_of(total, rank) / spread).mean())
+        self.tau_ = float((estimators.ridge_widths(total, rank) / spread).mean())
 
     def predict(self, X: Any) -> Floats:
         """Return what the linear model says of true rows, which may lie outside the declared range."""

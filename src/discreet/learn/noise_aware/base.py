@@ -1,4 +1,4 @@
-"""Learners that read a published table and its noise law, and fit what the true rows would have shown."""
+"""Base class of learners that fit a model of the true rows to a published table and its noise law."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from discreet.errors import DataError, InsufficientInformation, ParameterError
 from discreet.learn.base import Constraint, Learner, check_finite
 from discreet.learn.noise_aware import estimators, rows
 from discreet.learn.noise_aware._coordinates import Coordinates
-from discreet.learn.noise_aware._moments import CorrectedMoments, MomentSums, add_up, edge
-from discreet.learn.noise_aware.estimators import weigh
+from discreet.learn.noise_aware._moments import CorrectedMoments, MomentSums, eigenvalue_spread, sum_moments
+from discreet.learn.noise_aware.estimators import measure_evidence
 from discreet.noise_law import Clear, ColumnLaw, NoiseLaw
 
 if TYPE_CHECKING:
@@ -39,13 +39,16 @@ FOLDS = Constraint(
 
 
 def one_of(*words: str) -> Constraint:
-    """Return the domain of a few words."""
+    """Return the constraint of a parameter that is one of a few words."""
     listed = " or ".join((", ".join(map(repr, words[:-1])), repr(words[-1])))
     return Constraint(listed, lambda v: isinstance(v, str) and v in words, ("other", 1, None))
 
 
 class NoiseAwareLearner(Learner):
-    """What both learners share: reading, moments, evidence. Subclasses turn moments into scores."""
+    """Base of the noise-aware learners: reads rows, corrects moments, tests for evidence.
+
+    Subclasses encode the label in :meth:`_label` and turn corrected moments into scores in :meth:`_learn`.
+    """
 
     law: Any
     folds: int
@@ -60,18 +63,18 @@ class NoiseAwareLearner(Learner):
 
     @abstractmethod
     def _label(self, law: NoiseLaw, y: AnyArray | None) -> Label:
-        """Return how the label is read; with `y`, where its cells are given apart."""
+        """Return the encoding of the label; ``y`` has its cells where they are no column of the table."""
 
     def _cells(self, labels: AnyArray, start: int) -> AnyArray:
-        """Return some labels that were given apart as codes or numbers; `start` rows came before."""
+        """Return labels given apart as codes or numbers; ``start`` is the number of rows before them."""
         return labels
 
     @abstractmethod
     def _learn(self, total: CorrectedMoments, parts: Parts, coordinates: Coordinates, label: Label) -> None:
-        """Set the fitted attributes."""
+        """Fit the model to corrected moments and set the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from published rows, in one pass.
+        """Fit the model to published rows, read once.
 
         Parameters
         ----------
@@ -83,29 +86,29 @@ class NoiseAwareLearner(Learner):
         """
         self._check_parameters()
         owner = f"{type(self).__name__}.fit"
-        X, y, law = self._lawful(X, y, owner)
-        coordinates, label = self._understood(law, y)
-        sums = add_up(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
-        return self._fitted(sums, law, coordinates, label)
+        X, y, law = self._find_law(X, y, owner)
+        coordinates, label = self._build_encoders(law, y)
+        sums = sum_moments(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
+        return self._fit_sums(sums, law, coordinates, label)
 
     def accumulator(self) -> MomentAccumulator:
-        """Return what takes in published rows as they come by, where nobody can read them from a file.
+        """Return an accumulator of published rows, for tables that are not read from one source.
 
-        ``law`` must be given, with a target in it.
+        ``law`` must be a noise law with a target.
         """
         self._check_parameters()
         law = self.law
         if not isinstance(law, NoiseLaw) or law.label is None:
             raise ParameterError(
-                f"law of {type(self).__name__}.gathering must be a NoiseLaw that has a target, and is not. "
+                f"law of {type(self).__name__}.accumulator must be a NoiseLaw that has a target, and is not. "
                 "Use fit for labels that are given apart."
             )
         self.n_features_in_ = len(law.features)
         self.feature_names_in_ = np.array([column.name for column in law.features], dtype=object)
-        return MomentAccumulator(self, law, *self._understood(law, None))
+        return MomentAccumulator(self, law, *self._build_encoders(law, None))
 
-    def _understood(self, law: NoiseLaw, y: AnyArray | None) -> tuple[Coordinates, Label]:
-        """Return how features and label are read."""
+    def _build_encoders(self, law: NoiseLaw, y: AnyArray | None) -> tuple[Coordinates, Label]:
+        """Return the encodings of features and label."""
         coordinates = Coordinates(law)
         label = self._label(law, y)
         if not coordinates.size:
@@ -115,16 +118,17 @@ class NoiseAwareLearner(Learner):
             )
         return coordinates, label
 
-    def _fitted(self, sums: MomentTotals, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
+    def _fit_sums(self, sums: MomentTotals, law: NoiseLaw, coordinates: Coordinates, label: Label) -> Self:
+        """Fit the model to sums of raw products: correct them, test for evidence, learn."""
         self._check_rows(sums, label, f"{type(self).__name__}.fit")
         total = CorrectedMoments.from_sums(sums.total, coordinates, label)
         self.law_ = law
-        self._weigh(total)
+        self._check_evidence(total)
         center = total.mean, total.level
-        whole = sums.total
+        total_sums = sums.total
         parts = [
             (
-                CorrectedMoments.from_sums(whole - fold, coordinates, label, center),
+                CorrectedMoments.from_sums(total_sums - fold, coordinates, label, center),
                 CorrectedMoments.from_sums(fold, coordinates, label, center),
             )
             for fold in sums.folds
@@ -133,14 +137,20 @@ class NoiseAwareLearner(Learner):
         self._learn(total, parts, coordinates, label)
         return self
 
-    def _weigh(self, total: CorrectedMoments) -> None:
-        """Say whether published rows show enough, before anything is fitted."""
-        evidence = weigh(total)
+    def _check_evidence(self, total: CorrectedMoments) -> None:
+        """Set the evidence attributes, and refuse a table without evidence if ``on_weak`` is "raise".
+
+        Notes
+        -----
+        ``kappa_ = e(p, n) sum(noise) / sum(s)``, the largest error of an eigenvalue of the corrected
+        covariance over its mean size.
+        """
+        evidence = measure_evidence(total)
         self.T2_, self.p_ = evidence.statistic, evidence.rank
         self.reliability_, self.status_ = evidence.reliability, evidence.status
         true = float(np.maximum(np.diagonal(total.covariance), 0.0).sum())
         noise = float(estimators.noise_spread(total).sum())
-        self.kappa_ = edge(max(self.p_, 1), total.n) * noise / max(true, 1e-12 * noise, 1e-300)
+        self.kappa_ = eigenvalue_spread(max(self.p_, 1), total.n) * noise / max(true, 1e-12 * noise, 1e-300)
         if self.status_ == "refused" and self.on_weak == "raise":
             raise InsufficientInformation(
                 f"The release says too little about its label to learn from: the statistic T2 is "
@@ -150,8 +160,8 @@ class NoiseAwareLearner(Learner):
                 critical=evidence.critical,
             )
 
-    def _settle(self, scale: float) -> None:
-        """Refuse as well where folds do not confirm each other: what one shows, the others do not."""
+    def _check_scale(self, scale: float) -> None:
+        """Refuse a table whose folds do not confirm each other, which shows as a score factor of 0."""
         if scale > 0 or self.status_ == "refused":
             return
         self.status_ = "refused"
@@ -163,10 +173,10 @@ class NoiseAwareLearner(Learner):
                 critical=self.T2_,
             )
 
-    # Rows in.
+    # Reading rows.
 
-    def _lawful(self, X: Any, y: Any, owner: str) -> tuple[Any, Any, NoiseLaw]:
-        """Return rows, labels and the law they were published under."""
+    def _find_law(self, X: Any, y: Any, owner: str) -> tuple[Any, Any, NoiseLaw]:
+        """Return rows, labels and the law that the rows were published under."""
         if isinstance(self.law, str):
             if y is not None:
                 labels = np.asarray(y)
@@ -175,14 +185,14 @@ class NoiseAwareLearner(Learner):
             X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
             check_finite(X, f"X of {owner}", getattr(self, "feature_names_in_", None))
             return X, y, clear_law(X, getattr(self, "feature_names_in_", None))
-        carried = rows.law_of(X)
-        law = carried if self.law is None else self.law
+        release_law = rows.law_of(X)
+        law = release_law if self.law is None else self.law
         if law is None:
             raise ParameterError(
                 f"law of {type(self).__name__} must be the noise law of the release, was None. Take it from "
                 "discreet.load_release(folder).noise_law, or give the loaded release in place of its rows."
             )
-        if carried is not None and carried != law:
+        if release_law is not None and release_law != law:
             raise ParameterError(
                 f"law of {type(self).__name__} must be that of the release in X or left out, was another."
             )
@@ -194,28 +204,40 @@ class NoiseAwareLearner(Learner):
         return X, None if y is None else column_or_1d(y, warn=True), law
 
     def _batches(
-        self, X: Any, given: AnyArray | None, law: NoiseLaw, owner: str
+        self, X: Any, labels_given: AnyArray | None, law: NoiseLaw, owner: str
     ) -> Iterator[tuple[dict[str, AnyArray], AnyArray]]:
-        """Yield features and labels of some rows at a time."""
+        """Yield features and labels of published rows, a batch at a time.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, mapping or release
+            Published rows, as for :meth:`fit`.
+        labels_given : array or None
+            Labels given apart; None where they are a column of ``X``.
+        law : NoiseLaw
+            Law of the published rows.
+        owner : str
+            Name of the calling method, for error messages.
+        """
         label = law.label
-        columns = law.features if given is not None or label is None else (*law.features, label)
-        beside = None if label is None else label.name
+        columns = law.features if labels_given is not None or label is None else (*law.features, label)
+        ignored = None if label is None else label.name
         start = 0
-        for batch in rows.read(X, columns, owner, beside=beside):
+        for batch in rows.read(X, columns, owner, beside=ignored):
             n_rows = len(next(iter(batch.values())))
             if start == 0:
                 rows.check_unrounded(batch, columns, owner)
-            if given is None:
+            if labels_given is None:
                 assert label is not None
                 yield batch, batch[label.name]
             else:
-                labels = given[start : start + n_rows]
+                labels = labels_given[start : start + n_rows]
                 if len(labels) < n_rows:
-                    raise _lengths(owner)
+                    raise _length_error(owner)
                 yield batch, self._cells(labels, start)
             start += n_rows
-        if given is not None and start != len(given):
-            raise _lengths(owner)
+        if labels_given is not None and start != len(labels_given):
+            raise _length_error(owner)
 
     def _check_rows(self, sums: MomentTotals, label: Label, owner: str) -> None:
         if sums.n_rows < 2:
@@ -225,7 +247,17 @@ class NoiseAwareLearner(Learner):
             )
 
     def _coordinates(self, X: Any, where: str, *, published: bool = False) -> Floats:
-        """Return rows that a fitted model is shown as coordinates counted from the mean of the true rows."""
+        """Return rows to be judged as coordinates, counted from the mean of the true rows.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, mapping or release
+            True rows, or further published ones.
+        where : str
+            Name of the calling method, for error messages.
+        published : bool
+            Whether the rows are published ones, which are debiased first.
+        """
         check_is_fitted(self)
         owner = f"{type(self).__name__}.{where}"
         law = self.law_
@@ -234,32 +266,32 @@ class NoiseAwareLearner(Learner):
             check_finite(X, f"X of {owner}", getattr(self, "feature_names_in_", None))
         elif not rows.is_matrix(X):
             names = rows.names_of(X) or []
-            lost = [column.name for column in law.features if column.name not in names]
-            if lost:
+            missing = [column.name for column in law.features if column.name not in names]
+            if missing:
                 raise ParameterError(
-                    f"The feature names of X of {owner} must be those of its law, and {lost[0]!r} is not "
+                    f"The feature names of X of {owner} must be those of its law, and {missing[0]!r} is not "
                     "among them. Rename the columns as in the release."
                 )
         coordinates = Coordinates(law)
-        beside = None if law.label is None else law.label.name
-        made = []
-        for batch in rows.read(X, law.features, owner, published=published, beside=beside):
+        ignored = None if law.label is None else law.label.name
+        parts = []
+        for batch in rows.read(X, law.features, owner, published=published, beside=ignored):
             n_rows = len(next(iter(batch.values())))
             if published:
                 raw = coordinates.encode(batch, n_rows, 0, np.float64)
-                made.append(raw @ (coordinates.debias - self.center_[:, None] * coordinates.shown).T)
+                parts.append(raw @ (coordinates.debias - self.center_[:, None] * coordinates.shown).T)
             else:
-                made.append(coordinates.clean(batch, n_rows) - self.center_)
-        return np.concatenate(made) if made else np.empty((0, coordinates.size))
+                parts.append(coordinates.clean(batch, n_rows) - self.center_)
+        return np.concatenate(parts) if parts else np.empty((0, coordinates.size))
 
     center_: Floats
 
 
 class MomentAccumulator:
-    """Published rows, added up as they come by, for a learner that is fitted when all have come.
+    """Running sums over published rows, for a learner that is fitted after the last of them.
 
-    Made by :meth:`NoiseAwareLearner.accumulator`; memory does not grow with the number of rows. They may come
-    in any order: neighbors fall into different folds, by a hash that follows no period.
+    Made by :meth:`NoiseAwareLearner.accumulator`; memory does not grow with the number of rows. Rows may come
+    in any order: consecutive ones fall into different folds, by a hash that follows no period.
     """
 
     def __init__(
@@ -271,40 +303,44 @@ class MomentAccumulator:
 
     @property
     def n_rows(self) -> int:
-        """How many rows came by."""
+        """Number of rows added so far."""
         return self._adder.n_rows
 
     @property
     def work(self) -> int:
-        """How many products each row is added up in."""
+        """Number of products that are summed for each row."""
         return (self._coordinates.n_raw + self._label.n_raw) ** 2
 
     def see(self, batch: Mapping[str, AnyArray]) -> None:
-        """Take in some rows: every column of the law by name, of a list the places of its levels.
+        """Add some rows to the sums.
 
-        "Not published" has the place after the last.
+        Parameters
+        ----------
+        batch : mapping of str to array
+            Every column of the law by name; a list as positions of its levels, "not published" as the
+            position after the last.
         """
         assert self._law.label is not None
         self._adder.add(batch, batch[self._law.label.name])
 
     def fit(self) -> NoiseAwareLearner:
-        """Fit the learner to what came by."""
-        return self._learner._fitted(self._adder.sums, self._law, self._coordinates, self._label)
+        """Fit the learner to the rows added so far, and return it."""
+        return self._learner._fit_sums(self._adder.sums, self._law, self._coordinates, self._label)
 
 
-def _lengths(owner: str) -> DataError:
+def _length_error(owner: str) -> DataError:
     return DataError(
         f"y of {owner} must have one label for each row of X, and has not. Give both from one file."
     )
 
 
 def clear_law(X: Floats, names: AnyArray | None) -> NoiseLaw:
-    """Return the law of a matrix that is published as it is; its own extremes serve as units."""
-    named = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
+    """Return the law of a matrix in the clear; the range of each column serves as its unit."""
+    column_names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
     low, high = X.min(axis=0), X.max(axis=0)
     high = np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
     columns = [
         ColumnLaw(name=name, lower=float(a), upper=float(b), law=Clear())
-        for name, a, b in zip(named, low, high, strict=True)
+        for name, a, b in zip(column_names, low, high, strict=True)
     ]
     return NoiseLaw(columns=tuple(columns))

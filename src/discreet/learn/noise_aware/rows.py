@@ -1,7 +1,4 @@
-"""What is predicted, as raw entries: a class as indicators, a number as a fraction of its range.
-
-Published rows in, batches out: frames, matrices, files and loaded releases, checked against their law.
-"""
+"""Reading of published rows in batches, checked against their noise law, and encoding of their labels."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn.base import check_finite
-from discreet.learn.noise_aware._coordinates import mark
+from discreet.learn.noise_aware._coordinates import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
 from discreet.schema import Column, Schema, nearest, unclipped_column
 from discreet.tables import open_table
@@ -31,7 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClassLabel:
-    """One of several classes, published as it is or by randomized response."""
+    """Encoding of a class label, published in the clear or by randomized response.
+
+    Attributes
+    ----------
+    answers : ResponseLevels
+        Law of randomized response on the classes.
+    """
 
     answers: ResponseLevels
 
@@ -39,37 +42,37 @@ class ClassLabel:
 
     @property
     def n_raw(self) -> int:
-        """How many raw entries it takes."""
+        """Number of raw entries of the label."""
         return self.answers.levels
 
     @property
     def debias(self) -> Floats:
-        """The map from raw entries to scores that have the indicators of the true class as their mean."""
+        """Map from raw entries to numbers whose means are the indicators of the true class."""
         levels = self.answers.levels
         return np.asarray((np.eye(levels) - self.answers.other) / self.answers.gap)
 
     @property
     def variance(self) -> float:
-        """Noise on a score that does not depend on the true class: it has none of that kind."""
+        """Variance of noise that does not depend on the true class: 0 for randomized response."""
         return 0.0
 
     def encode(self, labels: AnyArray, out: AnyArray) -> None:
-        """Write codes of classes."""
-        mark(out, labels, out.shape[1] - self.n_raw)
+        """Write indicators of the classes into the last columns."""
+        write_indicators(out, labels, out.shape[1] - self.n_raw)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberLabel:
-    """A number, published as it is or with noise of a known variance.
+    """Encoding of a numeric label, published in the clear or with noise of a known variance.
 
     Attributes
     ----------
     origin, width : float
-        It counts from the one in units of the other.
+        Value from which the label is counted, and the unit in which it is.
     mean, variance : float
-        Of the noise, in those units.
+        Mean and variance of the noise, in units of ``width``.
     column : ColumnLaw or None
-        Its law, where it has one.
+        Law of the label's column; None where labels are given apart from the table.
     """
 
     origin: float
@@ -82,16 +85,16 @@ class NumberLabel:
 
     @property
     def n_raw(self) -> int:
-        """How many raw entries it takes."""
+        """Number of raw entries of the label."""
         return 1
 
     @property
     def debias(self) -> Floats:
-        """The map from the raw entry to a score that has the true value as its mean."""
+        """Map from the raw entry to a number whose mean is the true value: the identity."""
         return np.ones((1, 1))
 
     def encode(self, labels: AnyArray, out: AnyArray) -> None:
-        """Write fractions of the range."""
+        """Write the labels, in units of ``width``, into the last column."""
         out[:, -1] = (labels - self.origin) / self.width - self.mean
 
 
@@ -99,22 +102,22 @@ Label = ClassLabel | NumberLabel
 
 
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
-ROWS = 1 << 16
-"""So many rows of a matrix are read at a time."""
+BATCH_ROWS = 1 << 16
+"""Rows of a matrix that are read at a time."""
 _SAMPLE = 4096
 _FEWEST = 64
-"""Fewer cells say nothing about whether they were rounded."""
+"""Least number of cells in which rounding can be detected."""
 
 
 def law_of(source: Any) -> NoiseLaw | None:
-    """Return the law that a release carries with it; None for bare rows."""
+    """Return the noise law of a release; None for rows without one."""
     carried = getattr(source, "noise_law", None)
     law = carried() if callable(carried) else carried
     return law if isinstance(law, NoiseLaw) else None
 
 
 def rows_of(source: Any) -> Any:
-    """Return what :func:`~discreet.tables.open_table` reads of a release: its file, or its columns."""
+    """Return the rows of a release for :func:`~discreet.tables.open_table`: its file, or its columns."""
     if law_of(source) is None:
         return source
     path = getattr(source, "path", None)
@@ -124,12 +127,12 @@ def rows_of(source: Any) -> Any:
 
 
 def is_matrix(source: Any) -> bool:
-    """Whether rows come without names."""
+    """Whether rows come without column names."""
     return isinstance(source, np.ndarray | list)
 
 
 def reading_schema(columns: Sequence[ColumnLaw], *, published: bool) -> Schema:
-    """Return the schema under which rows of these columns are read, cell for cell.
+    """Return the schema under which rows of these columns are read, without clipping a cell.
 
     Codes are positions in the list of a column; "not published" comes after it.
     """
@@ -137,6 +140,7 @@ def reading_schema(columns: Sequence[ColumnLaw], *, published: bool) -> Schema:
 
 
 def _reading_column(column: ColumnLaw, *, published: bool) -> Column:
+    """Return the schema column under which the cells of a law's column are read."""
     sampled = published and isinstance(column.law, SampledLaw)
     if column.origin is not None:
         return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=not column.missing)
@@ -164,13 +168,13 @@ def read(
     source : matrix, frame, path, mapping or release
         A matrix has one column for each of `columns`, in order; anything else has them by name.
     columns : sequence of ColumnLaw
-        What to read.
+        Laws of the columns to read.
     owner : str
-        Whose method asks, for messages.
+        Name of the calling method, for error messages.
     published : bool
-        Whether rows are published ones, in which columns may be left out of a row.
+        Whether rows are published ones, in which cells may be left out.
     beside : str, optional
-        A column that may be there and is not read.
+        Name of a column that is allowed in the source and not read.
     """
     if is_matrix(source):
         matrix = np.asarray(source)
@@ -179,20 +183,20 @@ def read(
                 f"X of {owner} must have one column for each of the {len(columns)} features of its law, had "
                 f"shape {matrix.shape}. Give the features in the order of the law, or a frame with names."
             )
-        if matrix.dtype.kind in "biuf" and all(_plain(column) for column in columns):
+        if matrix.dtype.kind in "biuf" and all(_is_plain(column) for column in columns):
             yield from _read_matrix(matrix, columns, owner, published=published)
             return
         source = {column.name: matrix[:, j] for j, column in enumerate(columns)}
     with open_table(rows_of(source)) as table:
         known = [*(column.name for column in columns), *(() if beside is None else (beside,))]
         _check_names(table.names, [c.name for c in columns], known, owner)
-        finish = [_finish(column, published=published) for column in columns]
+        finish = [_cell_decoder(column, published=published) for column in columns]
         for batch in table.batches(reading_schema(columns, published=published)):
             yield {column.name: end(batch[column.name]) for column, end in zip(columns, finish, strict=True)}
 
 
-def _finish(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyArray]:
-    """Return how cells as a schema reads them become cells as the law counts them."""
+def _cell_decoder(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyArray]:
+    """Return the function from cells as the schema reads them to cells as the law counts them."""
     if column.origin is not None:
         start = float((datetime.date.fromisoformat(column.origin) - _FIRST_DAY).days)
         return lambda days: days - start
@@ -205,6 +209,7 @@ def _finish(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyAr
 
 
 def _check_names(there: Sequence[str], wanted: Sequence[str], known: Sequence[str], owner: str) -> None:
+    """Refuse a table that lacks a wanted column or has one that the law does not know."""
     missing = [name for name in wanted if name not in there]
     if missing:
         close = nearest(missing[0], there)
@@ -220,8 +225,8 @@ def _check_names(there: Sequence[str], wanted: Sequence[str], known: Sequence[st
         )
 
 
-def _plain(column: ColumnLaw) -> bool:
-    """Whether a column can be read from a matrix of numbers at once."""
+def _is_plain(column: ColumnLaw) -> bool:
+    """Whether a column can be read from a matrix of numbers: a number, or a list of small integers."""
     if not column.is_category:
         return True
     other = column.law.unpublished if isinstance(column.law, SampledLaw) else 0
@@ -232,21 +237,23 @@ def _plain(column: ColumnLaw) -> bool:
 def _read_matrix(
     matrix: AnyArray, columns: Sequence[ColumnLaw], owner: str, *, published: bool
 ) -> Iterator[dict[str, AnyArray]]:
+    """Yield batches of a matrix of numbers, after a check for cells that must be finite."""
     for j, column in enumerate(columns):
         sampled = published and isinstance(column.law, SampledLaw)
         if not (column.is_category or column.missing or sampled):
             check_finite(matrix[:, j : j + 1], f"X of {owner}", np.array([column.name]))
-    for start in range(0, len(matrix), ROWS):
-        rows = matrix[start : start + ROWS]
+    for start in range(0, len(matrix), BATCH_ROWS):
+        rows = matrix[start : start + BATCH_ROWS]
         yield {
-            column.name: _codes(rows[:, j], column, owner, start, published=published)
+            column.name: _level_codes(rows[:, j], column, owner, start, published=published)
             if column.is_category
             else rows[:, j].astype(np.float64, copy=False)
             for j, column in enumerate(columns)
         }
 
 
-def _codes(cells: AnyArray, column: ColumnLaw, owner: str, start: int, *, published: bool) -> AnyArray:
+def _level_codes(cells: AnyArray, column: ColumnLaw, owner: str, start: int, *, published: bool) -> AnyArray:
+    """Return the position of each cell in the list of its column; ``start`` rows came before."""
     levels = list(column.levels or ())
     if published and isinstance(column.law, SampledLaw):
         levels.append(column.law.unpublished)
@@ -292,7 +299,7 @@ def check_unrounded(batch: Mapping[str, AnyArray], columns: Sequence[ColumnLaw],
 
 
 def names_of(source: Any) -> list[str] | None:
-    """Return the names that rows come with; None for a matrix."""
+    """Return the column names of rows; None for a matrix."""
     if is_matrix(source):
         return None
     if isinstance(source, str | Path):

@@ -27,7 +27,7 @@ LARGEST_CONDITION = 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientDescent:
-    """What constants guarantee about gradient steps in floating point, for every table that they hold for.
+    """Guarantee of gradient steps in floating point, for every table with these constants.
 
     Parameters
     ----------
@@ -229,6 +229,7 @@ def search_line(
         else:
             high, high_slope = at, new_slope
         if high == math.inf:
+            # No sign change yet: the secant step, between twice and ten times the last.
             grown = at * slope / (slope - new_slope) if new_slope > slope else math.inf
             at = min(max(2 * at, grown), 10 * at)
         elif turn % 2 or not math.isfinite(high_slope):

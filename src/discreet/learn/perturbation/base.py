@@ -80,7 +80,7 @@ class Embedding:
     def declare(
         cls, n_features: int, *, bounds: Any, norm_bound: float | None, constant: float | None, owner: str
     ) -> Self:
-        """Make the map for ``n_features`` columns from what was declared.
+        """Return the map for ``n_features`` columns, from declared bounds and norm.
 
         ``constant`` is None for the default, ``1 / sqrt(n_features + 1)``: the intercept is one more
         column, at the edge of its range in every row.
@@ -151,7 +151,7 @@ class Embedding:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the map that :meth:`to_dict` wrote."""
+        """Return the map that :meth:`to_dict` wrote."""
         rest = dict(values)
         if rest.pop("kind", None) != cls.kind:
             raise ParameterError(f"An embedding must have the kind {cls.kind!r}. Write it with to_dict().")
@@ -166,14 +166,14 @@ class Embedding:
             ) from error
 
 
-Planned = TypeVar("Planned")
+PlanT = TypeVar("PlanT")
 POSITIVE_OR_NONE = Constraint(
     "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
 )
 
 
 def choice(*words: str) -> Constraint:
-    """Return the domain of a parameter that is one of a few words."""
+    """Return the constraint of a parameter that is one of a few words."""
     return Constraint(
         "one of " + ", ".join(map(repr, words)),
         lambda v: isinstance(v, str) and v in words,
@@ -184,7 +184,7 @@ def choice(*words: str) -> Constraint:
 class PerturbedClassifier(ClassifierMixin, Learner):
     """A classifier of rows in a declared region with declared labels, under replace-one."""
 
-    common_domains: ClassVar[Mapping[str, Constraint]] = {
+    common_constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": Constraint(
             "a PureDP, an ApproxDP or a NoPromise",
             lambda v: isinstance(v, PureDP | ApproxDP | NoPromise),
@@ -222,8 +222,8 @@ class PerturbedClassifier(ClassifierMixin, Learner):
     random_state: int | None
 
     def _read(
-        self, X: Any, y: Any, plan: Callable[[int, int, int], Planned]
-    ) -> tuple[Floats, Ints, AnyArray, Planned]:
+        self, X: Any, y: Any, plan: Callable[[int, int, int], PlanT]
+    ) -> tuple[Floats, Ints, AnyArray, PlanT]:
         """Return rows, the position of each label in the list of classes, that list, and the plan.
 
         ``plan`` is given the numbers of rows, columns and classes. It refuses what it refuses before cells
@@ -246,8 +246,8 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         check_classification_targets(y)
         return X, label_codes(y, classes, owner=name), classes, planned
 
-    def _embedded(self, X: Any, where: str) -> Floats:
-        """Return rows to be judged, carried into the unit ball."""
+    def _embed_rows(self, X: Any, where: str) -> Floats:
+        """Return rows to be judged by a fitted model, mapped to the unit ball."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
         check_finite(X, f"X of {type(self).__name__}.{where}", getattr(self, "feature_names_in_", None))
@@ -276,7 +276,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
 
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "ledger":
-            return None  # A model that is loaded elsewhere has been paid for.
+            return None  # A saved model is paid for: the ledger stays where it is.
         if name == "promises_":
             return [promise.to_dict() for promise in value]
         if name in ("bounds", "classes") and isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Choices that no row has a part in: which promise to keep, and what the solver's tolerance is."""
+"""Defaults that depend on public constants only: the promise to keep, and the solver's tolerance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pure_if_quieter(constants: ProblemConstants, privacy: ApproxDP, mechanism: s
     """Return the pure promise of the same epsilon where it takes less noise than the approximate one.
 
     Spherical noise grows with the number of weights, Gaussian noise with its root: for few weights the pure
-    promise is the cheaper one, and it keeps what was asked for.
+    promise takes less noise, and it implies the requested one.
     """
     pure = PureDP(
         epsilon=privacy.epsilon, unit=privacy.unit, neighbors=privacy.neighbors, assumes=privacy.assumes
@@ -76,9 +76,9 @@ def make_plan(
     privacy : PureDP, ApproxDP or NoPromise
         Promise that is to be kept.
     regularization : float
-        Weight of the penalty, above 0; objective perturbation raises it where epsilon asks for that.
+        Weight of the penalty, above 0; objective perturbation raises it where epsilon requires that.
     mechanism : {"objective", "output"}
-        Where the noise is put; without a promise there is none.
+        Place of the noise: on the objective, or on the minimizer; without a promise there is none.
     owner : str
         Name of the estimator, for error messages.
 

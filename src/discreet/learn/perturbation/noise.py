@@ -1,4 +1,4 @@
-"""Noise on vectors of weights: how it is drawn, how much of it a promise asks for, what it promises."""
+"""Noise on vectors of weights: its laws on the lattice, its calibration, and its promises."""
 
 from __future__ import annotations
 
@@ -79,12 +79,13 @@ class VectorNoise(ABC):
         """
         rounded = np.rint(vector / self.step)
         noise = self.integers(stream)
+        # Python integers: lattice positions may exceed 64 bits.
         sums = [int(value) + int(moved) for value, moved in zip(rounded, noise, strict=True)]
         return np.array([float(total) for total in sums]) * self.step
 
     @property
     def rounding(self) -> float:
-        """How far apart rounding to the lattice can push two vectors."""
+        """Largest distance that rounding to the lattice adds between two vectors."""
         return self.step * math.sqrt(self.dimension)
 
 
@@ -148,6 +149,7 @@ class SphericalNoise(PointNoise):
     def for_sensitivity(cls, sensitivity: float, epsilon: float, dimension: int) -> SphericalNoise:
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at an epsilon."""
         step = 0.0
+        # The rate decides the lattice, and the lattice widens the distance: a few rounds suffice.
         left = without_density_error(epsilon, dimension) * _DOWN
         for _ in range(8):
             noise = cls.with_rate(left / (sensitivity + step * math.sqrt(dimension)), dimension)
@@ -254,7 +256,7 @@ class GaussianVectorNoise(VectorNoise):
 
 
 def inherited_fields(privacy: Promise) -> dict[str, Any]:
-    """Return what a promise takes over from the one that was asked for."""
+    """Return unit, neighbors and assumptions that a promise inherits from the requested one."""
     assumes = (
         *privacy.assumes,
         f"each {privacy.unit} has one row",
@@ -272,14 +274,14 @@ def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> 
 
 
 def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
-    """Return what is left of delta once the sampler's distance is paid."""
+    """Return the delta that remains after the sampler's distance from its law."""
     distance = 2 * (1 + math.exp(min(privacy.epsilon, 700.0))) * total_variation
     if distance >= privacy.delta / 2:
         raise PromiseError(
             f"delta of privacy must be well above the sampler's {distance:.2g} at this epsilon, was "
             f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
         )
-    # A little less, so that the promise can be read at the delta that was asked for.
+    # A little less, so that the promise holds at the requested delta after rounding.
     return (privacy.delta - distance) * (1 - 2.0**-38)
 
 
@@ -296,11 +298,11 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
     Parameters
     ----------
     apart : float
-        How far the computed weights of two neighbors can be apart, before rounding to the lattice.
+        Largest distance of the computed weights of two neighbors, before rounding to the lattice.
     privacy : PureDP or ApproxDP
-        What is asked for.
+        Promise that the noise must keep.
     size : int
-        How many weights there are.
+        Number of weights in the vector.
 
     Privacy
     -------
@@ -339,13 +341,13 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
     Parameters
     ----------
     change : float
-        How far apart the linear terms can be that lead two neighbors to the same minimizer.
+        Largest distance of two linear terms that lead two neighbors to the same minimizer.
     mean : float
         Mean of the largest inner product of a standard normal with such a change.
     epsilon : float
-        What is left after the change of volume.
+        Epsilon that remains after the change of volume.
     delta : float
-        Between 0 and 1.
+        Delta of the promise, between 0 and 1.
 
     Returns
     -------
@@ -378,11 +380,13 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
         high *= 2
     if high > LARGEST_SCALE:
         raise PromiseError(
-            f"epsilon of privacy must leave a tilt of at most {LARGEST_SCALE:g} for the objective, and "
-            f"{epsilon:g} asks for more. Ask for a weaker promise: nothing could be learned under such noise."
+            f"epsilon of privacy must leave a linear term of at most {LARGEST_SCALE:g} for the objective, "
+            f"and {epsilon:g} asks for more. Ask for a weaker promise: nothing could be learned under such "
+            "noise."
         )
     low = high / 2
     while enough(low):
+        # The answer may be below half of the first guess.
         low, high = low / 2, low
     while high - low > 1e-13 * high:
         middle = (low + high) / 2

@@ -29,12 +29,12 @@ LARGEST_RATIO = 1e10
 LARGEST_CELL = 1e75
 """Size of a cell whose square, times every weight of the solver, is still a number."""
 RESIDUAL, RELATIVE_GAP = 1e-9, 1e-6
-"""What a solution must reach to be called converged."""
+"""Largest residual, and gap relative to the objective, of a converged solution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How far a solution can be from the only one there is.
+    """Bounds on the distance of a computed solution from the unique minimizer.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Certificate:
         ``sqrt(2 gap / rho)``.
     converged : bool
         Residual at most 1e-9 and gap at most 1e-6 of the objective, or of the size that rounding alone
-        gives it. The invariant release asks for it.
+        gives it. The invariant release requires it.
 
     Privacy
     -------
@@ -86,7 +86,7 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the certificate that :meth:`to_dict` wrote."""
+        """Return the certificate that :meth:`to_dict` wrote."""
         rest = dict(values)
         names = {item.name for item in fields(cls)}
         if rest.pop("kind", None) != cls.kind or set(rest) != names:
@@ -135,7 +135,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
     objective_, gap_, residual_ : float
         The least value, and how close the solution is to it; see :class:`Certificate`.
     certificate_ : Certificate
-        The same as a value that travels.
+        The same numbers as one value, saved with the model.
     n_iter_ : int
         Updates of the multipliers.
     classes_ : array of two labels
@@ -143,9 +143,9 @@ class RegularizedSVM(ClassifierMixin, Learner):
 
     Privacy
     -------
-    None. The classifier is an exact function of the rows, ``dual_coef_`` and ``slack_`` tell about single
-    ones, and nothing is charged. It is for the curator's own use, for the invariant release, and for
-    whoever trains on a table that was released already.
+    None. The classifier is an exact function of the rows, ``dual_coef_`` and ``slack_`` reveal single ones,
+    and nothing is charged. It is for the curator's own use, for the invariant release, and for training on a
+    table that is released already.
 
     Reference
     ---------
@@ -179,6 +179,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         positive: Any = None,
         feature_map: Any = None,
     ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
         self.theta = theta
         self.rho = rho
         self.positive = positive
@@ -282,26 +283,26 @@ class RegularizedSVM(ClassifierMixin, Learner):
 
     def _map(self, X: Floats) -> Floats:
         """Return the rows in which the classifier is linear."""
-        how = self.feature_map
-        if how is None:
+        feature_map = self.feature_map
+        if feature_map is None:
             return X
-        if hasattr(how, "transform"):
-            if hasattr(how, "fit"):
+        if hasattr(feature_map, "transform"):
+            if hasattr(feature_map, "fit"):
                 try:
-                    check_is_fitted(how)
+                    check_is_fitted(feature_map)
                 except NotFittedError as error:
                     raise ParameterError(
                         "feature_map of RegularizedSVM must be fitted already, was not: a map that depends "
                         "on the rows is one more thing learnt from them. Fit it on public rows and wrap "
                         "it in sklearn.frozen.FrozenEstimator, which clone keeps as it is."
                     ) from error
-            mapped = how.transform(X)
-        elif callable(how):
-            mapped = how(X)
+            mapped = feature_map.transform(X)
+        elif callable(feature_map):
+            mapped = feature_map(X)
         else:
             raise ParameterError(
                 "feature_map of RegularizedSVM must be None, a callable or a fitted transformer, was "
-                f"{type(how).__name__}."
+                f"{type(feature_map).__name__}."
             )
         if issparse(mapped):
             raise ParameterError(

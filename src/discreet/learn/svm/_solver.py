@@ -6,10 +6,10 @@ slack variables of the paper's problem (2) can be eliminated:
     minimize  z'Pz / 2 + sum h(t_i),    h(t) = theta max(t, 0) + rho max(t, 0)**2 / 2.
 
 Three parts solve it, each exact where the one before is only good: an augmented Lagrangian on the multipliers
-``omega``; inside it, Newton's method on a piecewise quadratic function, with an exact line search and GramMatrix
-matrices of which only the rows that changed sides are recomputed; at the end, the linear system of the rows
-on the margin and beyond it. A solution of that is accepted only if it has the sets that it was computed with;
-then it is the optimum.
+``omega``; inside it, Newton's method on a piecewise quadratic function, with an exact line search and Gram
+matrices that are updated by the rows that changed sides; at the end, the linear system of the rows on the
+margin and beyond it. A solution of that is accepted only if it has the sets that it was computed with; then
+it is the optimum.
 """
 
 from __future__ import annotations
@@ -30,12 +30,22 @@ if TYPE_CHECKING:
 
 EPS = float(np.finfo(np.float64).eps)
 _CHUNK = 1 << 17
-"""Cells of a matrix that stay in the cache while their GramMatrix matrix is formed."""
+"""Cells of a matrix that stay in the cache while their Gram matrix is formed."""
 
 
 @dataclass(frozen=True)
 class SvmProblem:
-    """Rows, signs and weights; what the mathematics needs of them."""
+    """Data of one training: the objective, its dual, and products with the rows.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, p)
+        Rows after the feature map.
+    sign : array of shape (n_rows,)
+        Label of each row, -1 or 1.
+    theta, rho : float
+        Weight of the slack, and of its square and of the squared intercept; both above 0.
+    """
 
     X: Floats
     sign: Floats
@@ -76,9 +86,9 @@ class SvmProblem:
         return out
 
     def residual(self, omega: Floats, t: Floats) -> float:
-        """Return the scaled natural residual: how far omega is from what t asks of it."""
-        wanted = multipliers(omega + self.theta * t, self.theta, self)
-        return float(np.abs(omega - wanted).max()) / self.theta
+        """Return the natural residual over theta: the distance of omega from its fixed-point equation."""
+        target = multipliers(omega + self.theta * t, self.theta, self)
+        return float(np.abs(omega - target).max()) / self.theta
 
     def objective(self, z: Floats) -> float:
         """Return the value that is minimized."""
@@ -95,6 +105,7 @@ class SvmProblem:
         excess, above = np.maximum(omega - theta, 0), np.maximum(t, 0)
         # Fenchel-Young: h(t) + h*(omega) - omega t, with h*(omega) = max(omega - theta, 0)**2 / (2 rho).
         young = np.maximum(theta - omega, 0) * above - omega * np.minimum(t, 0)
+        # The remaining quadratic part; no term is negative.
         young += (rho * above - excess) ** 2 / (2 * rho)
         miss = z - self.back(omega) / self.weights
         return float(young.sum() + miss @ (self.weights * miss) / 2)
@@ -102,8 +113,8 @@ class SvmProblem:
     def rounding(self, z: Floats, omega: Floats) -> float:
         """Return the gap that an exact solution would show: rows on the margin are there up to rounding."""
         at = (omega > 0) & (omega <= self.theta)
-        reach = np.abs(self.X[at]) @ np.abs(z[:-1]) + abs(z[-1]) + 1
-        return 4 * EPS * self.theta * float(reach.sum())
+        scale = np.abs(self.X[at]) @ np.abs(z[:-1]) + abs(z[-1]) + 1
+        return 4 * EPS * self.theta * float(scale.sum())
 
 
 def multipliers(u: Floats, step: float, problem: SvmProblem) -> Floats:
@@ -125,25 +136,26 @@ class GramMatrix:
         self.member: Bools = np.zeros(len(problem.sign), np.bool_)
         self.matrix: Floats = np.zeros((p + 1, p + 1))
 
-    def over(self, member: Bools) -> Floats:
-        """Return the GramMatrix matrix over ``member``, from the last one where that is less work."""
+    def restrict_to(self, member: Bools) -> Floats:
+        """Return the Gram matrix over the rows of a mask, updated from the last one if that is less work."""
         changed = np.flatnonzero(member != self.member)
         count = int(np.count_nonzero(member))
+        # Forming it anew is cheaper for small sets and large changes, and sheds accumulated rounding.
         if len(changed) > 0.6 * count or count <= self.few:
             self.matrix = self.problem.gram(np.flatnonzero(member))
         elif len(changed):
-            came = member[changed]
-            self.matrix = self.matrix + self.problem.gram(changed[came]) - self.problem.gram(changed[~came])
+            added = member[changed]
+            self.matrix = self.matrix + self.problem.gram(changed[added]) - self.problem.gram(changed[~added])
         self.member = member
         return self.matrix
 
 
 MOST_FINISH = 8
 MOST_WORK = 10**10
-"""Cells that the slow way may look at."""
+"""Largest number of cells that :func:`climb` may read."""
 
 
-def crowd(p: int) -> int:
+def largest_margin_set(p: int) -> int:
     """Return the largest margin, in rows, whose linear system is worth solving."""
     return 3 * (p + 1) + 10
 
@@ -161,14 +173,14 @@ def finish(problem: SvmProblem, z: Floats, omega: Floats, t: Floats) -> tuple[Fl
     margin, violated = (v > 0) & (v <= theta), v > theta
     gram = GramMatrix(problem)
     for _ in range(MOST_FINISH):
-        if np.count_nonzero(margin) > crowd(problem.X.shape[1]):
+        if np.count_nonzero(margin) > largest_margin_set(problem.X.shape[1]):
             return None
-        system = ActiveSet(problem, z, omega, t, margin, violated, gram.over(violated))
+        system = ActiveSet(problem, z, omega, t, margin, violated, gram.restrict_to(violated))
         system.refine()
-        if system.confirmed():
+        if system.is_confirmed():
             for _ in range(3):
                 system.refine()
-            return (system.z, system.omega) if system.confirmed() and system.met() else None
+            return (system.z, system.omega) if system.is_confirmed() and system.meets_margin() else None
         z, omega, t = system.z, np.maximum(system.omega, 0), system.t
         margin, violated = system.sets()
     return None
@@ -189,10 +201,11 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
     for _ in range(min(2 * most, 50 + MOST_WORK // (q * (p + 1)))):
         if np.count_nonzero(margin) > most:
             return None
-        system = ActiveSet(problem, z, omega, t, margin, violated, gram.over(violated))
+        system = ActiveSet(problem, z, omega, t, margin, violated, gram.restrict_to(violated))
         for _ in range(3):
             system.refine()
         change = system.omega - omega
+        # Multiplier at which a row leaves its set.
         bound = np.where(violated, theta, np.where(change < 0, 0.0, theta))
         moving = (margin | violated) & (change != 0) & ~(violated & (change > 0))
         room = np.full(len(omega), math.inf)
@@ -203,13 +216,15 @@ def climb(problem: SvmProblem, z: Floats, omega: Floats) -> tuple[Floats, Floats
             omega = np.maximum(omega + room[row] * change, 0)
             z, t = z + room[row] * (system.z - z), t + room[row] * (system.t - t)
             omega[row] = bound[row]
+            # The first row to reach its bound changes sets.
             margin[row], violated[row] = violated[row], margin[row] and bound[row] == theta
             continue
         z, omega, t = system.z, system.omega, system.t
+        # All multipliers reached their targets: the most violated outside row enters.
         outside = np.where(margin | violated, -math.inf, system.t)
         row = int(np.argmax(outside))
         if outside[row] <= 1e-14 * (1 + float(np.abs(problem.X[row]) @ np.abs(z[:-1]) + abs(z[-1]))):
-            return (z, omega) if system.met() else None
+            return (z, omega) if system.meets_margin() else None
         margin[row] = True
     return None
 
@@ -231,6 +246,23 @@ class ActiveSet:
         violated: Bools,
         gram: Floats,
     ) -> None:
+        """Factor the linear system of an active set.
+
+        Parameters
+        ----------
+        problem : SvmProblem
+            Problem to be solved.
+        z : array of shape (p + 1,)
+            Point from which refinement starts.
+        omega : array of shape (n_rows,)
+            Multipliers at the start.
+        t : array of shape (n_rows,)
+            Values of ``1 - Z z`` at the start.
+        margin, violated : array of bool
+            Rows with ``t = 0``, and rows with ``t > 0``.
+        gram : array of shape (p + 1, p + 1)
+            Gram matrix ``Z'Z`` over the violated rows.
+        """
         self.problem, self.margin, self.violated = problem, margin, violated
         self.at = np.flatnonzero(margin)
         n, m = len(z), len(self.at)
@@ -244,24 +276,25 @@ class ActiveSet:
         scale = np.einsum("ij,ij->", self.rows / np.diag(matrix)[:n], self.rows)
         matrix[range(n, n + m), range(n, n + m)] = -1e-12 * scale / max(m, 1)
         with warnings.catch_warnings():
-            # Whether the result is one, its certificate says.
+            # An ill-conditioned system is found out by the certificate.
             warnings.simplefilter("ignore", linalg.LinAlgWarning)
             self.factor = linalg.lu_factor(matrix, check_finite=False)
         self.z, self.t, self.omega = z, t, np.where(margin, omega, 0.0)
-        self._follow()
+        self._update_multipliers()
 
-    def _follow(self) -> None:
+    def _update_multipliers(self) -> None:
+        """Set the multipliers of violated rows to ``theta + rho t``."""
         np.copyto(self.omega, self.problem.theta + self.problem.rho * self.t, where=self.violated)
 
     def refine(self) -> None:
-        """Solve for what is still missing."""
+        """Improve the solution by one step of iterative refinement."""
         n = len(self.z)
         miss = self.problem.back(self.omega) - self.problem.weights * self.z
         change = linalg.lu_solve(self.factor, np.append(miss, self.t[self.at]), check_finite=False)
         self.z = self.z + change[:n]
         self.t = 1 - self.problem.forward(self.z)
         self.omega[self.at] -= change[n:]
-        self._follow()
+        self._update_multipliers()
 
     def sets(self) -> tuple[Bools, Bools]:
         """Return the rows that the solution puts on the margin and beyond it."""
@@ -269,15 +302,15 @@ class ActiveSet:
         v = self.omega + self.problem.theta * t
         return (v > 0) & (v <= self.problem.theta), v > self.problem.theta
 
-    def confirmed(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether the solution has the sets that it was computed with."""
         margin, violated = self.sets()
         return np.array_equal(margin, self.margin) and np.array_equal(violated, self.violated)
 
-    def met(self) -> bool:
-        """Whether the rows on the margin are there, up to rounding: dependent rows need not be able to."""
-        reach = 1 + np.abs(self.rows) @ np.abs(self.z)
-        return bool(np.all(np.abs(self.t[self.at]) <= 1e-12 * reach))
+    def meets_margin(self) -> bool:
+        """Whether ``t`` is 0 up to rounding on the margin, which may be impossible for dependent rows."""
+        scale = 1 + np.abs(self.rows) @ np.abs(self.z)
+        return bool(np.all(np.abs(self.t[self.at]) <= 1e-12 * scale))
 
 
 EXACT, SETTLED = 1e-13, 1e-8
@@ -288,7 +321,17 @@ _PIECE = 1 << 14
 
 @dataclass(frozen=True)
 class Solution:
-    """What the solver hands back: the point, its multipliers and how often it went round."""
+    """Result of the solver.
+
+    Attributes
+    ----------
+    z : array of shape (p + 1,)
+        Coefficients of the rows, and the intercept last.
+    omega : array of shape (n_rows,)
+        Multipliers of the rows, at least 0.
+    outer, newton : int
+        Numbers of updates of the multipliers and of Newton steps.
+    """
 
     z: Floats
     omega: Floats
@@ -313,9 +356,10 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
 
     Notes
     -----
-    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_inner`), which also gives the next
-    multipliers, then multiplies the step by 5. It ends where :func:`finish` confirms an active set, where the
-    residual is at the limit of double precision, or where it gets no smaller; then :func:`climb` is tried.
+    Each round minimizes the augmented Lagrangian over ``z`` (:func:`_minimize_inner`), which also gives the
+    next multipliers, then multiplies the step by 5. It ends where :func:`finish` confirms an active set,
+    where the residual is at the limit of double precision, or where it gets no smaller; then :func:`climb` is
+    tried.
 
     Reference
     ---------
@@ -324,12 +368,12 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     q, p = problem.X.shape
     theta, rho = problem.theta, problem.rho
     z, omega, t = np.zeros(p + 1), np.zeros(q), np.ones(q)
-    # The more rows, the closer they lie at the margin, and the finer they have to be told apart.
+    # More rows lie closer to the margin, and need a longer step to be separated.
     step, longest = theta + rho, max(1e5, q) * (theta + rho)
     grams = GramMatrix(problem), GramMatrix(problem)
     last, newton, enough, patience = math.inf, 0, 1e-3, 3
     for outer in range(1, MOST_OUTER + 1):
-        z, omega, g, steps = _inner(problem, z, omega, t, step, enough, grams)
+        z, omega, g, steps = _minimize_inner(problem, z, omega, t, step, enough, grams)
         newton += steps
         t = 1 - problem.forward(z)
         complementary = problem.residual(omega, t)
@@ -339,7 +383,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
         margin = int(np.count_nonzero((v > 0) & (v <= theta)))
         # A margin that is crowded early on is still changing; one that stays crowded has ties.
         likely = complementary < 1e-2 and margin <= 1.3 * (p + 1) + 2
-        if likely or (complementary < 1e-5 and margin <= crowd(p)):
+        if likely or (complementary < 1e-5 and margin <= largest_margin_set(p)):
             finished = finish(problem, z, omega, t)
             if finished is not None:
                 return Solution(*finished, outer, newton)
@@ -356,7 +400,7 @@ def _augmented_lagrangian(problem: SvmProblem) -> Solution:
     return Solution(z, omega, outer, newton)
 
 
-def _inner(
+def _minimize_inner(
     problem: SvmProblem,
     z: Floats,
     omega: Floats,
@@ -374,17 +418,19 @@ def _inner(
     """
     theta, rho, weights = problem.theta, problem.rho, problem.weights
     root = math.sqrt(len(omega)) * problem.size
+    # Curvature of the augmented loss beyond the margin.
     curve = rho * step / (rho + step)
-    reach = max(1.0, float(np.linalg.norm(1 - t)))
+    scale = max(1.0, float(np.linalg.norm(1 - t)))
     for count in range(MOST_NEWTON + 1):
         u = omega + step * t
         w = multipliers(u, step, problem)
         g = weights * z - problem.back(w)
-        rounding = 1e-15 * root * (float(np.linalg.norm(w)) + step * reach)
+        # Below this the gradient is rounding of the two terms it is made of.
+        rounding = 1e-15 * root * (float(np.linalg.norm(w)) + step * scale)
         close = max(rounding, enough * float(np.linalg.norm(weights * z)))
         if float(np.linalg.norm(g)) <= close or count == MOST_NEWTON:
             break
-        margin, violated = grams[0].over((u > 0) & (u <= theta)), grams[1].over(u > theta)
+        margin, violated = grams[0].restrict_to((u > 0) & (u <= theta)), grams[1].restrict_to(u > theta)
         d = -_solve_positive(np.diag(weights) + step * margin + curve * violated, g)
         e = problem.forward(d)
         length = _search(problem, z, d, e, u, step, float(g @ d))
@@ -426,13 +472,17 @@ def _search(
             return s
         low, high = (s, high) if slope < 0 else (low, s)
         s -= slope / second
+        # Newton left the bracket: bisect, or double while it is open.
         if not low < s < high:
             s = 2 * low if high == math.inf else (low + high) / 2
     return s
 
 
 def _solve_positive(matrix: Floats, right: Floats) -> Floats:
-    """Solve with a matrix that is positive definite up to rounding."""
+    """Return the solution of a system whose matrix is positive definite up to rounding.
+
+    A ridge relative to the diagonal is raised until the Cholesky factorization succeeds.
+    """
     diagonal = np.diag(matrix)
     for ridge in (0.0, *(10.0**k for k in range(-15, -2))):
         try:
