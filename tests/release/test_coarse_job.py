@@ -214,7 +214,7 @@ def test_the_model_that_knows_the_law_learns_from_everybody_whom_it_is_not_teste
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = 3_000
-    monkeypatch.setattr("discreet.pipeline.release.Pairs", functools.partial(PairedSample, rows=1_000))
+    monkeypatch.setattr("discreet.pipeline.release.PairedSample", functools.partial(PairedSample, rows=1_000))
     done = publish(
         {name: values[:n] for name, values in TABLE.items()},
         schema=SCHEMA,

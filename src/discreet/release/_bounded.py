@@ -26,17 +26,15 @@ from discreet.privacy.bounded import (
 )
 from discreet.privacy.calibration import group_epsilon
 from discreet.release.base import check_noise
-from discreet.release.table import (
-    Label,
+from discreet.release.mechanism import (
     NumberMechanism,
-    TableRelease,
     additive_floor,
-    as_good,
-    checked_weights,
-    exactly_one,
+    check_weights,
+    is_close_size,
+    matrix_power,
     prior_of,
-    root_of,
 )
+from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,11 +84,11 @@ class BoundedNumbers(NumberMechanism):
 
     def density(self, column: Column) -> BoundedDensity:
         """Return the noise of one column."""
-        return self.densities[self.place(column)]
+        return self.densities[self.column_index(column)]
 
     def delta(self, column: Column) -> float:
         """Return the delta of one cell at ``at_epsilon``, for its two farthest lattice points."""
-        j = self.place(column)
+        j = self.column_index(column)
         # Half a step more covers the rounding of the product.
         return additive_delta(
             self.densities[j], self.at_epsilon, (self._top[j] + 0.5) * self.densities[j].step
@@ -158,7 +156,7 @@ class BoundedNumbers(NumberMechanism):
         )
         return BoundedNumbers(self.columns, densities, self.at_epsilon)
 
-    def possible(self, matrix: Floats) -> Bools:
+    def is_possible(self, matrix: Floats) -> Bools:
         """Say which cells are numbers that :meth:`release` writes: on the lattice and within reach."""
         out = np.empty(matrix.shape, bool)
         for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
@@ -173,11 +171,11 @@ class BoundedNumbers(NumberMechanism):
         chance = 1.0
         for column, density in zip(self.columns, self.densities, strict=True):
             most = float(density.suprema(np.linspace(*density.support, 2049))[0].max())
-            end = np.array(max(map(abs, self.reach(column))))
+            end = np.array(max(map(abs, self.output_range(column))))
             chance *= min(1.0, most * density.step * float(points_per_double(end, density.step)))
         return chance
 
-    def reach(self, column: Column) -> tuple[float, float]:
+    def output_range(self, column: Column) -> tuple[float, float]:
         """Return the ends of the declared range, moved by those of the noise and a lattice step."""
         (low, high), step = self.density(column).support, self.density(column).step
         return column.range[0] + low - step, column.range[1] + high + step
@@ -188,7 +186,7 @@ class BoundedNumbers(NumberMechanism):
         for column, density in zip(self.columns, self.densities, strict=True):
             law = laws.get(column.name)
             if isinstance(law, BoundedLaw) and all(
-                as_good(*ends) for ends in zip((law.lower, law.upper), density.support, strict=True)
+                is_close_size(*ends) for ends in zip((law.lower, law.upper), density.support, strict=True)
             ):
                 density = dataclasses.replace(density, lower=law.lower, upper=law.upper)
             densities.append(density)
@@ -212,11 +210,11 @@ class InRangeNumbers(NumberMechanism):
 
     def epsilon(self, column: Column) -> float:
         """Return what one cell costs, read off its table."""
-        return in_range_epsilon(self.laws[self.place(column)])
+        return in_range_epsilon(self.laws[self.column_index(column)])
 
     def law(self, column: Column) -> InRangeLaw:
         """Return the law of one column."""
-        law = self.laws[self.place(column)]
+        law = self.laws[self.column_index(column)]
         return InRangeLaw(
             lower=law.lower,
             upper=law.upper,
@@ -237,7 +235,7 @@ class InRangeNumbers(NumberMechanism):
             return None
         prior = prior_of(column)
         # What is stored is off by half the distance of 64-bit numbers; here the floor knows how it is used.
-        error = in_range_floor(self.laws[self.place(column)], prior) - 0.5 * prior.resolution
+        error = in_range_floor(self.laws[self.column_index(column)], prior) - 0.5 * prior.resolution
         return floors.column_floor(error, prior, measure=column.measure)
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
@@ -256,11 +254,11 @@ class InRangeNumbers(NumberMechanism):
         """Bound the chance by the largest mass of an output cell, in each column."""
         return math.prod(float(law.masses.max()) / 2.0**TOTAL_BITS for law in self.laws)
 
-    def reach(self, column: Column) -> tuple[float, float]:
+    def output_range(self, column: Column) -> tuple[float, float]:
         """Return the declared range."""
         return column.range
 
-    def possible(self, matrix: Floats) -> Bools:
+    def is_possible(self, matrix: Floats) -> Bools:
         """Say which cells are middles of output cells, to the last bit."""
         out = np.empty(matrix.shape, bool)
         for j, law in enumerate(self.laws):
@@ -359,7 +357,7 @@ class BoundedRelease(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        exactly_one(type(self).__name__, privacy=privacy, support=support)
+        check_exactly_one(type(self).__name__, privacy=privacy, support=support)
         if not isinstance(in_range, bool):
             raise ParameterError(f"in_range of BoundedRelease must be True or False, was {in_range!r}.")
         if in_range != isinstance(privacy, PureDP):
@@ -404,8 +402,8 @@ class BoundedRelease(TableRelease):
         _check_ranges(columns)
         if self.weights is None:
             return [c.width**-4.0 for c in columns]
-        weights = checked_weights(self.weights, columns, type(self).__name__)
-        alone = weights if weights.ndim == 1 else 1 / np.diagonal(root_of(weights, -1.0))
+        weights = check_weights(self.weights, columns, type(self).__name__)
+        alone = weights if weights.ndim == 1 else 1 / np.diagonal(matrix_power(weights, -1.0))
         return [float(weight) for weight in alone]
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> BoundedNumbers:

@@ -17,7 +17,8 @@ from discreet.noise_law import SphericalLaw
 from discreet.privacy import ApproxDP, Promise, PureDP
 from discreet.privacy.calibration import group_delta, group_epsilon
 from discreet.privacy.floors import GaussianNoise, LaplaceNoise
-from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor
+from discreet.release.mechanism import NumberMechanism, additive_floor
+from discreet.release.table import Label, TableRelease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,11 +86,11 @@ class SphericalColumn:
 
     def _gaussians(self) -> list[GaussianNoise]:
         # Errors grow with the radius: each part of equal chance is taken at its lower end, the first at 0.
-        return [GaussianNoise(self.scale * radius) for radius in _radii(self.dimension)[1:]]
+        return [GaussianNoise(self.scale * radius) for radius in _radius_quantiles(self.dimension)[1:]]
 
 
 @lru_cache(maxsize=64)
-def _radii(dimension: int) -> tuple[float, ...]:
+def _radius_quantiles(dimension: int) -> tuple[float, ...]:
     quantiles = special.gammaincinv((dimension + 1) / 2, np.arange(_PARTS) / _PARTS)
     return tuple((np.sqrt(2 * quantiles) * (1 - 1e-12)).tolist())
 
@@ -140,7 +141,7 @@ class SphericalNumbers(NumberMechanism):
 
     def law(self, column: Column) -> SphericalLaw:
         """Return the law of one column."""
-        scale, d = float(self._half[self.place(column)]) / self.rate, len(self.columns)
+        scale, d = float(self._half[self.column_index(column)]) / self.rate, len(self.columns)
         return SphericalLaw(variance=(d + 1) * scale**2, scale=scale, dimension=d)
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
@@ -180,7 +181,7 @@ class SphericalNumbers(NumberMechanism):
         return additive_floor(
             column,
             LaplaceNoise(law.scale) if alone else SphericalColumn(law.scale, law.dimension),
-            lattice_step=self.noise.step * float(self._half[self.place(column)]),
+            lattice_step=self.noise.step * float(self._half[self.column_index(column)]),
             total_variation=samplers.LAPLACE_TOTAL_VARIATION
             if alone
             else self.noise.total_variation + self.noise.tail,
@@ -214,7 +215,7 @@ class SphericalNumbers(NumberMechanism):
         points = float(points_per_double(end, half * self.noise.step))
         return min(1.0, self.rate / 2 * self.noise.step * 1.001 * points)
 
-    def possible(self, matrix: Floats) -> Bools:
+    def is_possible(self, matrix: Floats) -> Bools:
         """Say which cells are numbers that :meth:`release` writes."""
         places = ((matrix - self._lower) / self._half - 1.0) / self.noise.step
         return ~np.isnan(lattice_places(matrix, places, self._restore))

@@ -14,17 +14,10 @@ from discreet.noise_law import LaplaceLaw
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibration import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
-from discreet.release.base import check_noise, parameters_of
+from discreet.release.base import check_noise, collect_parameters
 from discreet.release.gaussian import GaussianRelease
-from discreet.release.table import (
-    Label,
-    NumberMechanism,
-    TableRelease,
-    additive_floor,
-    as_good,
-    exactly_one,
-    prior_of,
-)
+from discreet.release.mechanism import NumberMechanism, additive_floor, is_close_size, prior_of
+from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,11 +64,11 @@ class LaplaceNumbers(NumberMechanism):
 
     def epsilon(self, column: Column) -> float:
         """Return what one cell costs: the width of its integer box over the scale, exactly."""
-        return float(self._top[self.place(column)]) / STEPS
+        return float(self._top[self.column_index(column)]) / STEPS
 
     def law(self, column: Column) -> LaplaceLaw:
         """Return the law of one column."""
-        return LaplaceLaw(variance=2 * float(self.scale[self.place(column)]) ** 2)
+        return LaplaceLaw(variance=2 * float(self.scale[self.column_index(column)]) ** 2)
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
         """Add the columns up: pure, up to the sampler's total variation."""
@@ -93,7 +86,7 @@ class LaplaceNumbers(NumberMechanism):
         """Return the exact Bayes error under the uniform prior; for one row per unit."""
         if rows > 1:
             return None
-        scale = float(self.scale[self.place(column)])
+        scale = float(self.scale[self.column_index(column)])
         return additive_floor(
             column,
             LaplaceNoise(scale),
@@ -117,7 +110,7 @@ class LaplaceNumbers(NumberMechanism):
         """Return the mechanism with ``factor`` times the scale."""
         return LaplaceNumbers(self.columns, self.scale * factor)
 
-    def possible(self, matrix: Floats) -> Bools:
+    def is_possible(self, matrix: Floats) -> Bools:
         """Say which cells are numbers that :meth:`release` writes."""
         places = (matrix - self._lower) / (self.scale / STEPS)
         return ~np.isnan(lattice_places(matrix, places, self._restore))
@@ -133,7 +126,7 @@ class LaplaceNumbers(NumberMechanism):
         scale = self.scale.copy()
         for j, c in enumerate(self.columns):
             law = laws.get(c.name)
-            if isinstance(law, LaplaceLaw) and as_good(law.scale, float(scale[j])):
+            if isinstance(law, LaplaceLaw) and is_close_size(law.scale, float(scale[j])):
                 near = law.scale
                 # The law has the square; its root may be one unit in the last place off.
                 candidates = (near, math.nextafter(near, 0.0), math.nextafter(near, math.inf))
@@ -200,7 +193,7 @@ class LaplaceRelease(TableRelease):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        exactly_one(type(self).__name__, privacy=privacy, scale=scale, match=match)
+        check_exactly_one(type(self).__name__, privacy=privacy, scale=scale, match=match)
         if on not in ("fisher", "variance", "epsilon"):
             raise ParameterError(
                 f"on of LaplaceRelease must be 'fisher', 'variance' or 'epsilon', was {on!r}."
@@ -229,7 +222,7 @@ class LaplaceRelease(TableRelease):
         """Return everything but the table, the ledger and the key; the release to match with its own."""
         if self.match is None:
             return super().parameters()
-        return parameters_of(self, match=self.match.parameters(), privacy=None)
+        return collect_parameters(self, match=self.match.parameters(), privacy=None)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> LaplaceRelease:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class LevelList:
     """A public list of levels that a release randomizes: of a category, or of a missing flag."""
 
     column: Column
@@ -49,10 +49,10 @@ def list_prior(column: Column) -> ListPrior:
     return ListPrior(tuple(range(len(column.values or ()))))
 
 
-def listed_in(protected: Sequence[Column]) -> tuple[Listed, ...]:
+def level_lists(protected: Sequence[Column]) -> tuple[LevelList, ...]:
     """Return every list that a release of these columns has to randomize."""
-    categories = [Listed(c) for c in protected if c.is_category]
-    return (*categories, *(Listed(c, missing_flag=True) for c in protected if c.missing_flag))
+    categories = [LevelList(c) for c in protected if c.is_category]
+    return (*categories, *(LevelList(c, missing_flag=True) for c in protected if c.missing_flag))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,60 +61,62 @@ class Response:
 
     Parameters
     ----------
-    listed : Listed
+    level_list : LevelList
         What is randomized.
     keep : float
         How often a cell is published as it is.
     """
 
-    listed: Listed
+    level_list: LevelList
     keep: float
 
     @classmethod
-    def for_epsilon(cls, listed: Listed, epsilon: float, rows: int) -> Response:
+    def for_epsilon(cls, level_list: LevelList, epsilon: float, rows: int) -> Response:
         """Spend ``epsilon`` on a unit that has up to ``rows`` rows."""
-        return cls(listed, keep_probability(epsilon / rows, listed.levels))
+        return cls(level_list, keep_probability(epsilon / rows, level_list.levels))
 
     @classmethod
-    def for_error(cls, listed: Listed, error: float, rows: int) -> Response:
+    def for_error(cls, level_list: LevelList, error: float, rows: int) -> Response:
         """Let a guess at one unit's value be wrong at least that often."""
         # Where one value is listed, no floor is proven, and what is asked for is a share of all levels.
-        among = len(listed.prior.codes) if listed.prior.largest else listed.levels
+        among = len(level_list.prior.codes) if level_list.prior.largest else level_list.levels
         keep = floors.keep_for_wrong_guess(
-            error, listed.levels, listed=among, answers=rows, column=listed.column.name
+            error, level_list.levels, listed=among, answers=rows, column=level_list.column.name
         )
-        return cls(listed, keep)
+        return cls(level_list, keep)
 
     def scaled(self, factor: float) -> Response:
         """Return the response whose log odds are divided by ``factor``: as noise grows, so does the doubt."""
-        return Response(self.listed, keep_probability(self.epsilon / factor, self.listed.levels))
+        return Response(self.level_list, keep_probability(self.epsilon / factor, self.level_list.levels))
 
     @property
     def name(self) -> str:
         """Of the column."""
-        return self.listed.column.name
+        return self.level_list.column.name
 
     @property
     def epsilon(self) -> float:
         """Of one answer, rounded up."""
-        return response_epsilon(self.keep, self.listed.levels)
+        return response_epsilon(self.keep, self.level_list.levels)
 
     @property
     def law(self) -> ResponseLaw:
         """The public law of an answer."""
-        return ResponseLaw(levels=self.listed.levels, keep=self.keep)
+        return ResponseLaw(levels=self.level_list.levels, keep=self.keep)
 
     def floor(self, rows: int) -> ColumnFloor | None:
         """Return how often any guess is wrong, for a unit with up to ``rows`` rows; None where never."""
-        prior = self.listed.prior
-        error = floors.wrong_guess_floor(self.keep, self.listed.levels, listed=len(prior.codes), answers=rows)
+        prior = self.level_list.prior
+        error = floors.wrong_guess_floor(
+            self.keep, self.level_list.levels, listed=len(prior.codes), answers=rows
+        )
         return floors.column_floor(error, prior)
 
     def draw(self, values: AnyArray, stream: Stream) -> AnyArray:
         """Return the randomized codes; of a number, whether it is missing."""
-        codes = np.isnan(values).astype(np.int64) if self.listed.missing_flag else values
-        threshold = response_threshold(self.keep, self.listed.levels)
-        return randomized_response(codes, self.listed.levels, threshold, stream)
+        codes = np.isnan(values).astype(np.int64) if self.level_list.missing_flag else values
+        threshold = response_threshold(self.keep, self.level_list.levels)
+        return randomized_response(codes, self.level_list.levels, threshold, stream)
 
 
 def response_promise(responses: Sequence[Response], rows: int, common: dict[str, Any]) -> PureDP:

@@ -5,7 +5,6 @@ The parameters of a method as plain JSON values, so that a stranger can plan wha
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
@@ -19,21 +18,28 @@ from discreet.noise import Stream
 from discreet.privacy import Promise, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.unit_rows import LABEL, check_matrix_allowed, ledger_salt, limited_batches
+from discreet.release._rows import (
+    count_rows,
+    draw_in_memory,
+    is_matrix,
+    read_bare_matrix,
+    read_limited,
+    read_matrix,
+)
 from discreet.release.keystream import BatchStreams
 from discreet.release.publication import Publication, Release, ReleasePlan, published_fields
-from discreet.schema import Column, Schema
 from discreet.tables import ahead, check_target, open_table, write_table
 from discreet.tables._external_sort import word_order
-from discreet.tables.table import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
-    from discreet._types import AnyArray, Bools, Floats, Ints, Words
+    from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise_law import Law
     from discreet.release.publication import Encoded
+    from discreet.schema import Column, Schema
     from discreet.tables import Table
 
     Watch = Callable[[Encoded, Encoded], None]
@@ -49,11 +55,11 @@ def parameter_names(kind: type[ReleaseMethod]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in _NOT_PARAMETERS)
 
 
-def parameters_of(method: ReleaseMethod, **instead: Any) -> dict[str, Any]:
+def collect_parameters(method: ReleaseMethod, **instead: Any) -> dict[str, Any]:
     """Return every parameter that is not None; ``instead`` has those that need a form of their own."""
     given = {name: getattr(method, name) for name in parameter_names(type(method))} | instead
     return {
-        name: _plain(value, f"{name} of {type(method).__name__}")
+        name: _to_json(value, f"{name} of {type(method).__name__}")
         for name, value in given.items()
         if value is not None
     }
@@ -73,16 +79,16 @@ def check_noise(columns: Sequence[Column], amounts: Floats, what: str) -> None:
             )
 
 
-def _plain(value: Any, where: str) -> Any:
+def _to_json(value: Any, where: str) -> Any:
     """Write one value in JSON."""
     if isinstance(value, Promise):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): _plain(part, where) for key, part in value.items()}
+        return {str(key): _to_json(part, where) for key, part in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [_plain(part, where) for part in value]
+        return [_to_json(part, where) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ParameterError(
@@ -158,7 +164,7 @@ class ReleaseMethod(ABC):
         :func:`~discreet.release.method_from_dict` makes the method again, so that a stranger can plan what
         was planned.
         """
-        return parameters_of(self)
+        return collect_parameters(self)
 
     def plan_digest(self, n_rows: int) -> str:
         """Return the SHA-256, in hexadecimal, of what fixes the noise beside the schema.
@@ -186,7 +192,7 @@ class ReleaseMethod(ABC):
             made["privacy"] = promise_from_dict(made["privacy"])
         return cls(**made, **common)
 
-    def as_stated(self, laws: Mapping[str, Law]) -> Self:
+    def with_stated_laws(self, laws: Mapping[str, Law]) -> Self:
         """Return the method with the sizes of noise that published laws state, where they are as good.
 
         Only where sizes are calibrated to a floor can another processor come to another last digit.
@@ -224,12 +230,12 @@ class ReleaseMethod(ABC):
         stream = self._stream()
         schema, rows, kept = self._read(X, y, self._rows_salt(stream))
         check_publishable(schema, type(self).__name__)
-        n_rows = _length(rows)
+        n_rows = count_rows(rows)
         plan = self.plan(schema, n_rows)
         receipt = self._charge(plan.promises, schema, stream.seeded)
         streams = self._streams(stream, schema, n_rows)
-        columns, words = _draw_in_memory(plan, rows, kept, streams)
-        if shuffle if shuffle is not None else not _is_matrix(X):
+        columns, words = draw_in_memory(plan, rows, kept, streams)
+        if shuffle if shuffle is not None else not is_matrix(X):
             order = word_order(words)
             columns = {name: values[order] for name, values in columns.items()}
         return Release(
@@ -280,7 +286,7 @@ class ReleaseMethod(ABC):
         -------
         Publication
         """
-        schema = self._declared()
+        schema = self._require_schema()
         check_publishable(schema, type(self).__name__)
         check_target(target, replace=replace)
         stream = self._stream(stream)
@@ -293,7 +299,7 @@ class ReleaseMethod(ABC):
             receipt = self._charge(plan.promises, schema, stream.seeded)
             salt = self._rows_salt(stream) if rows_salt is None else rows_salt
             streams = self._streams(stream, schema, n_rows)
-            batches = self._drawn(plan, table, schema, salt, streams, shuffle=shuffle, watch=watch)
+            batches = self._draw_batches(plan, table, schema, salt, streams, shuffle=shuffle, watch=watch)
             written = write_table(
                 target,
                 published_fields(plan.schema),
@@ -312,7 +318,7 @@ class ReleaseMethod(ABC):
             rows_salt=salt or None,
         )
 
-    def _drawn(
+    def _draw_batches(
         self,
         plan: ReleasePlan,
         table: Table,
@@ -333,10 +339,10 @@ class ReleaseMethod(ABC):
             if watch is not None:
                 watch(plan.truth(rows), columns)
             if shuffle:
-                columns[ORDER] = order.words(_length(columns))
+                columns[ORDER] = order.words(count_rows(columns))
             yield columns
 
-    def _declared(self) -> Schema:
+    def _require_schema(self) -> Schema:
         if self.schema is None:
             raise ParameterError(
                 f"{type(self).__name__}.publish needs schema=, and only bounds= was given. "
@@ -354,7 +360,7 @@ class ReleaseMethod(ABC):
             )
         return given
 
-    def charged_as(self, schema: Schema) -> str:
+    def describe_charge(self, schema: Schema) -> str:
         """Return the words for a release in its ledger and on its receipt."""
         return f"{self.name} release of {schema.dataset or 'a table'}"
 
@@ -368,7 +374,7 @@ class ReleaseMethod(ABC):
         return stream.salt(LABEL) if self.ledger is None else ledger_salt(self.ledger, self.schema)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
-        what = self.charged_as(schema)
+        what = self.describe_charge(schema)
         if self.ledger is None:
             return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
         return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)
@@ -376,10 +382,10 @@ class ReleaseMethod(ABC):
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
         """Return the schema, the encoded rows, and which of them are used; None where every row is a unit."""
         if self.schema is None:
-            return _read_bare(X, y, self.bounds)
-        if _is_matrix(X):
+            return read_bare_matrix(X, y, self.bounds)
+        if is_matrix(X):
             check_matrix_allowed(self.schema, f"X of {type(self).__name__}.release")
-            schema, rows = _read_matrix(np.asarray(X), y, self.schema)
+            schema, rows = read_matrix(np.asarray(X), y, self.schema)
             return schema, rows, None
         if y is not None:
             raise ParameterError(
@@ -393,54 +399,6 @@ class ReleaseMethod(ABC):
         return self.schema, rows, kept
 
 
-def read_limited(table: Table, schema: Schema, salt: str) -> tuple[Encoded, Bools | None]:
-    """Return all rows of a table, encoded, and which are used; nothing of a table without rows."""
-    parts = list(limited_batches(table, schema, salt))
-    if not parts:
-        return {}, None
-    rows = {c.name: np.concatenate([batch[c.name] for batch, _ in parts]) for c in schema.released}
-    masks = [kept for _, kept in parts if kept is not None]
-    return rows, np.concatenate(masks) if masks else None
-
-
-def _draw_in_memory(
-    plan: ReleasePlan, rows: Encoded, kept: Bools | None, streams: BatchStreams
-) -> tuple[dict[str, AnyArray], Words]:
-    """Draw the columns that ``publish`` draws from the same rows, and a word for each row to sort by."""
-    if not plan.by_rows:
-        rows = rows if kept is None else {name: values[kept] for name, values in rows.items()}
-        noise, order = streams.whole(rows)
-        columns = plan.draw(rows, noise)
-        return columns, order.words(_length(columns))
-    columns, words = {}, np.empty(0, np.uint64)
-    done, total = 0, _length(rows) if kept is None else int(kept.sum())
-    for number, start in enumerate(range(0, _length(rows), ROWS)):
-        place: slice | Ints = slice(start, start + ROWS)
-        if kept is not None:
-            place = start + np.flatnonzero(kept[place])
-        batch = {name: values[place] for name, values in rows.items()}
-        noise, order = streams.batch(batch, part=0, batch=number)
-        drawn = plan.draw(batch, noise)
-        if not columns:
-            columns = {name: np.empty(total, values.dtype) for name, values in drawn.items()}
-            words = np.empty(total, np.uint64)
-        # Copied while the batch is still at hand: joining all of them at the end takes twice as long.
-        end = done + _length(drawn)
-        for name, values in drawn.items():
-            columns[name][done:end] = values
-        words[done:end] = order.words(end - done)
-        done = end
-    return columns, words
-
-
-def _length(columns: Encoded) -> int:
-    return len(next(iter(columns.values())))
-
-
-def _is_matrix(X: Any) -> bool:
-    return isinstance(X, np.ndarray | list)
-
-
 def check_publishable(schema: Schema, where: str) -> None:
     """Refuse promises that a published table cannot keep: it shows how many rows it has."""
     if schema.neighbors != "replace-one" or schema.row_count != "public":
@@ -449,75 +407,3 @@ def check_publishable(schema: Schema, where: str) -> None:
             f"{schema.neighbors} and {schema.row_count}. A released table shows its length; use queries "
             "where the length is secret."
         )
-
-
-def _read_bare(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded, None]:
-    matrix = np.asarray(X, np.float64)
-    if matrix.ndim != 2:
-        raise ParameterError(f"X must be a matrix of rows when bounds are given, had shape {matrix.shape}.")
-    try:
-        lower, upper = (np.broadcast_to(np.asarray(b, float), matrix.shape[1]) for b in bounds)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"bounds must be a pair of numbers or of vectors of length {matrix.shape[1]}. "
-            "Write bounds=(0, 1), or one lower and one upper bound for each column."
-        ) from None
-    columns = [
-        Column(f"x{j + 1}", lower=float(low), upper=float(high))
-        for j, (low, high) in enumerate(zip(lower, upper, strict=True))
-    ]
-    if y is None:
-        return (*_read_matrix(matrix, None, Schema(columns=columns)), None)
-    # Two classes under their usual names are the one list that can be known without a declaration.
-    if not np.isin(y, (-1, 1)).all():
-        raise DataError(
-            "y must hold -1 and 1 alone when bounds are given. Give schema= with a target that lists its "
-            "classes."
-        )
-    schema = Schema(columns=[*columns, Column("y", values=(-1, 1), role="target")])
-    return (*_read_matrix(matrix, y, schema), None)
-
-
-def _read_matrix(X: AnyArray, y: AnyArray | None, schema: Schema) -> tuple[Schema, Encoded]:
-    if not len(X):
-        raise DataError("X must have at least one row.")
-    if len(schema.features) != len(schema.numeric_features):
-        raise ParameterError(
-            "X must be a frame or a mapping of names to arrays when the schema has categories: "
-            "a matrix holds numeric features alone."
-        )
-    clipped = schema.clip(X)
-    rows: dict[str, AnyArray] = {c.name: clipped[:, j] for j, c in enumerate(schema.numeric_features)}
-    for j, column in enumerate(schema.numeric_features):
-        if column.required and np.isnan(clipped[:, j]).any():
-            raise DataError(
-                f"Column {column.name!r} is declared required and has missing cells. "
-                "Declare required=False, and missing becomes a level of its own.",
-                column=column.name,
-            )
-    if y is None:
-        if schema.target is not None:
-            schema = dataclasses.replace(
-                schema, target=None, columns=[c for c in schema.columns if c.role != "target"]
-            )
-        return schema, rows
-    if schema.target is None:
-        raise ParameterError("y was given, and the schema declares no target. Write target= in the schema.")
-    rows[schema.target] = _encode_target(np.asarray(y), schema.column(schema.target), len(X))
-    return schema, rows
-
-
-def _encode_target(y: AnyArray, column: Column, n_rows: int) -> AnyArray:
-    if y.shape != (n_rows,):
-        raise ParameterError(f"y must have one entry for each of the {n_rows} rows, had shape {y.shape}.")
-    if not column.is_category:
-        return column.clip(y)
-    codes = np.full(n_rows, -1, np.int32)
-    for code, level in enumerate(column.levels):
-        codes[y == level] = code
-    if (codes < 0).any():
-        raise DataError(
-            f"y must hold the declared values of {column.name!r} alone. Declare every class in its list.",
-            column=column.name,
-        )
-    return codes

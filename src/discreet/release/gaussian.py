@@ -23,17 +23,15 @@ from discreet.privacy.floors import GaussianNoise
 from discreet.privacy.rounding import root_down, shorter_up
 from discreet.privacy.sensitivity import linear_box_diameter
 from discreet.release.base import check_noise
-from discreet.release.table import (
-    AS_GOOD,
-    Label,
+from discreet.release.mechanism import (
+    SIZE_TOLERANCE,
     NumberMechanism,
-    TableRelease,
     additive_floor,
-    checked_weights,
-    exactly_one,
+    check_weights,
+    matrix_power,
     prior_of,
-    root_of,
 )
+from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,12 +66,12 @@ class GaussianNumbers(NumberMechanism):
             self.whitening = Whitening.diagonal(lower, upper, np.sqrt(covariance))
             self.information = 1 / covariance
         else:
-            matrix = root_of(covariance, -0.5)
+            matrix = matrix_power(covariance, -0.5)
             self.diameter = linear_box_diameter(matrix, upper - lower)
             self.whitening = Whitening.dense(
-                lower, upper, matrix, root_of(covariance, 0.5), self.diameter.upper
+                lower, upper, matrix, matrix_power(covariance, 0.5), self.diameter.upper
             )
-            self.information = np.diagonal(root_of(covariance, -1.0))
+            self.information = np.diagonal(matrix_power(covariance, -1.0))
 
     @property
     def sensitivity(self) -> float:
@@ -94,13 +92,13 @@ class GaussianNumbers(NumberMechanism):
         # Each whitened coordinate moves by at most a step; the map back has rows of length sd.
         return 2 * sd * math.sqrt(len(self.columns)) * _STEP
 
-    def _noise(self, column: Column) -> GaussianNoise:
+    def _conditional_noise(self, column: Column) -> GaussianNoise:
         """Return the noise on one cell that remains once the noise of all others is known."""
-        return GaussianNoise(float(1 / math.sqrt(self.information[self.place(column)])))
+        return GaussianNoise(float(1 / math.sqrt(self.information[self.column_index(column)])))
 
     def law(self, column: Column) -> GaussianLaw:
         """Return the law of one column, and how its noise goes together with that of others."""
-        j = self.place(column)
+        j = self.column_index(column)
         if self.covariance.ndim == 1:
             return GaussianLaw(variance=float(self.covariance[j]))
         return CorrelatedGaussianLaw(
@@ -124,7 +122,7 @@ class GaussianNumbers(NumberMechanism):
         """Return the exact Bayes error under the uniform prior, and the bounds beside it."""
         return additive_floor(
             column,
-            self._noise(column),
+            self._conditional_noise(column),
             lattice_step=self.lattice_step(column),
             total_variation=rows * self.whitening.total_variation(1),
             releases=rows,
@@ -138,7 +136,7 @@ class GaussianNumbers(NumberMechanism):
         """Return the mechanism with ``factor`` times the standard deviation."""
         return GaussianNumbers(self.columns, self.covariance * factor**2)
 
-    def possible(self, matrix: Floats) -> Bools:
+    def is_possible(self, matrix: Floats) -> Bools:
         """Say which cells are numbers that :meth:`release` writes."""
         return self.whitening.possible(matrix)
 
@@ -161,7 +159,7 @@ class GaussianNumbers(NumberMechanism):
                 stated[j] = law.covariances
         sd = np.sqrt(self.covariance if stated.ndim == 1 else np.diagonal(self.covariance))
         size = sd**2 if stated.ndim == 1 else np.outer(sd, sd)
-        good = (np.abs(stated - self.covariance) <= 2 * AS_GOOD * size).all()
+        good = (np.abs(stated - self.covariance) <= 2 * SIZE_TOLERANCE * size).all()
         if not good or (stated.ndim == 2 and (stated != stated.T).any()):
             return self
         return GaussianNumbers(self.columns, stated)
@@ -255,7 +253,7 @@ class GaussianRelease(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        exactly_one(type(self).__name__, privacy=privacy, regularization=regularization, scale=scale)
+        check_exactly_one(type(self).__name__, privacy=privacy, regularization=regularization, scale=scale)
         if regularization is not None and not (
             isinstance(regularization, int | float) and 0 < regularization < math.inf
         ):
@@ -275,16 +273,16 @@ class GaussianRelease(TableRelease):
         """Return ``Pi^(-1/2)``: the covariance of the noise up to a factor, as a vector or a matrix."""
         if self.weights is None:
             return np.array([c.width**2 for c in columns])
-        return root_of(checked_weights(self.weights, columns, type(self).__name__), -0.5)
+        return matrix_power(check_weights(self.weights, columns, type(self).__name__), -0.5)
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> GaussianNumbers:
         """Use lambda, the standard deviations, or a Gaussian promise."""
         rows = schema.max_rows_per_unit or 1
         if isinstance(self.privacy, GaussianDP):
-            return self._for_mu(columns, self.privacy.mu, rows)
+            return self._calibrate_mu(columns, self.privacy.mu, rows)
         if isinstance(self.privacy, ZCDP):
             # Down: noise for a larger mu would cost more than was asked for.
-            return self._for_mu(columns, root_down(2 * exact(self.privacy.rho)), rows)
+            return self._calibrate_mu(columns, root_down(2 * exact(self.privacy.rho)), rows)
         # What passes all numbers is refused there.
         with np.errstate(over="ignore"):
             if self.regularization is not None:
@@ -306,18 +304,18 @@ class GaussianRelease(TableRelease):
                 f"{self.privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
             )
         mu = gaussian_mu(math.fsum(epsilons.values()), self.privacy.delta - 2 * tv)
-        return self._for_mu(columns, mu, rows)
+        return self._calibrate_mu(columns, mu, rows)
 
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> GaussianNumbers:
         """Find the least noise whose floors are the ones asked for."""
         check_noise(columns, np.array([errors[c.name] for c in columns]), "The error floor")
-        least = np.array([self._least_sd(c, errors[c.name], len(columns), rows) for c in columns])
+        least = np.array([self._smallest_sd(c, errors[c.name], len(columns), rows) for c in columns])
         if self.weights is None:
             return GaussianNumbers(columns, least**2)
         shape = self.shape(columns)
-        information = 1 / shape if shape.ndim == 1 else np.diagonal(root_of(shape, -1.0))
+        information = 1 / shape if shape.ndim == 1 else np.diagonal(matrix_power(shape, -1.0))
         factor = float(np.max(least**2 * information))
         while True:
             factor = shorter_up(factor)
@@ -329,7 +327,7 @@ class GaussianRelease(TableRelease):
             factor *= 1 + 2.0**-16
 
     @staticmethod
-    def _least_sd(column: Column, error: float, p: int, rows: int) -> float:
+    def _smallest_sd(column: Column, error: float, p: int, rows: int) -> float:
         prior, tv = prior_of(column), rows * (p + 1) * samplers.GAUSSIAN_TOTAL_VARIATION
         rough = floors.least_noise(GaussianNoise, prior, error, column=column.name, releases=rows)
         return floors.least_noise(
@@ -343,7 +341,7 @@ class GaussianRelease(TableRelease):
             start=rough.sd,
         ).sd
 
-    def _for_mu(self, columns: tuple[Column, ...], mu: float, rows: int) -> GaussianNumbers:
+    def _calibrate_mu(self, columns: tuple[Column, ...], mu: float, rows: int) -> GaussianNumbers:
         """Scale the shape until the rows of two units are at most ``mu`` standard deviations apart."""
         shape = self.shape(columns)
         widths = np.array([c.width for c in columns])
@@ -351,7 +349,7 @@ class GaussianRelease(TableRelease):
             diameter = float(np.sqrt(np.sum(widths**2 / shape)))
         else:
             # Its last digits depend on the processor, and the noise must not.
-            diameter = shorter_up(linear_box_diameter(root_of(shape, -0.5), widths).upper)
+            diameter = shorter_up(linear_box_diameter(matrix_power(shape, -0.5), widths).upper)
         factor = rows * (diameter / mu) ** 2
         while True:
             factor *= 1 + 2.0**-20  # rounding to the lattice may take a little more

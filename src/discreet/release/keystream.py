@@ -66,13 +66,13 @@ class BatchStreams:
         batch : int
             Number of the batch in its part, from 0.
         """
-        return self._for(rows, part, batch)
+        return self._derive_streams(rows, part, batch)
 
     def whole(self, rows: Mapping[str, AnyArray]) -> tuple[Stream, Stream]:
         """Return the two streams of a method that needs all rows at once."""
-        return self._for(rows, None, None)
+        return self._derive_streams(rows, None, None)
 
-    def _for(
+    def _derive_streams(
         self, rows: Mapping[str, AnyArray], part: int | None, batch: int | None
     ) -> tuple[Stream, Stream]:
         facts = [self._plan, self._schema, part, batch, rows_digest(rows)]

@@ -41,11 +41,11 @@ def published_schema(schema: Schema) -> Schema:
     Noised numbers have no bounds worth the name, every list is closed, and nothing else is in the file.
     Codes of lists are positions in the levels of the original column.
     """
-    columns = [_as_published(c) for c in schema.released]
+    columns = [_published_column(c) for c in schema.released]
     return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)
 
 
-def _as_published(column: Column) -> Column:
+def _published_column(column: Column) -> Column:
     if column.role == "public" and column.is_number:
         return column
     if column.is_number:
@@ -216,7 +216,7 @@ class ReleasePlan(ABC):
     columns: tuple[ColumnSummary, ...]
     row_level: ClassVar[bool] = True
     """Whether every published row comes from one true row, so that there is a row to attack or compare."""
-    by_rows: ClassVar[bool] = True
+    is_row_wise: ClassVar[bool] = True
     """Whether rows are noised each by itself, so that a table can be drawn a batch at a time."""
 
     @abstractmethod
@@ -258,10 +258,10 @@ class ReleasePlan(ABC):
         return found
 
     def repeat_chance(self) -> float:
-        """Bound the chance that two rows get the same :meth:`noised` numbers; 1 where nothing bounds it."""
+        """Bound the chance that two rows get the same numbers in :meth:`noised_columns`; 1 where nothing bounds it."""
         return 1.0
 
-    def noised(self) -> tuple[str, ...]:
+    def noised_columns(self) -> tuple[str, ...]:
         """Name the columns of numbers that :meth:`repeat_chance` is about."""
         return ()
 

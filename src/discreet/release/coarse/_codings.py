@@ -102,7 +102,7 @@ class Coding:
             description=self.column.description,
         )
 
-    def hidden(self) -> int:
+    def hidden_code(self) -> int:
         """Return the published code of "not published"."""
         return len(self.values)
 
@@ -126,7 +126,7 @@ class Coding:
             codes = self.places[cells]
         return self.to_published(codes.astype(np.int64))
 
-    def shown_in_part(self) -> Coding:
+    def to_sampled(self) -> Coding:
         """Return the same for a column that some rows do not show."""
         values = self.values
         if all(isinstance(value, bool) for value in values):
@@ -135,13 +135,13 @@ class Coding:
         return replace(self, values=values, sampled=True)
 
 
-def coding_of(column: Column, cuts: Cuts, groups: Groups) -> Coding:
+def build_coding(column: Column, cuts: Cuts, groups: Groups) -> Coding:
     """Return what a column becomes, by what was declared for it or by default."""
     if column.is_category:
-        return _grouped(column, groups.get(column.name, {}))
+        return _group_levels(column, groups.get(column.name, {}))
     given = cuts.get(column.name)
-    points = _default_cuts(column) if given is None else _checked_cuts(column, given)
-    return Coding(column, _labels(column, points), cuts=points)
+    points = _default_cuts(column) if given is None else _check_cuts(column, given)
+    return Coding(column, _value_labels(column, points), cuts=points)
 
 
 def check_names(parameter: str, given: Mapping[str, Any], columns: Sequence[Column], what: str) -> None:
@@ -180,10 +180,10 @@ def _default_cuts(column: Column) -> Floats:
     )
 
 
-def _checked_cuts(column: Column, given: Sequence[float | str | datetime.date]) -> Floats:
+def _check_cuts(column: Column, given: Sequence[float | str | datetime.date]) -> Floats:
     where = f"cuts of {_OWNER} for {column.name!r}"
     try:
-        points = [_point(column, cut) for cut in given]
+        points = [_parse_cut(column, cut) for cut in given]
     except (TypeError, ValueError):
         kind = "dates" if column.type == "date" else "numbers"
         raise ParameterError(f"{where} must be {kind}, each larger than the one before.") from None
@@ -198,7 +198,7 @@ def _checked_cuts(column: Column, given: Sequence[float | str | datetime.date]) 
     return np.array(points)
 
 
-def _point(column: Column, cut: float | str | datetime.date) -> float:
+def _parse_cut(column: Column, cut: float | str | datetime.date) -> float:
     if column.type == "date":
         day = datetime.date.fromisoformat(cut) if isinstance(cut, str) else cut
         if not isinstance(day, datetime.date) or not isinstance(column.lower, datetime.date):
@@ -209,51 +209,51 @@ def _point(column: Column, cut: float | str | datetime.date) -> float:
     return float(math.ceil(cut)) if column.type == "integer" else float(cut)
 
 
-def _labels(column: Column, cuts: Floats) -> tuple[Level, ...]:
+def _value_labels(column: Column, cuts: Floats) -> tuple[Level, ...]:
     """Say what each value holds, as people do."""
     lower, upper = column.range
     starts = [lower, *cuts.tolist()]
     if column.type == "number":
-        ends = [f"under {_said(cut)}" for cut in cuts.tolist()] + [_said(upper)]
-        return tuple(f"{_said(a)} to {b}" for a, b in zip(starts, ends, strict=True))
+        ends = [f"under {_format_number(cut)}" for cut in cuts.tolist()] + [_format_number(upper)]
+        return tuple(f"{_format_number(a)} to {b}" for a, b in zip(starts, ends, strict=True))
     lasts = [cut - 1 for cut in cuts.tolist()] + [upper]
     pairs = list(zip(starts, lasts, strict=True))
     if column.type == "integer" and all(a == b for a, b in pairs):
         return tuple(int(a) for a, _ in pairs)
-    said = [(_day(column, a), _day(column, b)) for a, b in pairs]
+    said = [(_format_day(column, a), _format_day(column, b)) for a, b in pairs]
     return tuple(a if a == b else f"{a} to {b}" for a, b in said)
 
 
-def _said(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def _day(column: Column, value: float) -> str:
+def _format_day(column: Column, value: float) -> str:
     if isinstance(column.lower, datetime.date):
         return (column.lower + datetime.timedelta(days=int(value))).isoformat()
     return f"{int(value)}"
 
 
-def _grouped(column: Column, groups: Mapping[str, Sequence[Level]]) -> Coding:
+def _group_levels(column: Column, groups: Mapping[str, Sequence[Level]]) -> Coding:
     where = f"groups of {_OWNER} for {column.name!r}"
     declared = [level for level in column.levels if level is not None]
     if not isinstance(groups, Mapping) or any(
         isinstance(members, str) or not isinstance(members, Sequence) for members in groups.values()
     ):
         raise ParameterError(f"{where} must give each group a list of levels, such as {{'yes': ['a', 'b']}}.")
-    of: dict[Level, str] = {}
+    group_of: dict[Level, str] = {}
     for name, members in groups.items():
         for member in members:
-            if member not in declared or member in of:
-                why = "is in two groups" if member in of else "is none"
+            if member not in declared or member in group_of:
+                why = "is in two groups" if member in group_of else "is none"
                 raise ParameterError(
                     f"{where} must hold declared levels, each in one group at most, and {member!r} {why}. "
                     f"The levels are {', '.join(map(repr, declared))}."
                 )
-            of[member] = name
-    named = [of.get(level, level if not groups else str(level)) for level in declared]
+            group_of[member] = name
+    named = [group_of.get(level, level if not groups else str(level)) for level in declared]
     values = tuple(dict.fromkeys(named))
-    alone = {str(level) for level in declared if level not in of}
+    alone = {str(level) for level in declared if level not in group_of}
     if clash := sorted(alone & set(groups)):
         raise ParameterError(
             f"{where} must not call a group {clash[0]!r}, a level that is not in it. Put it in, or call the "

@@ -12,7 +12,7 @@ from discreet.noise_law import Clear
 from discreet.privacy import PureDP
 from discreet.privacy.calibration import group_epsilon
 from discreet.release.base import ReleaseMethod
-from discreet.release.coarse._codings import Coding, check_names, coding_of
+from discreet.release.coarse._codings import Coding, build_coding, check_names
 from discreet.release.coarse._plan import CoarseCell, CoarsePlan
 from discreet.release.publication import ColumnSummary
 from discreet.release.table import (
@@ -138,10 +138,10 @@ class CoarseRelease(ReleaseMethod):
                 f"per_row of CoarseRelease must be a whole number of at least 1, was {per_row!r}."
             )
         self.privacy = privacy
-        self.cuts = _by_name("cuts", cuts)
-        self.groups = _by_name("groups", groups)
+        self.cuts = _check_mapping("cuts", cuts)
+        self.groups = _check_mapping("groups", groups)
         self.per_row = per_row
-        self.joint = _names(joint)
+        self.joint = _check_joint(joint)
         self.label = label
         self.label_share = float(label_share)
 
@@ -163,16 +163,16 @@ class CoarseRelease(ReleaseMethod):
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> CoarsePlan:
         """Plan with the log odds of every cell divided by ``factor``, for what-if tables."""
         rows = schema.max_rows_per_unit or 1
-        cells, picked = self._cells(schema, rows)
+        cells, picked = self._build_cells(schema, rows)
         if factor != 1.0:
             cells = tuple(cell.scaled(factor) for cell in cells)
-        return self._planned(schema, cells, picked, rows)
+        return self._build_plan(schema, cells, picked, rows)
 
-    def _cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
+    def _build_cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
         """Split epsilon: the label's part first, the rest on as many answers as a row shows."""
-        always, others = self._answers(schema)
+        always, others = self._split_answers(schema)
         epsilon = self.privacy.epsilon * _SPARED / rows
-        share = self._share(schema)
+        share = self._label_share(schema)
         spent = 0.0 if not always else epsilon if not others else share * epsilon
         rest = epsilon - spent
         picked = self.per_row or (1 if rest < TWO_FROM * _SPARED else 2)
@@ -184,12 +184,12 @@ class CoarseRelease(ReleaseMethod):
                 )
             picked = len(others)
         if picked < len(others):
-            others = [tuple(coding.shown_in_part() for coding in codings) for codings in others]
+            others = [tuple(coding.to_sampled() for coding in codings) for codings in others]
         cells = [CoarseCell.for_epsilon(codings, rest / picked) for codings in others]
         cells += [CoarseCell.for_epsilon(codings, spent) for codings in always]
         return tuple(cells), picked
 
-    def _answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
+    def _split_answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
         """Return what every row shows, which has the label in it, and what a row shows some of."""
         protected = [
             c
@@ -205,12 +205,14 @@ class CoarseRelease(ReleaseMethod):
         check_names("cuts", cuts, [c for c in protected if c.is_number], "numbers")
         check_names("groups", groups, [c for c in protected if c.is_category], "lists")
         check_names("joint", dict.fromkeys(self.joint or ()), protected, "columns")
-        codings = {c.name: coding_of(c, cuts, groups) for c in protected}
-        units: list[tuple[str, ...]] = [(c.name,) for c in protected if c.name not in (self.joint or ())]
+        codings = {c.name: build_coding(c, cuts, groups) for c in protected}
+        answer_names: list[tuple[str, ...]] = [
+            (c.name,) for c in protected if c.name not in (self.joint or ())
+        ]
         if self.joint:
-            units.append(tuple(self.joint))
-        answers = [tuple(codings[name] for name in unit) for unit in units]
-        for unit, answer in zip(units, answers, strict=True):
+            answer_names.append(tuple(self.joint))
+        answers = [tuple(codings[name] for name in unit) for unit in answer_names]
+        for unit, answer in zip(answer_names, answers, strict=True):
             combinations = math.prod(coding.levels for coding in answer)
             if combinations > MOST_COMBINATIONS:
                 raise ParameterError(
@@ -223,36 +225,38 @@ class CoarseRelease(ReleaseMethod):
             [answer for answer, is_label in zip(answers, labelled, strict=True) if not is_label],
         )
 
-    def _share(self, schema: Schema) -> float:
+    def _label_share(self, schema: Schema) -> float:
         """Return the label's part of epsilon: as the schema says, or as the method was told."""
         for column in schema.released:
-            asked = column.protect.share if column.protect else None
-            if asked is None:
+            share = column.protect.share if column.protect else None
+            if share is None:
                 continue
             if column.role != "target":
                 raise ParameterError(
-                    f"The protect share of {column.name!r} must be left out for CoarseRelease, was {asked:g}"
+                    f"The protect share of {column.name!r} must be left out for CoarseRelease, was {share:g}"
                     ": every column that a row shows has the same part. Only the target's can be set."
                 )
-            if not asked < 1:
+            if not share < 1:
                 raise ParameterError(
                     f"The protect share of the target {column.name!r} must be below 1 for CoarseRelease, was "
-                    f"{asked:g}. Something must be left for the columns."
+                    f"{share:g}. Something must be left for the columns."
                 )
-            return asked
+            return share
         return self.label_share
 
-    def _planned(self, schema: Schema, cells: tuple[CoarseCell, ...], picked: int, rows: int) -> CoarsePlan:
+    def _build_plan(
+        self, schema: Schema, cells: tuple[CoarseCell, ...], picked: int, rows: int
+    ) -> CoarsePlan:
         sampled = [cell.epsilon for cell in cells if cell.sampled]
         among = len(sampled)
-        # The answers that a row shows are any `picked` of them: at worst the dearest.
-        dearest = sorted(sampled, reverse=True)[:picked]
+        # The answers that a row shows are any `picked` of them: at worst the most expensive.
+        most_expensive = sorted(sampled, reverse=True)[:picked]
         always = [cell.epsilon for cell in cells if not cell.sampled]
-        total = math.fsum((*dearest, *always)) * (1 + 2.0**-50)
+        total = math.fsum((*most_expensive, *always)) * (1 + 2.0**-50)
         clear = self.label == "clear" and schema.target is not None
         assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (schema.id_column is not None)
         common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
-        found = {
+        summaries = {
             coding.name: ColumnSummary(
                 column=coding.name,
                 law=cell.law(coding, picked, among),
@@ -263,18 +267,20 @@ class CoarseRelease(ReleaseMethod):
             for cell in cells
             for coding in cell.codings
         }
-        columns = tuple(found.get(c.name, ColumnSummary(column=c.name, law=Clear())) for c in schema.released)
+        columns = tuple(
+            summaries.get(c.name, ColumnSummary(column=c.name, law=Clear())) for c in schema.released
+        )
         floors = {s.column: s.floor for s in columns if s.floor is not None}
         together = (TOGETHER,) * any(len(cell.codings) > 1 for cell in cells)
         return CoarsePlan(
-            schema=_published(schema, {c.name: c for cell in cells for c in cell.codings}),
+            schema=_published_schema(schema, {c.name: c for cell in cells for c in cell.codings}),
             cells=cells,
             picked=picked,
             columns=columns,
             promises=(
                 PureDP(
                     epsilon=group_epsilon(total, rows),
-                    covers=tuple(s.column for s in columns if s.column in found),
+                    covers=tuple(s.column for s in columns if s.column in summaries),
                     **common,
                 ),
                 *floor_promise(schema, floors, (*assumes, INDEPENDENT, *together)),
@@ -282,7 +288,7 @@ class CoarseRelease(ReleaseMethod):
         )
 
 
-def _published(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
+def _published_schema(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
     """Return the schema of the released table; what does not leave stays as declared."""
 
     def as_published(column: Column) -> Column:
@@ -292,7 +298,7 @@ def _published(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
     return dataclasses.replace(schema, columns=[as_published(c) for c in schema.columns])
 
 
-def _by_name(parameter: str, given: Any) -> Any:
+def _check_mapping(parameter: str, given: Any) -> Any:
     """Check that something is said column by column; keep it in plain form, in which it is published."""
     if given is None:
         return None
@@ -301,18 +307,18 @@ def _by_name(parameter: str, given: Any) -> Any:
             f"{parameter} of CoarseRelease must be a mapping of column names, was {type(given).__name__}."
         )
     return {
-        name: dict(said) if isinstance(said, Mapping) else _listed(parameter, name, said)
-        for name, said in given.items()
+        name: dict(value) if isinstance(value, Mapping) else _check_list(parameter, name, value)
+        for name, value in given.items()
     }
 
 
-def _listed(parameter: str, name: str, said: Any) -> list[Any]:
-    if isinstance(said, str) or (not isinstance(said, Sequence) and not hasattr(said, "tolist")):
-        raise ParameterError(f"{parameter} of CoarseRelease for {name!r} must be a list, was {said!r}.")
-    return [part.isoformat() if hasattr(part, "isoformat") else part for part in said]
+def _check_list(parameter: str, name: str, value: Any) -> list[Any]:
+    if isinstance(value, str) or (not isinstance(value, Sequence) and not hasattr(value, "tolist")):
+        raise ParameterError(f"{parameter} of CoarseRelease for {name!r} must be a list, was {value!r}.")
+    return [part.isoformat() if hasattr(part, "isoformat") else part for part in value]
 
 
-def _names(given: Any) -> tuple[str, ...] | None:
+def _check_joint(given: Any) -> tuple[str, ...] | None:
     if given is None:
         return None
     names = tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else tuple(given)

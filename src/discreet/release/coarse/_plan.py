@@ -111,7 +111,7 @@ class CoarseCell:
         for coding in reversed(self.codings):
             answers, own = np.divmod(answers, coding.levels)
             codes = coding.to_published(own)
-            out[coding.name] = codes if shown is None else np.where(shown, codes, coding.hidden())
+            out[coding.name] = codes if shown is None else np.where(shown, codes, coding.hidden_code())
         return out
 
 
@@ -174,7 +174,7 @@ class CoarsePlan(ReleasePlan):
             return found
         seen = np.zeros(len(columns[sampled[0].codings[0].name]), np.int64)
         for cell in sampled:
-            shown = [columns[c.name] != c.hidden() for c in cell.codings]
+            shown = [columns[c.name] != c.hidden_code() for c in cell.codings]
             for coding, also in zip(cell.codings[1:], shown[1:], strict=True):
                 if (also != shown[0]).any():
                     found.setdefault(coding.name, "cells without those that go with them")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
 
 Wants: TypeAlias = Literal["two classes", "classes", "number"]
-_NOTHING = 1e-12
+_ROUNDING = 1e-12
 """Weights below this share of the terms that they are a sum of are rounding errors."""
 
 
@@ -145,7 +145,7 @@ class SVMLearner:
         weights = X.T @ pull
         found = model.certificate_
         open_gap = 0.0 if found.converged else found.gap / model.objective_
-        if np.linalg.norm(weights) <= _NOTHING * (np.abs(pull) @ np.linalg.norm(X, axis=1)):
+        if np.linalg.norm(weights) <= _ROUNDING * (np.abs(pull) @ np.linalg.norm(X, axis=1)):
             weights = np.zeros_like(weights)
         return LearnerSolution(
             weights=weights[:, None],
@@ -212,7 +212,7 @@ def check_classes(y: AnyArray, n_classes: int, where: str) -> None:
 
 
 _MOST_STEPS = 100
-_SMALL_ENOUGH = 1e-14
+_GRADIENT_TOLERANCE = 1e-14
 """Relative gradient at which Newton's method stops; rounding errors are about this large."""
 
 
@@ -337,7 +337,7 @@ def _newton(
             best, least, stalled = w, gradient, 0
         else:
             stalled += 1
-        if least <= _SMALL_ENOUGH or (stalled >= 3 and least <= 1e-9):
+        if least <= _GRADIENT_TOLERANCE or (stalled >= 3 and least <= 1e-9):
             break
         length, start = 1.0, value(w)
         # Far from the minimum a full step may overshoot; close to it, values differ by rounding alone.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.release.base import ReleaseMethod, check_publishable, parameters_of
+from discreet.release.base import ReleaseMethod, check_publishable, collect_parameters
 from discreet.release.invariant._learners import (
     InvariantLearner,
     LogisticLearner,
@@ -22,10 +22,10 @@ from discreet.release.invariant.plan import (
     NO_EPSILON,
     Exposure,
     InvariantPlan,
+    declared_name,
     encoded_rows,
     encoded_schema,
-    origin,
-    warn,
+    warn_curator,
 )
 from discreet.release.publication import Publication, published_fields
 from discreet.schema import Column, unclipped_column
@@ -163,7 +163,7 @@ class InvariantRelease(ReleaseMethod):
         self.outward = outward
         self.precision = precision
         self.privacy = privacy
-        self._model = _learner_of(learner)
+        self._model = _make_learner(learner)
         if outward and not getattr(self._model, "one_sided", False):
             raise ParameterError(
                 "outward of InvariantRelease must be False unless the learner is a support vector machine: "
@@ -185,7 +185,7 @@ class InvariantRelease(ReleaseMethod):
                 "protect."
             )
         if any(c.grid is not None for c in noised) and self.precision is None:
-            warn(
+            warn_curator(
                 "The declared grid is not applied to an invariant release: rounding would move the model. "
                 "Publish all 17 digits."
             )
@@ -197,8 +197,8 @@ class InvariantRelease(ReleaseMethod):
             scales=self._scales(noised),
             outward=self.outward,
             precision=self.precision,
-            label=_in_words(self._model),
-            report=self._keep,
+            label=_describe_learner(self._model),
+            report=self._store_exposure,
         )
 
     def publish(
@@ -225,27 +225,27 @@ class InvariantRelease(ReleaseMethod):
         -------
         Publication
         """
-        self._declared()
+        self._require_schema()
         check_target(target, replace=replace)
         stream = self._stream(stream)
         salt = self._rows_salt(stream) if rows_salt is None else rows_salt
         schema, rows, kept = self._read(source, None, salt)
         check_publishable(schema, type(self).__name__)
-        n_read = _length(rows)
+        n_read = count_rows(rows)
         plan = self.plan(schema, n_read)
         stream.spend(f"{type(self).__name__}.publish")
         receipt = self._charge(plan.promises, schema, stream.seeded)
         if kept is not None:
             rows = {name: values[kept] for name, values in rows.items()}
         noise, words = self._streams(stream, schema, n_read).whole(rows)
-        order = np.arange(_length(rows))
+        order = np.arange(count_rows(rows))
         if shuffle:
             order = word_order(words.words(len(order)))
             rows = {name: values[order] for name, values in rows.items()}
-        batches = _watched(rows, plan.batches(rows, noise), watch)
+        batches = _show_batches(rows, plan.batches(rows, noise), watch)
         written = write_table(target, published_fields(plan.schema), batches, replace=replace)
         if self.exposure_ is not None:
-            self.exposure_ = self.exposure_.in_order(order)
+            self.exposure_ = self.exposure_.reorder(order)
         return Publication(
             n_rows=written,
             n_read=n_read,
@@ -259,26 +259,26 @@ class InvariantRelease(ReleaseMethod):
 
     def parameters(self) -> dict[str, Any]:
         """Return everything but the table, the ledger and the key; the learner by name."""
-        return parameters_of(self, learner=_by_name(self.learner))
+        return collect_parameters(self, learner=_serialize_learner(self.learner))
 
     def _noise_parameters(self) -> dict[str, Any]:
         # A learner of the caller's own cannot be written down for others, and is named here all the same.
-        named = self.learner if isinstance(self.learner, str) else _in_words(self._model)
-        return parameters_of(self, learner=named)
+        named = self.learner if isinstance(self.learner, str) else _describe_learner(self._model)
+        return collect_parameters(self, learner=named)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> InvariantRelease:
         """Make the method that :meth:`parameters` wrote down."""
-        made = dict(values)
-        learner = made.get("learner")
+        arguments = dict(values)
+        learner = arguments.get("learner")
         if isinstance(learner, Mapping):
             kind = LEARNERS.get(str(learner.get("name")))
             if kind is None:
                 raise ParameterError(
                     f"learner of InvariantRelease must be one of {', '.join([*LEARNERS, 'gram'])}."
                 )
-            made["learner"] = kind(**learner["parameters"])
-        return super().from_parameters(made, **common)
+            arguments["learner"] = kind(**learner["parameters"])
+        return super().from_parameters(arguments, **common)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
         """Say what a release by this method leaves open, in sentences without a full stop."""
@@ -296,12 +296,12 @@ class InvariantRelease(ReleaseMethod):
             schema, rows = self._with_bare_target(schema, rows, np.asarray(y))
         return encoded_schema(schema), encoded_rows(schema, rows), kept
 
-    def _keep(self, exposure: Exposure) -> None:
+    def _store_exposure(self, exposure: Exposure) -> None:
         self.exposure_ = exposure
 
     def _with_bare_target(self, schema: Schema, rows: Encoded, y: AnyArray) -> tuple[Schema, Encoded]:
         """Add the target that goes with a bare matrix: -1 and 1, or any number."""
-        n_rows = _length(rows)
+        n_rows = count_rows(rows)
         if y.shape != (n_rows,):
             raise ParameterError(
                 f"y of InvariantRelease.release must have one entry for each of the {n_rows} rows, had shape "
@@ -361,7 +361,7 @@ class InvariantRelease(ReleaseMethod):
         if isinstance(given, Mapping):
             names = [c.name for c in noised]
             if self.schema is not None:
-                names = [name if name in given else origin(name, self.schema) for name in names]
+                names = [name if name in given else declared_name(name, self.schema) for name in names]
             if set(names) != set(given):
                 raise ParameterError(
                     f"scales of InvariantRelease must name the sensitive columns "
@@ -382,7 +382,7 @@ class InvariantRelease(ReleaseMethod):
         return scales
 
 
-def _learner_of(learner: str | InvariantLearner) -> InvariantLearner | None:
+def _make_learner(learner: str | InvariantLearner) -> InvariantLearner | None:
     """Return the learner that was named or given; None for the one that keeps sums and products."""
     if learner == "gram":
         return None
@@ -396,14 +396,14 @@ def _learner_of(learner: str | InvariantLearner) -> InvariantLearner | None:
     )
 
 
-def _in_words(learner: InvariantLearner | None) -> str:
+def _describe_learner(learner: InvariantLearner | None) -> str:
     """Name a learner with its parameters, for whoever trains on the released table."""
     if learner is None:
         return "gram"
     return repr(learner) if dataclasses.is_dataclass(learner) else type(learner).__name__
 
 
-def _by_name(learner: str | InvariantLearner) -> str | dict[str, Any]:
+def _serialize_learner(learner: str | InvariantLearner) -> str | dict[str, Any]:
     """Write a learner down: its name, or its name and parameters."""
     if isinstance(learner, str):
         return learner
@@ -416,18 +416,18 @@ def _by_name(learner: str | InvariantLearner) -> str | dict[str, Any]:
     )
 
 
-def _watched(
+def _show_batches(
     rows: Encoded, batches: Iterator[dict[str, AnyArray]], watch: Watch | None
 ) -> Iterator[dict[str, AnyArray]]:
     """Pass batches on, each shown beside the true rows that it comes from."""
     start = 0
     for batch in batches:
-        n_rows = _length(batch)
+        n_rows = count_rows(batch)
         if watch is not None:
             watch({name: values[start : start + n_rows] for name, values in rows.items()}, batch)
         start += n_rows
         yield batch
 
 
-def _length(rows: Encoded) -> int:
+def count_rows(rows: Encoded) -> int:
     return len(next(iter(rows.values())))

@@ -12,7 +12,7 @@ products and the whole draw takes time and memory proportional to the table.
 
 Noise is drawn in blocks of rows, each under a key derived from its place. So the same noise can be drawn
 twice: once to learn what it would do to the gradient, once to publish it corrected. In memory the first
-draw is kept; as a stream, nothing is.
+draw is directions; as a stream, nothing is.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def orthonormal_basis(matrix: Floats) -> Floats:
     """Return orthonormal columns that span those of ``matrix``, each of which counts by its direction."""
     # Dividing by the largest entry first: squares of 1e-200 would vanish.
     largest = np.abs(matrix).max(axis=0, initial=0.0)
-    kept = matrix[:, largest > 0] / largest[largest > 0]
-    if not kept.size:
+    directions = matrix[:, largest > 0] / largest[largest > 0]
+    if not directions.size:
         return np.empty((len(matrix), 0))
-    left, strength, _ = np.linalg.svd(kept / np.linalg.norm(kept, axis=0), full_matrices=False)
+    left, strength, _ = np.linalg.svd(directions / np.linalg.norm(directions, axis=0), full_matrices=False)
     return np.ascontiguousarray(left[:, strength > RANK_TOLERANCE * strength[0]])
 
 
@@ -100,30 +100,32 @@ class InvariantNoise:
         self.n_rows, self.n_columns = len(derivatives), len(weights)
         ones = np.ones(self.n_columns) if scales is None else np.asarray(scales, np.float64)
         self._scale = math.sqrt(variance) * ones
-        self._right = orthonormal_basis(ones[:, None] * weights)
-        self._held: Ints = np.flatnonzero(derivatives.any(axis=1))
-        self._left = orthonormal_basis(derivatives[self._held])
+        self._column_basis = orthonormal_basis(ones[:, None] * weights)
+        self._support: Ints = np.flatnonzero(derivatives.any(axis=1))
+        self._row_basis = orthonormal_basis(derivatives[self._support])
         self._outward = outward
         self.leverage = np.zeros(self.n_rows)
-        self.leverage[self._held] = np.minimum(1.0, np.einsum("ij,ij->i", self._left, self._left))
+        self.leverage[self._support] = np.minimum(
+            1.0, np.einsum("ij,ij->i", self._row_basis, self._row_basis)
+        )
         squares = self._scale**2
-        self._along = float(squares @ (self._right**2).sum(axis=1))
-        self.row_variance = max(0.0, float(squares.sum()) - self._along)
+        self._score_variance = float(squares @ (self._column_basis**2).sum(axis=1))
+        self.row_variance = max(0.0, float(squares.sum()) - self._score_variance)
 
     @property
     def n_directions(self) -> int:
         """Dimension of the space in which a row moves."""
-        return int(self.n_columns - self._right.shape[1])
+        return int(self.n_columns - self._column_basis.shape[1])
 
     @property
     def dimension(self) -> int:
         """Dimension of the space of such matrices."""
-        return int((self.n_rows - self._left.shape[1]) * self.n_directions)
+        return int((self.n_rows - self._row_basis.shape[1]) * self.n_directions)
 
     def covariance(self, row: int) -> Floats:
         """Return the covariance of one row's noise, without the outward move."""
-        kept = np.eye(self.n_columns) - self._right @ self._right.T
-        return np.asarray((1 - self.leverage[row]) * self._scale[:, None] * kept * self._scale)
+        directions = np.eye(self.n_columns) - self._column_basis @ self._column_basis.T
+        return np.asarray((1 - self.leverage[row]) * self._scale[:, None] * directions * self._scale)
 
     def unbiased_bound(self) -> Floats:
         """Return for each row the least total squared error of an unbiased guess without other records."""
@@ -131,27 +133,27 @@ class InvariantNoise:
         if self._outward is None:
             return bound
         # Fisher information of the outward move is 3, and it is independent of the rest.
-        return np.asarray(bound + np.abs(self._outward) * self._along / 3)
+        return np.asarray(bound + np.abs(self._outward) * self._score_variance / 3)
 
     def draw(self, stream: Stream) -> Floats:
         """Return ``W``, whole; another one at every call."""
         stream = stream.spawn()
         out = np.empty((self.n_rows, self.n_columns))
-        gradient = np.zeros((self._left.shape[1], self.n_columns))
-        for rows, block in self._raw(stream, out):
-            gradient += self._pull(rows, block)
+        gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
+        for rows, block in self._projected_blocks(stream, out):
+            gradient += self._gradient_change(rows, block)
         outward = self._outward_lengths(stream)
         for rows in self._blocks():
-            self._finish(rows, out[rows], gradient, outward)
+            self._correct_block(rows, out[rows], gradient, outward)
         return out
 
     def add(self, batches: Iterable[Floats], stream: Stream) -> Iterator[Floats]:
         """Add the same noise to a table that comes in batches, holding one block of noise at a time."""
         stream = stream.spawn()
-        gradient = np.zeros((self._left.shape[1], self.n_columns))
-        for rows, block in self._raw(stream, only_held=True):
-            gradient += self._pull(rows, block)
-        finished = self._finished(stream, gradient)
+        gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
+        for rows, block in self._projected_blocks(stream, only_support=True):
+            gradient += self._gradient_change(rows, block)
+        blocks = self._corrected_blocks(stream, gradient)
         spare = np.empty((0, self.n_columns))
         for batch in batches:
             out = np.array(batch, np.float64)
@@ -159,34 +161,34 @@ class InvariantNoise:
             while done < len(out):
                 if not len(spare):
                     try:
-                        spare = next(finished)
+                        spare = next(blocks)
                     except StopIteration:
-                        raise _wrong_length(self.n_rows) from None
+                        raise _length_error(self.n_rows) from None
                 n = min(len(spare), len(out) - done)
                 out[done : done + n] += spare[:n]
                 spare, done = spare[n:], done + n
             yield out
-        if len(spare) or next(finished, None) is not None:
-            raise _wrong_length(self.n_rows)
+        if len(spare) or next(blocks, None) is not None:
+            raise _length_error(self.n_rows)
 
-    def _finished(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
+    def _corrected_blocks(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
         outward = self._outward_lengths(stream)
-        for rows, block in self._raw(stream):
-            self._finish(rows, block, gradient, outward)
+        for rows, block in self._projected_blocks(stream):
+            self._correct_block(rows, block, gradient, outward)
             yield block
 
-    def _finish(self, rows: slice, block: Floats, gradient: Floats, outward: Floats | None) -> None:
+    def _correct_block(self, rows: slice, block: Floats, gradient: Floats, outward: Floats | None) -> None:
         """Take the gradient's share out of projected noise, and move rows outward where they may."""
-        part, places = self._part(rows), self._places(rows)
+        part, places = self._basis_rows(rows), self._support_offsets(rows)
         if len(part) == len(block):
             _subtract_product(block, part, gradient)
         elif len(part):
             block[places] -= part @ gradient
         if outward is not None:
-            block += outward[rows, None] * (self._scale * self._right[:, 0])
+            block += outward[rows, None] * (self._scale * self._column_basis[:, 0])
 
     def _outward_lengths(self, stream: Stream) -> Floats | None:
-        if self._outward is None or not self._right.shape[1]:
+        if self._outward is None or not self._column_basis.shape[1]:
             return None
         return self._outward * standard_maxwell(self.n_rows, stream.derive("outward"))
 
@@ -195,16 +197,16 @@ class InvariantNoise:
         for start in range(0, self.n_rows, step):
             yield slice(start, min(start + step, self.n_rows))
 
-    def _raw(
-        self, stream: Stream, out: Floats | None = None, *, only_held: bool = False
+    def _projected_blocks(
+        self, stream: Stream, out: Floats | None = None, *, only_support: bool = False
     ) -> Iterator[tuple[slice, Floats]]:
         """Draw noise that keeps the scores, block by block; without ``out`` in one buffer."""
-        right = np.ascontiguousarray(self._right.T)
+        right = np.ascontiguousarray(self._column_basis.T)
         buffer = None
         for i, rows in enumerate(self._blocks()):
             if i % _BLOCKS_PER_KEY == 0:
                 last = rows.start + (rows.stop - rows.start) * _BLOCKS_PER_KEY
-                needed = not only_held or self._places(slice(rows.start, last)).size > 0
+                needed = not only_support or self._support_offsets(slice(rows.start, last)).size > 0
                 if needed:
                     derived = stream.derive(f"rows from {rows.start}")
                     sampler = NormalSampler(self.n_rows * self.n_columns, derived)
@@ -217,26 +219,26 @@ class InvariantNoise:
                     buffer = np.empty((rows.stop - rows.start, self.n_columns))
                 block = buffer[: rows.stop - rows.start]
             sampler.fill(block)
-            _subtract_product(block, block @ self._right, right)
+            _subtract_product(block, block @ self._column_basis, right)
             block *= self._scale
             yield rows, block
 
-    def _held_between(self, rows: slice) -> slice:
-        low, high = np.searchsorted(self._held, (rows.start, rows.stop))
+    def _support_range(self, rows: slice) -> slice:
+        low, high = np.searchsorted(self._support, (rows.start, rows.stop))
         return slice(int(low), int(high))
 
-    def _pull(self, rows: slice, block: Floats) -> Floats:
+    def _gradient_change(self, rows: slice, block: Floats) -> Floats:
         """Return what a block of noise would do to the gradient."""
-        part = self._part(rows)
-        return np.asarray(part.T @ (block if len(part) == len(block) else block[self._places(rows)]))
+        part = self._basis_rows(rows)
+        return np.asarray(part.T @ (block if len(part) == len(block) else block[self._support_offsets(rows)]))
 
-    def _part(self, rows: slice) -> Floats:
+    def _basis_rows(self, rows: slice) -> Floats:
         """Return the rows of the gradient's basis that fall into a block."""
-        return self._left[self._held_between(rows)]
+        return self._row_basis[self._support_range(rows)]
 
-    def _places(self, rows: slice) -> Ints:
+    def _support_offsets(self, rows: slice) -> Ints:
         """Return their places inside the block."""
-        return np.asarray(self._held[self._held_between(rows)] - rows.start)
+        return np.asarray(self._support[self._support_range(rows)] - rows.start)
 
 
 def _subtract_product(block: Floats, left: Floats, right: Floats) -> None:
@@ -246,7 +248,7 @@ def _subtract_product(block: Floats, left: Floats, right: Floats) -> None:
         dgemm(-1.0, right.T, left.T, beta=1.0, c=block.T, overwrite_c=1)
 
 
-def _wrong_length(n_rows: int) -> DataError:
+def _length_error(n_rows: int) -> DataError:
     return DataError(
         f"batches of InvariantNoise.add must have {n_rows} rows in all, as the derivatives had, and have "
         "not. Invariance holds for the whole table alone."

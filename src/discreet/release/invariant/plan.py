@@ -38,7 +38,7 @@ def encoded_schema(schema: Schema) -> Schema:
     columns: list[Column] = []
     for column in schema.columns:
         if column.role == "sensitive":
-            columns += _encoded(column)
+            columns += _encode_column(column)
         elif column.leaves and column.is_number and not column.required:
             raise SchemaError(
                 f"Column {column.name!r} must be required for an invariant release: it is published as it "
@@ -60,7 +60,7 @@ def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyA
         if column.role != "sensitive":
             out[column.name] = values
         elif column.is_category:
-            for code, made in enumerate(_encoded(column)):
+            for code, made in enumerate(_encode_column(column)):
                 out[made.name] = (values == code).astype(np.float64)
         else:
             missing = np.isnan(values)
@@ -70,23 +70,23 @@ def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyA
     return out
 
 
-def _encoded(column: Column) -> list[Column]:
+def _encode_column(column: Column) -> list[Column]:
     if column.is_category:
         words = ["missing" if level is None else str(level) for level in column.levels]
-        return [_share(f"{column.name}={word}") for word in words]
+        return [_unit_column(f"{column.name}={word}") for word in words]
     if column.missing_flag is None:
         return [column]
-    return [dataclasses.replace(column, required=True), _share(column.missing_flag)]
+    return [dataclasses.replace(column, required=True), _unit_column(column.missing_flag)]
 
 
-def _share(name: str) -> Column:
+def _unit_column(name: str) -> Column:
     return Column(name, lower=0.0, upper=1.0)
 
 
-def origin(name: str, schema: Schema) -> str:
+def declared_name(name: str, schema: Schema) -> str:
     """Return the declared column from which an encoded one comes."""
     for column in schema.released:
-        if any(made.name == name for made in _encoded(column)):
+        if any(made.name == name for made in _encode_column(column)):
             return column.name
     return name
 
@@ -185,7 +185,7 @@ class Exposure:
             residual=solution.residual,
         )
 
-    def in_order(self, order: Ints) -> Exposure:
+    def reorder(self, order: Ints) -> Exposure:
         """Return the same for rows that had been put in this order, as they were before."""
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
@@ -216,7 +216,7 @@ class InvariantPlan(ReleasePlan):
         Told the :class:`Exposure` of the rows once it is known.
     """
 
-    by_rows = False
+    is_row_wise = False
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class InvariantPlan(ReleasePlan):
             name: InvariantLaw(
                 learner=label, variance=None if learner is None else variance * float(scale**2)
             )
-            for name, scale in zip(self._noised, scales, strict=True)
+            for name, scale in zip(self._noised_columns, scales, strict=True)
         }
         self.columns = tuple(
             ColumnSummary(column=c.name, law=laws.get(c.name, Clear())) for c in schema.released
@@ -249,7 +249,7 @@ class InvariantPlan(ReleasePlan):
         self.promises = (self._promise(),)
 
     @property
-    def _noised(self) -> list[str]:
+    def _noised_columns(self) -> list[str]:
         return [c.name for c in self.schema.numeric_features if c.role == "sensitive"]
 
     @property
@@ -274,15 +274,15 @@ class InvariantPlan(ReleasePlan):
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Train, check, and return the whole released table."""
         features = matrix(rows, self.schema)
-        places = self._places()
+        indices = self._sensitive_indices()
         if self.learner is None:
-            released = self._same_gram(features, places, rows, stream)
+            released = self._draw_same_gram(features, indices, rows, stream)
         else:
-            noise = self._noise(features, places, rows)
+            noise = self._make_noise(features, indices, rows)
             released = noise.draw(stream)
-            for j, place in enumerate(places):
-                released[:, j] += features[:, place]
-        return self._columns(rows, self._cut(released))
+            for j, index in enumerate(indices):
+                released[:, j] += features[:, index]
+        return self._table_columns(rows, self._round_released(released))
 
     def batches(self, rows: Encoded, stream: Stream) -> Iterator[dict[str, AnyArray]]:
         """Return the same table in batches, holding no more noise than one block."""
@@ -290,21 +290,23 @@ class InvariantPlan(ReleasePlan):
             yield self.draw(rows, stream)
             return
         features = matrix(rows, self.schema)
-        places = self._places()
-        noise = self._noise(features, places, rows)
+        indices = self._sensitive_indices()
+        noise = self._make_noise(features, indices, rows)
         cuts = [slice(start, start + ROWS_PER_BATCH) for start in range(0, len(features), ROWS_PER_BATCH)]
-        parts = noise.add((features[cut][:, places] for cut in cuts), stream)
+        parts = noise.add((features[cut][:, indices] for cut in cuts), stream)
         for cut, part in zip(cuts, parts, strict=True):
-            yield self._columns({name: values[cut] for name, values in rows.items()}, self._cut(part))
+            yield self._table_columns(
+                {name: values[cut] for name, values in rows.items()}, self._round_released(part)
+            )
 
-    def _places(self) -> list[int]:
+    def _sensitive_indices(self) -> list[int]:
         return [j for j, c in enumerate(self.schema.numeric_features) if c.role == "sensitive"]
 
-    def _columns(self, rows: Encoded, released: Floats) -> dict[str, AnyArray]:
-        made = dict(zip(self._noised, np.ascontiguousarray(released.T), strict=True))
+    def _table_columns(self, rows: Encoded, released: Floats) -> dict[str, AnyArray]:
+        made = dict(zip(self._noised_columns, np.ascontiguousarray(released.T), strict=True))
         return {c.name: made.get(c.name, rows[c.name]) for c in self.schema.released}
 
-    def _target(self, rows: Encoded) -> tuple[AnyArray, int]:
+    def _learner_target(self, rows: Encoded) -> tuple[AnyArray, int]:
         """Return the target as the learner wants it, and how many classes it has."""
         assert self.schema.target is not None
         column = self.schema.column(self.schema.target)
@@ -321,10 +323,10 @@ class InvariantPlan(ReleasePlan):
         check_classes(values, len(column.levels), "InvariantRelease")
         return values, len(column.levels)
 
-    def _noise(self, features: Floats, places: list[int], rows: Encoded) -> InvariantNoise:
+    def _make_noise(self, features: Floats, indices: list[int], rows: Encoded) -> InvariantNoise:
         """Train the model and choose the noise that it does not notice, or refuse."""
         assert self.learner is not None
-        solution = self.learner.solve(features, *self._target(rows))
+        solution = self.learner.solve(features, *self._learner_target(rows))
         if self.learner.unique and not solution.residual <= LARGEST_RESIDUAL:
             raise DataError(
                 f"The model of InvariantRelease must be solved to a residual of {LARGEST_RESIDUAL:g}, was "
@@ -332,25 +334,25 @@ class InvariantPlan(ReleasePlan):
                 "penalty."
             )
         if not solution.residual <= LARGEST_RESIDUAL:
-            warn(
+            warn_curator(
                 f"The network is not stationary (relative gradient {solution.residual:.1e}): on the released "
                 "table its outputs and its gradient are the same, and training on from it moves it as it "
                 "would have."
             )
         noise = InvariantNoise(
             solution.derivatives,
-            solution.weights[places],
+            solution.weights[indices],
             self.variance,
             scales=self.scales,
             outward=solution.outward if self.outward else None,
         )
-        self._check(noise, solution, len(places))
+        self._check_noise(noise, solution, len(indices))
         self._report(Exposure.from_noise(noise, solution))
         return noise
 
-    def _check(self, noise: InvariantNoise, solution: LearnerSolution, n_columns: int) -> None:
+    def _check_noise(self, noise: InvariantNoise, solution: LearnerSolution, n_columns: int) -> None:
         if not solution.weights.any():
-            warn(
+            warn_curator(
                 "All weights of the model are zero: it says the same of every row, and the released table "
                 "keeps that."
             )
@@ -373,13 +375,13 @@ class InvariantPlan(ReleasePlan):
                 "or a stronger penalty."
             )
         if largest > LEVERAGE_WARNED:
-            warn(
+            warn_curator(
                 f"One row loses {largest:.0%} of its noise, because the model leans on few rows. "
                 "Use a larger table or a stronger penalty."
             )
 
-    def _same_gram(self, features: Floats, places: list[int], rows: Encoded, stream: Stream) -> Floats:
-        public = [j for j in range(features.shape[1]) if j not in places]
+    def _draw_same_gram(self, features: Floats, indices: list[int], rows: Encoded, stream: Stream) -> Floats:
+        public = [j for j in range(features.shape[1]) if j not in indices]
         fixed = [np.ones((len(features), 1)), features[:, public]]
         if self.schema.target is not None:
             column = self.schema.column(self.schema.target)
@@ -388,27 +390,27 @@ class InvariantPlan(ReleasePlan):
             fixed.append(
                 (rows[column.name][:, None] == classes).astype(np.float64)
                 if column.is_category
-                else self._target(rows)[0][:, None]
+                else self._learner_target(rows)[0][:, None]
             )
         held = np.column_stack(fixed)
-        least = len(places) + held.shape[1] + 1
+        least = len(indices) + held.shape[1] + 1
         if len(features) < least:
             raise DataError(
-                f"InvariantRelease with learner='gram' needs at least {least} rows for {len(places)} "
+                f"InvariantRelease with learner='gram' needs at least {least} rows for {len(indices)} "
                 f"sensitive columns, had {len(features)}: fewer are determined by their sums and products."
             )
         if len(features) < 2 * least:
-            warn(
+            warn_curator(
                 "The table has hardly more rows than columns: its exact sums and products say much about "
                 "each row."
             )
-        return draw_same_gram(features[:, places], held, stream)
+        return draw_same_gram(features[:, indices], held, stream)
 
-    def _cut(self, released: Floats) -> Floats:
+    def _round_released(self, released: Floats) -> Floats:
         if self.precision is None:
             return released
-        warn(
-            f"Rounding to {_in_words(self.precision)} moves the model that is trained on the released table. "
+        warn_curator(
+            f"Rounding to {_describe_precision(self.precision)} moves the model that is trained on the released table. "
             "Publish all 17 digits to keep it."
         )
         if self.precision == "float32":
@@ -416,10 +418,10 @@ class InvariantPlan(ReleasePlan):
         return released.round(self.precision)
 
 
-def _in_words(precision: int | Literal["float32"]) -> str:
+def _describe_precision(precision: int | Literal["float32"]) -> str:
     return "32-bit numbers" if precision == "float32" else f"{precision} decimals"
 
 
-def warn(message: str) -> None:
+def warn_curator(message: str) -> None:
     """Tell the curator, in the curator's own process."""
     warnings.warn(message, DiscreetWarning, stacklevel=2)

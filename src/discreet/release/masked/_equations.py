@@ -18,7 +18,7 @@ from scipy import optimize, special
 from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise._linear import least_squares, norm, product, row_space, symmetric_eigen
 from discreet.release.masked.encoding import apportion
-from discreet.release.masked.existence import ball, blocks
+from discreet.release.masked.existence import blocks, sample_ball
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,11 @@ _MOST_SLOW, _MOST_TRIES, _LONGEST_MOVE = 6, 8, 20.0
 _ROOM = 0.9
 _CANDIDATES, _RINGS, _JITTER = 400, (0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.99), 1e-3
 """Directions and distances, as parts of the radius, among which points start where room is scarce."""
-_SPREAD_JITTER, _MOST_NEWTON, _TILTED = 0.02, 60, 1e-8
+_SPREAD_JITTER, _MOST_NEWTON, _TILT_TOLERANCE = 0.02, 60, 1e-8
 _ALPHAS = np.concatenate([[0.0], np.geomspace(0.01, 40.0, 40)])
 
 
-class NotFound(Exception):
+class PointsNotFound(Exception):
     """No points were found for these weights; smaller ones may have some."""
 
 
@@ -91,12 +91,12 @@ class PointTargets:
         return self.weights[:, -1] * self.constant if self.constant > 0 else np.zeros(len(self.weights))
 
 
-def general_points(wanted: PointTargets, stream: Stream) -> Floats:
+def general_points(targets: PointTargets, stream: Stream) -> Floats:
     """Return points in the ball at which the gradient vanishes, together with the fixed ones.
 
     Raises
     ------
-    NotFound
+    PointsNotFound
         If none are found.
 
     Privacy
@@ -107,15 +107,15 @@ def general_points(wanted: PointTargets, stream: Stream) -> Floats:
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    n, d = len(wanted.codes), wanted.inner.shape[1]
-    order = np.argsort(wanted.codes, kind="stable")
-    across = ball(n, d, wanted.inner_radius, stream)
-    Q = row_space(wanted.inner, 1e-13).T
-    system = _System(wanted, Q, wanted.codes[order])
-    u = system.inside(system.solve(product(across, Q) / system.radius))
-    _project(across, Q, u, system, wanted)
-    out = np.empty((n, d + (wanted.constant > 0)))
-    out[:, d:] = wanted.constant
+    n, d = len(targets.codes), targets.inner.shape[1]
+    order = np.argsort(targets.codes, kind="stable")
+    across = sample_ball(n, d, targets.inner_radius, stream)
+    Q = row_space(targets.inner, 1e-13).T
+    system = _System(targets, Q, targets.codes[order])
+    u = system.map_to_ball(system.solve(product(across, Q) / system.radius))
+    _project(across, Q, u, system, targets)
+    out = np.empty((n, d + (targets.constant > 0)))
+    out[:, d:] = targets.constant
     for block in blocks(n):
         out[order[block], :d] = product(u[block], Q.T) + across[block]
     return out
@@ -127,40 +127,42 @@ class _System:
     In coordinates of the vectors that sum to zero, so that no equation follows from the others.
     """
 
-    def __init__(self, wanted: PointTargets, Q: Floats, codes: Ints) -> None:
+    def __init__(self, targets: PointTargets, Q: Floats, codes: Ints) -> None:
         self.codes = codes
-        self.A = product(wanted.inner, Q)
-        self.offset = wanted.offset
-        self.zero_sum = zero_sum_basis(len(wanted.weights))
-        self.constant = wanted.constant
-        self.n_total = wanted.n_total
-        self.fixed = len(wanted.fixed) > 0
+        self.A = product(targets.inner, Q)
+        self.offset = targets.offset
+        self.zero_sum = zero_sum_basis(len(targets.weights))
+        self.constant = targets.constant
+        self.n_total = targets.n_total
+        self.fixed = len(targets.fixed) > 0
         self.n_classes, self.rank = self.A.shape
-        whole = self.rank == wanted.inner.shape[1]
-        self.radius = wanted.inner_radius * ((1 - 1e-12) if whole else _ROOM)
-        target = wanted.regularization * wanted.weights
-        fixed_sums = np.zeros_like(wanted.weights)
-        if len(wanted.fixed):
-            pulls = self.pulls(product(wanted.fixed[:, : wanted.inner.shape[1]], Q), wanted.fixed_codes)
-            fixed_sums = product(pulls.T, wanted.fixed) / self.n_total
+        whole = self.rank == targets.inner.shape[1]
+        self.radius = targets.inner_radius * ((1 - 1e-12) if whole else _ROOM)
+        target = targets.regularization * targets.weights
+        fixed_sums = np.zeros_like(targets.weights)
+        if len(targets.fixed):
+            residuals = self.residuals(
+                product(targets.fixed[:, : targets.inner.shape[1]], Q), targets.fixed_codes
+            )
+            fixed_sums = product(residuals.T, targets.fixed) / self.n_total
         left = target - fixed_sums
-        parts = [product(left[:, : wanted.inner.shape[1]], Q)]
+        parts = [product(left[:, : targets.inner.shape[1]], Q)]
         if self.constant > 0:
             parts.append(left[:, -1:] / self.constant)
         self.target = product(self.zero_sum, np.hstack(parts))
-        self.need = float(np.sum(wanted.weights * left))
+        self.need = float(np.sum(targets.weights * left))
 
     def scores(self, u: Floats) -> Floats:
         """Return the score of each class."""
         return product(u, self.A.T) + self.offset
 
-    def pulls(self, u: Floats, codes: Ints) -> Floats:
+    def residuals(self, u: Floats, codes: Ints) -> Floats:
         """Return one-hot labels minus probabilities."""
         found: Floats = -special.softmax(self.scores(u), axis=1)
         found[np.arange(len(codes)), codes] += 1
         return found
 
-    def inside(self, q: Floats) -> Floats:
+    def map_to_ball(self, q: Floats) -> Floats:
         """Map any vector into the ball."""
         return np.asarray(self.radius * q / np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis])
 
@@ -168,61 +170,61 @@ class _System:
         """Return what is left of the equations."""
         total = np.zeros_like(self.target)
         for block in blocks(len(q)):
-            u = self.inside(q[block])
-            pulls = product(self.pulls(u, self.codes[block]), self.zero_sum.T)
-            total += product(pulls.T, self._with_one(u))
+            u = self.map_to_ball(q[block])
+            residuals = product(self.residuals(u, self.codes[block]), self.zero_sum.T)
+            total += product(residuals.T, self._append_one(u))
         return total / self.n_total - self.target
 
-    def _with_one(self, u: Floats) -> Floats:
+    def _append_one(self, u: Floats) -> Floats:
         return np.hstack([u, np.ones((len(u), 1))]) if self.constant > 0 else u
 
-    def slopes(self, q: Floats, groups: Sequence[slice]) -> Floats:
+    def jacobian(self, q: Floats, groups: Sequence[slice]) -> Floats:
         """Return how the equations change when all q of a group move: (equations, groups * rank)."""
         n_equations = self.target.size
         found = np.empty((n_equations, len(groups), self.rank))
         for g, group in enumerate(groups):
             found[:, g] = sum(
                 (
-                    self._slope(q[group][block], self.codes[group][block])
+                    self._jacobian_block(q[group][block], self.codes[group][block])
                     for block in blocks(len(q[group]), 2048)
                 ),
                 start=np.zeros((n_equations, self.rank)),
             )
         return found.reshape(n_equations, -1) / self.n_total
 
-    def _slope(self, q: Floats, codes: Ints) -> Floats:
+    def _jacobian_block(self, q: Floats, codes: Ints) -> Floats:
         den = np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis]
         u = self.radius * q / den
         p = special.softmax(self.scores(u), axis=1)
-        pulls = -p
-        pulls[np.arange(len(codes)), codes] += 1
-        pulls = product(pulls, self.zero_sum.T)
+        residuals = -p
+        residuals[np.arange(len(codes)), codes] += 1
+        residuals = product(residuals, self.zero_sum.T)
         n, k, e = len(q), self.rank, len(self.zero_sum)
         # Probabilities move by (diag p - p p^T) A du, and u by r (dq - q (q . dq) / den^2), r = radius / den.
         moved = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
         spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
         far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
         bent = ((far - spread) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
-        out = product(self._with_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
-        pulls *= self.radius / den
-        out[:, :k] += pulls.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
+        out = product(self._append_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        residuals *= self.radius / den
+        out[:, :k] += residuals.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
         across = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
-        out[:, :k] -= product(pulls.T, across).reshape(e, k, k)
+        out[:, :k] -= product(residuals.T, across).reshape(e, k, k)
         return np.asarray(out.reshape(-1, k))
 
     def solve(self, start: Floats) -> Floats:
-        """Return q at which the equations hold, or raise :class:`NotFound`."""
-        found = self._from(self._start(start))
+        """Return q at which the equations hold, or raise :class:`PointsNotFound`."""
+        found = self._solve_from(self._initial_guess(start))
         # Fixed points leave little room, and shorter weights need not have more: look further.
-        for further in (self._tilted, self._atoms) if self.fixed else ():
+        for further in (self._tilted_start, self._linear_program_start) if self.fixed else ():
             if found is None:
                 begin = further(start)
-                found = None if begin is None else self._from(begin)
+                found = None if begin is None else self._solve_from(begin)
         if found is None:
-            raise NotFound
+            raise PointsNotFound
         return found
 
-    def _from(self, q: Floats) -> Floats | None:
+    def _solve_from(self, q: Floats) -> Floats | None:
         error = self.error(q)
         for buckets in _BUCKETS if self.rank else ():
             # Where the points of a label cannot get there as one, smaller groups move by themselves.
@@ -237,7 +239,7 @@ class _System:
         damping, slow = 1e-6, 0
         while norm(error) > TOLERANCE and slow < _MOST_SLOW:
             size = norm(error)
-            J = self.slopes(q, groups)
+            J = self.jacobian(q, groups)
             values, vectors = symmetric_eigen(product(J, J.T))
             values = np.maximum(values, 0.0)
             if not values[-1] > 0:
@@ -271,7 +273,7 @@ class _System:
             groups += [slice(a, b) for a, b in itertools.pairwise(cuts)]
         return groups
 
-    def _start(self, q: Floats) -> Floats:
+    def _initial_guess(self, q: Floats) -> Floats:
         """Move every point towards its own class until the mean gain is what is needed."""
         size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
         towards = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
@@ -279,8 +281,8 @@ class _System:
         def excess(alpha: float) -> float:
             total = 0.0
             for block in blocks(len(q)):
-                u = self.inside(q[block] + alpha * towards[block])
-                total += float(np.sum(self.pulls(u, self.codes[block]) * self.scores(u)))
+                u = self.map_to_ball(q[block] + alpha * towards[block])
+                total += float(np.sum(self.residuals(u, self.codes[block]) * self.scores(u)))
             return total / self.n_total - self.need
 
         most, best = excess(0.0), 0.0
@@ -309,13 +311,13 @@ class _System:
         present = np.flatnonzero(np.bincount(self.codes, minlength=self.n_classes))
         columns = []
         for code in present:
-            pulls = product(self.pulls(u, np.full(len(u), code)), self.zero_sum.T)
+            residuals = product(self.residuals(u, np.full(len(u), code)), self.zero_sum.T)
             columns.append(
-                (pulls[:, :, np.newaxis] * self._with_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
+                (residuals[:, :, np.newaxis] * self._append_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
             )
         return places, present, np.concatenate(columns) / self.n_total
 
-    def _placed(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
+    def _place_points(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
         """Put the points of each label where they were chosen to be, with a little jitter from the prior."""
         out = np.empty_like(jitter)
         for code, mine in zip(present, chosen, strict=True):
@@ -323,7 +325,7 @@ class _System:
         size = np.einsum("ij,ij->i", out, out)
         return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
 
-    def _tilted(self, q: Floats) -> Floats | None:
+    def _tilted_start(self, q: Floats) -> Floats | None:
         """Start from the law nearest to the prior, in relative entropy, under which the equations hold.
 
         It is the prior tilted exponentially, by as many numbers as there are equations: the minimizer of a
@@ -334,17 +336,17 @@ class _System:
         parts = effects.reshape(len(present), len(places), -1)
         target = self.target.reshape(-1)
 
-        def at(tilt: Floats) -> tuple[float, Floats]:
+        def evaluate(tilt: Floats) -> tuple[float, Floats]:
             scores = np.einsum("lpe,e->lp", parts, tilt)
             value = float(np.sum(counts * special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
             return value, special.softmax(scores, axis=1)
 
         tilt = np.zeros(len(target))
-        value, chances = at(tilt)
+        value, chances = evaluate(tilt)
         for _ in range(_MOST_NEWTON):
             means = np.einsum("lp,lpe->le", chances, parts)
             slope = product(counts.astype(np.float64), means) - target
-            if norm(slope) <= _TILTED * max(norm(target), 1e-300):
+            if norm(slope) <= _TILT_TOLERANCE * max(norm(target), 1e-300):
                 break
             bend = sum(
                 count * (product(part.T, part * chance[:, np.newaxis]) - np.outer(mean, mean))
@@ -355,7 +357,7 @@ class _System:
             step = least_squares(bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope)
             length = 1.0
             while length > 1e-6:
-                trial_value, trial = at(tilt - length * step)
+                trial_value, trial = evaluate(tilt - length * step)
                 if trial_value <= value - 1e-4 * length * float(np.sum(slope * step)):
                     break
                 length /= 2
@@ -368,9 +370,9 @@ class _System:
             np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
             for chance, n in zip(chances, counts.tolist(), strict=True)
         ]
-        return self._placed(places, chosen, present, _SPREAD_JITTER * q)
+        return self._place_points(places, chosen, present, _SPREAD_JITTER * q)
 
-    def _atoms(self, q: Floats) -> Floats | None:
+    def _linear_program_start(self, q: Floats) -> Floats | None:
         """Start where a linear program puts the points, among some of the ball; None if it cannot.
 
         Which shares of the points of each label stand where, such that the equations hold and the points are
@@ -392,39 +394,39 @@ class _System:
             np.repeat(np.arange(len(places)), apportion(weight, n))
             for weight, n in zip(found.x.reshape(len(present), -1), counts.tolist(), strict=True)
         ]
-        return self._placed(places, chosen, present, _JITTER * q)
+        return self._place_points(places, chosen, present, _JITTER * q)
 
 
-def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: PointTargets) -> None:
+def _project(across: Floats, Q: Floats, u: Floats, system: _System, targets: PointTargets) -> None:
     """Turn prior points into parts across Q whose weighted sum, with that of the fixed points, vanishes."""
     n = len(across)
     square = np.zeros((len(system.zero_sum),) * 2)
     sums = np.zeros((len(system.zero_sum), across.shape[1]))
-    room = np.sqrt(np.maximum(wanted.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
+    room = np.sqrt(np.maximum(targets.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
     for block in blocks(n):
         part = across[block]
         part -= product(product(part, Q), Q.T)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, _ROOM * room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
-        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
-        square += product(pulls.T, pulls)
-        sums += product(pulls.T, part)
+        residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+        square += product(residuals.T, residuals)
+        sums += product(residuals.T, part)
     fixed = np.zeros_like(sums)
-    if len(wanted.fixed):
-        inner = wanted.fixed[:, : across.shape[1]]
-        pulls = product(system.pulls(product(inner, Q), wanted.fixed_codes), system.zero_sum.T)
-        fixed = product(pulls.T, inner - product(product(inner, Q), Q.T))
+    if len(targets.fixed):
+        inner = targets.fixed[:, : across.shape[1]]
+        residuals = product(system.residuals(product(inner, Q), targets.fixed_codes), system.zero_sum.T)
+        fixed = product(residuals.T, inner - product(product(inner, Q), Q.T))
     free, forced = (least_squares(square, side) for side in (sums, fixed))
     if Q.shape[1] == across.shape[1]:
         across[:] = 0.0
         return
     keep = 1.0
     for block in blocks(n):
-        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
-        across[block] -= product(pulls, free)
+        residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+        across[block] -= product(residuals, free)
         across[block] -= product(product(across[block], Q), Q.T)
-        if len(wanted.fixed):
-            moved = -product(pulls, forced)
+        if len(targets.fixed):
+            moved = -product(residuals, forced)
             keep = min(keep, _largest_factor(moved, across[block], room[block]))
         else:
             size = np.sqrt(np.einsum("ij,ij->i", across[block], across[block]))
@@ -432,12 +434,12 @@ def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Poin
             if over.any():
                 keep = min(keep, float(np.min(room[block][over] / size[over])))
     if keep < 0:
-        raise NotFound
+        raise PointsNotFound
     for block in blocks(n):
         across[block] *= keep
-        if len(wanted.fixed):
-            pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
-            across[block] -= product(pulls, forced)
+        if len(targets.fixed):
+            residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+            across[block] -= product(residuals, forced)
 
 
 def _largest_factor(base: Floats, direction: Floats, room: Floats) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import optimize, special
 
 from discreet.noise._linear import norm, product
-from discreet.release.masked.existence import SPREAD, ball, best_margin, blocks, gain, residuals
+from discreet.release.masked.existence import SPREAD, best_margin, blocks, gain, residuals, sample_ball
 
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints
@@ -55,10 +55,10 @@ def binary_points(
     """
     n, d = len(signs), len(weights)
     size_of_weights = norm(weights)
-    points = ball(n, d, radius, stream)
+    points = sample_ball(n, d, radius, stream)
     axis = weights / size_of_weights if size_of_weights > 0 else np.zeros(d)
     along = product(points, axis)
-    margins = _margins(np.abs(along) / radius, size_of_weights, regularization, radius)
+    margins = _choose_margins(np.abs(along) / radius, size_of_weights, regularization, radius)
     forward = margins / size_of_weights if size_of_weights > 0 else np.zeros(n)
     pull = signs * special.expit(-margins)
     room = _ROOM * np.sqrt(np.maximum(radius**2 - forward**2, 0.0))
@@ -87,7 +87,7 @@ def binary_points(
     return points
 
 
-def _margins(shares: Floats, length: float, regularization: float, radius: float) -> Floats:
+def _choose_margins(shares: Floats, length: float, regularization: float, radius: float) -> Floats:
     """Spread margins as the shares say, so that their mean gain is what the penalty needs.
 
     The path leads from no margin at all over margins in proportion to the shares to the best margin for all:
@@ -200,7 +200,7 @@ def greedy_points(
     n_fixed = 0 if fixed is None else len(fixed)
     inner = math.sqrt(max((1.0 if radius is None else radius) ** 2 - constant**2, 0.0))
     points = np.full((n, weights.shape[1]), constant)
-    points[:, :d] = ball(n, d, inner, stream)
+    points[:, :d] = sample_ball(n, d, inner, stream)
     done = np.zeros_like(weights)
     if fixed is not None and fixed_codes is not None and n_fixed:
         done = product(residuals(weights, fixed, fixed_codes).T, fixed)

@@ -51,7 +51,7 @@ def total_gain(weights: Floats, rows: Floats, codes: Ints) -> float:
     return float(np.sum(residuals(weights, rows, codes) * (product(rows, weights.T))))
 
 
-def most_gain(weights: Floats, radius: float) -> float:
+def max_point_gain(weights: Floats, radius: float) -> float:
     """Return the most that one point can gain: in a ball of this radius for two classes, else anywhere."""
     n_classes = max(2, len(weights))
     if n_classes > 2:
@@ -73,7 +73,7 @@ def least_records(
     docs/explanation/theorems/masked-existence.md
     """
     need = regularization * float(np.sum(weights**2))
-    spare = most_gain(weights, radius) - need
+    spare = max_point_gain(weights, radius) - need
     short = len(fixed) * need - total_gain(weights, fixed, fixed_codes)
     if spare > 0:
         return max(1, math.ceil(short / spare))
@@ -81,7 +81,7 @@ def least_records(
     return 1 if spare >= short else math.inf
 
 
-def longest(regularization: float, radius: float, *, spread: bool = True) -> float:
+def longest_norm(regularization: float, radius: float, *, spread: bool = True) -> float:
     """Return the norm to which two-class weights are shortened.
 
     With ``spread`` it is a little less than what exists, because at that limit all points lie on one line.
@@ -98,7 +98,7 @@ def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -
     docs/explanation/theorems/masked-existence.md
     """
     length = norm(weights)
-    most = most_gain(weights, SPREAD * radius if spread else radius)
+    most = max_point_gain(weights, SPREAD * radius if spread else radius)
     return most / length**2 * (_INSIDE if spread else 1.0)
 
 
@@ -112,7 +112,7 @@ def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
+def sample_ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
     """Draw points uniformly from a ball."""
     points = standard_normal((n, dimension), stream)
     uniform = (stream.words(n) >> np.uint64(11)) * 2.0**-53

@@ -17,9 +17,17 @@ from discreet.learn.logistic.constants import (
     make_logistic_plan,
 )
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, parameters_of, read_limited
-from discreet.release.masked.encoding import Encoding, NoisyCounts, plain_label, read_bare, read_given
-from discreet.release.masked.plan import Fixed, MaskedPlan
+from discreet.release._rows import read_limited
+from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, collect_parameters
+from discreet.release.masked._arguments import (
+    CHOICES,
+    is_finite_number,
+    plain_label,
+    read_initial_records,
+    read_labeled_matrix,
+)
+from discreet.release.masked.encoding import Encoding, NoisyCounts
+from discreet.release.masked.plan import FixedRecords, MaskedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,13 +53,6 @@ _CARRIES_NO_MORE = (
     "nothing beside that classifier can be learned from the points: they do not look like the true rows, and "
     "a tree or a forest trained on them finds the classifier's rule again and no other"
 )
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "labels": ("prior", "noisy_counts", "true"),
-    "mechanism": ("auto", "output", "objective"),
-    "sensitivity": ("tight", "worst-case"),
-    "construction": ("direct", "greedy"),
-    "infeasible": ("shrink", "lambda", "error"),
-}
 
 
 class MaskedRelease(ReleaseMethod):
@@ -222,7 +223,7 @@ class MaskedRelease(ReleaseMethod):
                 f"neighbors of the privacy of {where} must be 'replace-one', was "
                 f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
             )
-        for name, allowed in _CHOICES.items():
+        for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ParameterError(
                     f"{name} of {where} must be one of {', '.join(map(repr, allowed))}, was "
@@ -233,7 +234,7 @@ class MaskedRelease(ReleaseMethod):
             ("norm_bound", self.norm_bound),
             ("radius", self.radius),
         ):
-            if value is not None and not (_is_number(value) and value > 0):
+            if value is not None and not (is_finite_number(value) and value > 0):
                 raise ParameterError(f"{name} of {where} must be a finite number above 0, was {value!r}.")
         if self.n_records is not None and not (
             isinstance(self.n_records, int | np.integer)
@@ -243,7 +244,7 @@ class MaskedRelease(ReleaseMethod):
             raise ParameterError(
                 f"n_records of {where} must be a whole number of at least 1, was {self.n_records!r}."
             )
-        if not (_is_number(self.count_share) and 0 < self.count_share < 1):
+        if not (is_finite_number(self.count_share) and 0 < self.count_share < 1):
             raise ParameterError(
                 f"count_share of {where} must be a number above 0 and below 1, was {self.count_share!r}. It "
                 "is the part of epsilon that noisy counts get."
@@ -277,7 +278,7 @@ class MaskedRelease(ReleaseMethod):
         where = type(self).__name__
         if n_rows < 1:
             raise DataError(f"{where} needs at least one row, and was given {n_rows}.")
-        target = self._target(schema)
+        target = self._target_column(schema)
         encoding = Encoding.from_schema(
             schema,
             norm_bound=self.norm_bound,
@@ -290,7 +291,7 @@ class MaskedRelease(ReleaseMethod):
                 f"radius of {where} must be above {encoding.constant:.4g}, the constant coordinate, was "
                 f"{self.radius!r}."
             )
-        privacy, counts = self._split(factor, len(target.levels), schema)
+        privacy, counts = self._split_epsilon(factor, len(target.levels), schema)
         rows = schema.max_rows_per_unit or 1
         mechanism = self.mechanism
         if rows > 1:
@@ -319,18 +320,18 @@ class MaskedRelease(ReleaseMethod):
             encoding=encoding,
             training=training,
             n_rows=n_rows,
-            n_records=self._records(n_rows),
+            n_records=self._record_count(n_rows),
             labels=self.labels,
-            shares=self._shares(target, encoding),
+            shares=self._class_shares(target, encoding),
             counts=counts,
             radius=float(self.radius),
             construction=self.construction,
             infeasible=self.infeasible,
-            fixed=self._fixed(target, encoding),
-            report=self._keep,
+            fixed=self._fixed_records(target, encoding),
+            report=self._store_mask,
         )
 
-    def _records(self, n_rows: int) -> int | None:
+    def _record_count(self, n_rows: int) -> int | None:
         if self.labels == "true" and self.n_records not in (None, n_rows):
             raise ParameterError(
                 f"n_records of {type(self).__name__} must be left out where labels='true': every true label "
@@ -340,7 +341,7 @@ class MaskedRelease(ReleaseMethod):
             return None if self.labels == "true" or self.sensitive is not None else n_rows
         return None if self.labels == "true" else int(self.n_records)
 
-    def _split(
+    def _split_epsilon(
         self, factor: float, n_classes: int, schema: Schema
     ) -> tuple[PureDP | ApproxDP | NoPromise, NoisyCounts | None]:
         privacy = dataclasses.replace(self.privacy, unit=schema.unit)
@@ -354,7 +355,7 @@ class MaskedRelease(ReleaseMethod):
         rest = dataclasses.replace(privacy, epsilon=(epsilon - part) * (1 - 2.0**-50))
         return rest, NoisyCounts(epsilon=part, n_classes=n_classes, rows=schema.max_rows_per_unit or 1)
 
-    def _target(self, schema: Schema) -> Column:
+    def _target_column(self, schema: Schema) -> Column:
         where = type(self).__name__
         if schema.target is None:
             raise ParameterError(
@@ -374,7 +375,7 @@ class MaskedRelease(ReleaseMethod):
             )
         return column
 
-    def _shares(self, target: Column, encoding: Encoding) -> tuple[float, ...] | None:
+    def _class_shares(self, target: Column, encoding: Encoding) -> tuple[float, ...] | None:
         if self.labels != "prior" or self.sensitive is not None:
             return None
         n = len(target.levels)
@@ -391,7 +392,7 @@ class MaskedRelease(ReleaseMethod):
             )
         return given
 
-    def _fixed(self, target: Column, encoding: Encoding) -> Fixed:
+    def _fixed_records(self, target: Column, encoding: Encoding) -> FixedRecords:
         where = type(self).__name__
         sensitive = None
         if self.sensitive is not None:
@@ -403,9 +404,9 @@ class MaskedRelease(ReleaseMethod):
             sensitive = target.levels.index(self.sensitive)
         if self.initial is None:
             empty = np.zeros((0, encoding.embedding.dimension))
-            return Fixed(rows=empty, codes=np.zeros(0, np.int64), sensitive=sensitive)
-        given, codes = read_given(self.initial, encoding.schema, target)
-        return Fixed(rows=encoding.rows(given), codes=codes, sensitive=sensitive)
+            return FixedRecords(rows=empty, codes=np.zeros(0, np.int64), sensitive=sensitive)
+        given, codes = read_initial_records(self.initial, encoding.schema, target)
+        return FixedRecords(rows=encoding.rows(given), codes=codes, sensitive=sensitive)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
         """Say what a release by this method leaves open, in sentences without a full stop."""
@@ -424,7 +425,7 @@ class MaskedRelease(ReleaseMethod):
 
     def _noise_parameters(self) -> dict[str, Any]:
         # Given records are public, get no noise, and may come as a frame.
-        return parameters_of(self, initial=None)
+        return collect_parameters(self, initial=None)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
@@ -474,7 +475,7 @@ class MaskedRelease(ReleaseMethod):
             rows_salt=rows_salt,
         )
 
-    def _drawn(
+    def _draw_batches(
         self,
         plan: ReleasePlan,
         table: Table,
@@ -500,16 +501,11 @@ class MaskedRelease(ReleaseMethod):
         self.model_ = self.regularization_ = self.scale_ = self.gradient_ = None
         if self.schema is not None:
             return super()._read(X, y, salt)
-        schema, rows = read_bare(X, y, self.classes, self.bounds, self.norm_bound)
+        schema, rows = read_labeled_matrix(X, y, self.classes, self.bounds, self.norm_bound)
         return schema, rows, None
 
-    def _keep(self, mask: Mask) -> None:
+    def _store_mask(self, mask: Mask) -> None:
         self.model_ = mask.weights
         self.regularization_ = mask.regularization
         self.scale_ = mask.scale
         self.gradient_ = mask.gradient
-
-
-def _is_number(value: Any) -> bool:
-    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return plain and math.isfinite(value)

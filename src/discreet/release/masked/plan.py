@@ -13,7 +13,7 @@ from discreet.learn.logistic.problem import problem_for
 from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.privacy import NoPromise, Promise
 from discreet.release.masked.construction import Task, make_mask
-from discreet.release.masked.encoding import apportion, in_random_order, shares_of_model
+from discreet.release.masked.encoding import apportion, model_shares, shuffled_codes
 from discreet.release.publication import ColumnSummary, ReleasePlan
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
 
@@ -35,7 +35,7 @@ _SLACK = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Fixed:
+class FixedRecords:
     """Records that are published as they are, beside the points that belong to nobody.
 
     Attributes
@@ -51,7 +51,7 @@ class Fixed:
     sensitive: int | None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Say what stands in the file beside made-up points."""
         parts = []
         if self.sensitive is not None:
@@ -84,14 +84,14 @@ class MaskedPlan(ReleasePlan):
         Of the ball that points stay in.
     construction, infeasible
         As of :class:`~discreet.release.MaskedRelease`.
-    fixed : Fixed
+    fixed : FixedRecords
         Records that are published as they are.
     report : callable
         Told the :class:`~discreet.release.masked.construction.Mask` once it is made.
     """
 
     row_level = False
-    by_rows = False
+    is_row_wise = False
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class MaskedPlan(ReleasePlan):
         radius: float,
         construction: Construction,
         infeasible: Infeasible,
-        fixed: Fixed,
+        fixed: FixedRecords,
         report: Callable[[Mask], None],
     ) -> None:
         self.encoding = encoding
@@ -121,7 +121,7 @@ class MaskedPlan(ReleasePlan):
         self.infeasible = infeasible
         self.fixed = fixed
         self._report = report
-        self.schema = encoding.published(max(radius, 1.0) if fixed.words else radius)
+        self.schema = encoding.published_schema(max(radius, 1.0) if fixed.description else radius)
         self.columns = tuple(
             ColumnSummary(column=column.name, law=self._law(column, place))
             for place, column in enumerate(self.schema.released)
@@ -150,7 +150,7 @@ class MaskedPlan(ReleasePlan):
                 level=made[place].level if place < len(made) else None,
                 scale=scale,
                 shift=shift,
-                beside=self.fixed.words,
+                beside=self.fixed.description,
             )
         if self.labels == "true":
             return Clear()
@@ -159,8 +159,8 @@ class MaskedPlan(ReleasePlan):
             (False, False): "public shares",
             (False, True): "the released model",
         }[self.counts is not None, self.shares is None]
-        public = self.shares if not self.fixed.words else None
-        return MaskedLabelLaw(source=source, shares=public, beside=self.fixed.words)
+        public = self.shares if not self.fixed.description else None
+        return MaskedLabelLaw(source=source, shares=public, beside=self.fixed.description)
 
     def _promises(self) -> tuple[Promise, ...]:
         declared = self.encoding.schema
@@ -189,7 +189,7 @@ class MaskedPlan(ReleasePlan):
                 )
             )
         kept = [
-            dataclasses.replace(promise, unit=unit, covers=covers, assumes=_joined(promise.assumes, assumed))
+            dataclasses.replace(promise, unit=unit, covers=covers, assumes=_merge(promise.assumes, assumed))
             for promise in self.training.promises
         ]
         if self.counts is not None:
@@ -207,7 +207,7 @@ class MaskedPlan(ReleasePlan):
         # The public number, also where rows of one unit were left out: the mean is over that many.
         if not sample:
             problem.n_rows = max(self.n_rows, len(codes))
-        return _in_short_numbers(problem.weights(self.training.train(problem, stream.spawn)))
+        return _round_weights(problem.weights(self.training.train(problem, stream.spawn)))
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Train, hide and mask; return the whole published table, whose rows are nobody's."""
@@ -260,12 +260,12 @@ class MaskedPlan(ReleasePlan):
         if self.counts is not None:
             shares = self.counts.shares(codes, stream)
         if shares is not None:
-            chosen = in_random_order(apportion(shares, n), order)
+            chosen = shuffled_codes(apportion(shares, n), order)
             return lambda weights, regularization: chosen
 
         def of_model(weights: Floats, regularization: float) -> Ints:
-            found = shares_of_model(weights, regularization, self.encoding.constant, self.radius)
-            return in_random_order(apportion(found, n), order.spawn())
+            found = model_shares(weights, regularization, self.encoding.constant, self.radius)
+            return shuffled_codes(apportion(found, n), order.spawn())
 
         return of_model
 
@@ -273,7 +273,7 @@ class MaskedPlan(ReleasePlan):
         """Name the columns with published cells that this plan cannot have drawn, and say why."""
         found = super().misfits(columns)
         points = np.column_stack([columns[name] for name in self.encoding.names])
-        limit = max(self.radius, 1.0) if self.fixed.words else self.radius
+        limit = max(self.radius, 1.0) if self.fixed.description else self.radius
         with np.errstate(over="ignore"):
             long = np.einsum("ij,ij->i", points, points) > (limit * _SLACK) ** 2
         if long.any():
@@ -286,9 +286,9 @@ class MaskedPlan(ReleasePlan):
 
     def repeat_chance(self) -> float:
         """Say that points drawn from a ball do not repeat; those beside them, or made by descent, may."""
-        return 2.0**-50 if self.construction == "direct" and not self.fixed.words else 1.0
+        return 2.0**-50 if self.construction == "direct" and not self.fixed.description else 1.0
 
-    def noised(self) -> tuple[str, ...]:
+    def noised_columns(self) -> tuple[str, ...]:
         """Name the coordinates of points."""
         return self.encoding.names
 
@@ -307,7 +307,7 @@ class MaskedPlan(ReleasePlan):
         return "The number of rows published is not the one that the method makes."
 
 
-def _in_short_numbers(weights: Floats) -> Floats:
+def _round_weights(weights: Floats) -> Floats:
     """Round released weights to 24 bits of the largest: post-processing, and the same on every processor.
 
     The last digits of a trained model depend on how the processor adds up; those of its points must not.
@@ -317,5 +317,5 @@ def _in_short_numbers(weights: Floats) -> Floats:
     return np.asarray(np.rint(weights / grid) * grid)
 
 
-def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+def _merge(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))

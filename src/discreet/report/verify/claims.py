@@ -101,7 +101,7 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         laws = _stated_laws(statement)
         if laws and laws != {summary.column: summary.law for summary in plan.columns}:
             # Sizes that were calibrated on another processor may differ in a last digit; the file has theirs.
-            method = method.as_stated(laws)
+            method = method.with_stated_laws(laws)
             plan = method.plan(schema, statement.what.rows_read)
         misfit = plan.length_misfit(statement.what.rows_read, statement.what.rows_published)
         wrong += [] if misfit is None else [misfit]
@@ -173,7 +173,7 @@ def check_claims(
                 [receipt],
                 receipt.promises,
                 plain=True,
-                others=lambda: _receipt_faults(statement, receipt, method.charged_as(schema)),
+                others=lambda: _receipt_faults(statement, receipt, method.describe_charge(schema)),
             ),
             "The charges add up to the stated total, and none before the receipt's is missing.",
         )

@@ -81,7 +81,7 @@ def _check_cells(path: Path, plan: ReleasePlan, checks: Checks) -> dict[str, Any
     tests = [
         test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
     ]
-    repeats = RepeatTest(plan.noised(), plan.repeat_chance())
+    repeats = RepeatTest(plan.noised_columns(), plan.repeat_chance())
     misfits: dict[str, str] = {}
     first: list[dict[str, AnyArray]] = []
     seen = 0
