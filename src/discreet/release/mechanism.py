@@ -1,4 +1,4 @@
-"""TODO."""
+"""Interface of the mechanisms that add noise to the numbers of a row, with the priors and floors they share."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 SIZE_TOLERANCE = 1.2e-7
-"""How far, relatively, a stated size of noise may be from the calibrated one: a step of 24 bits."""
+"""Largest relative difference of a stated and a calibrated size of noise: a step of 24 bits."""
 
 
 def is_close_size(stated: float, own: float) -> bool:
-    """Say whether a stated size of noise is the calibrated one, up to what processors compute differently."""
+    """Return whether a stated size of noise is the calibrated one, up to differences between processors."""
     return abs(stated - own) <= SIZE_TOLERANCE * abs(own)
 
 
 def prior_of(column: Column) -> UniformPrior | IntegerPrior:
-    """Return the uniform prior on what was declared; whole numbers stay whole."""
+    """Return the uniform prior on the declared range of a column; on integers for integers and dates."""
     lower, upper = column.range
     if column.type == "number":
         return UniformPrior(lower, upper)
@@ -50,7 +50,21 @@ def additive_floor(
     total_variation: float = 0.0,
     releases: int = 1,
 ) -> ColumnFloor | None:
-    """Return the exact Bayes error under the uniform prior and the bounds beside it; None where it is 0."""
+    """Return the exact Bayes error under the uniform prior and the bounds beside it; None where it is 0.
+
+    Parameters
+    ----------
+    column : Column
+        Declared column that the floor is for.
+    noise : Noise
+        Additive noise on one cell, in the unit of the column.
+    lattice_step : float
+        Twice the distance by which rounding to the lattice can move a cell, in the unit of the column.
+    total_variation : float
+        Distance between the law of the sampler and ``noise``, over all releases.
+    releases : int
+        Number of independent draws around the same value that the attacker sees.
+    """
     prior = prior_of(column)
     error = floors.bayes_floor(
         noise,
@@ -63,7 +77,7 @@ def additive_floor(
 
 
 def matrix_power(positive: Floats, power: float) -> Floats:
-    """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
+    """Return a power of a positive definite matrix, or of a diagonal matrix given as a vector."""
     if positive.ndim == 1:
         return np.asarray(positive**power)
     values, vectors = symmetric_eigen(positive)
@@ -71,7 +85,13 @@ def matrix_power(positive: Floats, power: float) -> Floats:
 
 
 def check_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
-    """Return weights ``Pi`` on the columns, a positive vector or a positive definite matrix."""
+    """Return the weights ``Pi`` as an array: a positive vector or a positive definite matrix.
+
+    Raises
+    ------
+    ParameterError
+        If the shape is wrong, or the weights are not finite, symmetric and positive definite.
+    """
     weights, p = np.asarray(given, float), len(columns)
     if weights.shape not in ((p,), (p, p)) or not np.isfinite(weights).all():
         raise ParameterError(
@@ -90,12 +110,12 @@ def check_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
 
 
 class NumberMechanism(ABC):
-    """What a method does to the numbers of a row.
+    """Mechanism that adds noise to the numbers of a row.
 
     Attributes
     ----------
     columns : tuple of Column
-        The numbers, in the order of the matrices below.
+        Numeric columns, in the order of the columns of the matrices below.
     """
 
     columns: tuple[Column, ...]
@@ -105,28 +125,31 @@ class NumberMechanism(ABC):
         return {c.name: j for j, c in enumerate(self.columns)}
 
     def has_column(self, column: Column) -> bool:
-        """Say whether it is one of the columns."""
+        """Return whether the mechanism covers a column."""
         return column.name in self._places
 
     def column_index(self, column: Column) -> int:
-        """Return which of the columns it is."""
+        """Return the position of a column among those of the mechanism."""
         return self._places[column.name]
 
     @abstractmethod
     def law(self, column: Column) -> Law:
-        """Return the public law of one column, in its own unit."""
+        """Return the public law of the noise of one column, in the unit of the column."""
 
     @abstractmethod
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Say what holds for a unit with up to ``rows`` rows of a table of ``n_rows``."""
+        """Return the promises for a unit with up to ``rows`` rows of a table of ``n_rows``.
+
+        ``common`` holds the arguments that all promises of a release share, such as the unit.
+        """
 
     @abstractmethod
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return the least error of any guess at one column; None where none is proven."""
+        """Return the least error of any guess at a cell of a column; None where none is proven."""
 
     @abstractmethod
     def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Return the noised numbers of some rows, none of them missing."""
+        """Return the noised numbers of some rows, of shape (n_rows, n_columns), none of them missing."""
 
     @abstractmethod
     def scaled(self, factor: float) -> NumberMechanism:
@@ -134,21 +157,21 @@ class NumberMechanism(ABC):
 
     @abstractmethod
     def is_possible(self, matrix: Floats) -> Bools:
-        """Say which published cells this mechanism can have drawn, whatever was true."""
+        """Return, cell by cell, whether the mechanism can have drawn a published number from any true one."""
 
     def repeat_chance(self) -> float:
-        """Bound the chance that the numbers of two rows come out the same, whatever was true; 1 at most."""
+        """Return a bound on the chance that the published numbers of two rows agree, whatever was true."""
         return 1.0
 
     def output_range(self, column: Column) -> tuple[float, float]:
-        """Return the least and the largest number that can be published."""
+        """Return the least and the largest number that can be published of a column."""
         return -math.inf, math.inf
 
     def with_laws(self, laws: Mapping[str, Law]) -> NumberMechanism:
-        """Return the mechanism with the sizes that published laws state, where they are as good as its own.
+        """Return the mechanism with the sizes that published laws state, where they match its own.
 
-        A size that was calibrated on another processor may differ in its last digit. Whoever checks or
-        replays what was drawn needs the one that it was drawn with.
+        A size that was calibrated on another processor may differ in its last digit. Checking or replaying a
+        release needs the size that it was drawn with.
         """
         return self
 

@@ -1,4 +1,4 @@
-"""Publish a table on which a model trains to exactly what it was, and say what that gives away."""
+"""Release method that keeps one model exactly, and says what that gives away."""
 
 from __future__ import annotations
 
@@ -60,30 +60,31 @@ class InvariantRelease(ReleaseMethod):
     Parameters
     ----------
     learner : {"svm", "ridge", "logistic", "multinomial", "gram"} or InvariantLearner
-        Whose model is kept. For other parameters than the default ones give an object, such as
+        Learner whose model is kept. For other parameters than the default ones give an object, such as
         ``SVMLearner(theta=10)`` or ``NetworkLearner.from_sklearn(model)``. ``"gram"`` replaces the rows by
         others with the same sums, squares and products instead of adding noise, which keeps least squares,
         ridge regression for every penalty and principal components.
     variance : float, optional
-        Of the noise in each column before it is projected, in the units of ``scales``. With neither of the
-        two, the standard deviation is a quarter of each declared range. Left out for ``"gram"``.
+        Variance of the noise in each column before it is projected, in the units of ``scales``. With neither
+        of the two, the standard deviation is a quarter of each declared range. Left out for ``"gram"``.
     scales : mapping, sequence or "range", optional
-        The unit in which each noised column gets the same noise; by default 1 for every column, with
+        Unit in which each noised column gets the same noise; by default 1 for every column, with
         ``"range"`` the width of its declared range.
     outward : bool
-        Of a support vector machine: whether rows that are no support vectors also move away from the
-        boundary, by a Maxwell-distributed length. Hides their exact scores, and shifts their mean.
+        Whether rows that are no support vectors also move away from the boundary of a support vector machine,
+        by a Maxwell-distributed length. Hides their exact scores, and shifts their mean.
     precision : int or "float32", optional
-        Round what is published to so many decimals. The model then moves, and a warning says so.
+        Number of decimals to which published numbers are rounded, or 32-bit numbers; None keeps all digits.
+        Rounding moves the model, and a warning says so.
     privacy
-        Refused: there is no promise that this release could be calibrated to.
+        Must be None: there is no promise that this release could be calibrated to.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`. With ``bounds``, classes are -1 and 1.
+        As for :class:`~discreet.release.base.ReleaseMethod`. With ``bounds``, classes are -1 and 1.
 
     Attributes
     ----------
     exposure_ : Exposure or None
-        What the last release means for each row, for the curator alone; None for ``"gram"``.
+        Exposure of each row by the last release, for the curator alone; None for ``"gram"``.
 
     Privacy
     -------
@@ -133,6 +134,7 @@ class InvariantRelease(ReleaseMethod):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check the parameters against each other and store them."""
         super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
         if privacy is not None:
             raise PromiseError(
@@ -172,11 +174,11 @@ class InvariantRelease(ReleaseMethod):
         self.exposure_: Exposure | None = None
 
     def plan(self, schema: Schema, n_rows: int) -> InvariantPlan:
-        """Say what will be done and what it gives away, from the schema alone."""
+        """Return the plan of the release, from the schema alone."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> InvariantPlan:
-        """Plan with ``factor`` times the standard deviation; a table with the same products has no knob."""
+        """Return the plan with ``factor`` times the standard deviation; ``"gram"`` has none to change."""
         schema = encoded_schema(schema)
         noised = [c for c in schema.numeric_features if c.role == "sensitive"]
         if not noised:
@@ -219,7 +221,7 @@ class InvariantRelease(ReleaseMethod):
         Parameters
         ----------
         source, target, shuffle, replace, stream, watch, rows_salt
-            As of every method; ``watch`` is shown encoded rows.
+            As for :meth:`ReleaseMethod.publish`; ``watch`` is called with encoded rows.
 
         Returns
         -------
@@ -262,13 +264,13 @@ class InvariantRelease(ReleaseMethod):
         return collect_parameters(self, learner=_serialize_learner(self.learner))
 
     def _noise_parameters(self) -> dict[str, Any]:
-        # A learner of the caller's own cannot be written down for others, and is named here all the same.
+        # A learner of the caller's own cannot be serialized for others, but is named in the digest.
         named = self.learner if isinstance(self.learner, str) else _describe_learner(self._model)
         return collect_parameters(self, learner=named)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> InvariantRelease:
-        """Make the method that :meth:`parameters` wrote down."""
+        """Return the method with the parameters that :meth:`parameters` returned."""
         arguments = dict(values)
         learner = arguments.get("learner")
         if isinstance(learner, Mapping):
@@ -281,7 +283,7 @@ class InvariantRelease(ReleaseMethod):
         return super().from_parameters(arguments, **common)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         return (*super().not_protected(schema), *self.plan(schema, 1).leaks)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
@@ -289,6 +291,7 @@ class InvariantRelease(ReleaseMethod):
         return super()._charge(promises, self.schema or schema, seeded)
 
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
+        """Read and encode a table; a bare matrix gets its target as a column."""
         bare = self.schema is None and y is not None
         self.exposure_ = None
         schema, rows, kept = super()._read(X, None if bare else y, salt)
@@ -300,7 +303,7 @@ class InvariantRelease(ReleaseMethod):
         self.exposure_ = exposure
 
     def _with_bare_target(self, schema: Schema, rows: Encoded, y: AnyArray) -> tuple[Schema, Encoded]:
-        """Add the target that goes with a bare matrix: -1 and 1, or any number."""
+        """Return schema and rows with the target of a bare matrix: -1 and 1, or any number."""
         n_rows = count_rows(rows)
         if y.shape != (n_rows,):
             raise ParameterError(
@@ -315,7 +318,7 @@ class InvariantRelease(ReleaseMethod):
                 )
             column, values = Column("y", values=(-1, 1), role="target"), (y > 0).astype(np.int32)
         else:
-            # A bare target has no declared range: nothing is promised about it, and nothing clipped.
+            # A bare target has no declared range; nothing is promised about it, so nothing is clipped.
             column = unclipped_column("y", role="target")
             values = np.asarray(y, np.float64)
         return dataclasses.replace(schema, columns=[*schema.columns, column], target="y"), {
@@ -324,7 +327,7 @@ class InvariantRelease(ReleaseMethod):
         }
 
     def _check_target(self, schema: Schema) -> None:
-        """Refuse a target that the learner cannot take, from the schema alone."""
+        """Raise if the schema has no target that the learner can take."""
         if schema.target is None:
             if self._model is None:
                 return
@@ -354,7 +357,7 @@ class InvariantRelease(ReleaseMethod):
             )
 
     def _scales(self, noised: Sequence[Column]) -> Floats:
-        """Return the unit of each noised column; an encoded one may go by the name it was declared under."""
+        """Return the unit of each noised column; a mapping may use declared names for encoded columns."""
         if self.scales is None:
             return np.ones(len(noised))
         given: Any = self.scales
@@ -383,7 +386,7 @@ class InvariantRelease(ReleaseMethod):
 
 
 def _make_learner(learner: str | InvariantLearner) -> InvariantLearner | None:
-    """Return the learner that was named or given; None for the one that keeps sums and products."""
+    """Return the learner for a name or an object; None for ``"gram"``."""
     if learner == "gram":
         return None
     if isinstance(learner, str) and learner in LEARNERS:
@@ -397,14 +400,14 @@ def _make_learner(learner: str | InvariantLearner) -> InvariantLearner | None:
 
 
 def _describe_learner(learner: InvariantLearner | None) -> str:
-    """Name a learner with its parameters, for whoever trains on the released table."""
+    """Return the name of a learner with its parameters, for analysts of the released table."""
     if learner is None:
         return "gram"
     return repr(learner) if dataclasses.is_dataclass(learner) else type(learner).__name__
 
 
 def _serialize_learner(learner: str | InvariantLearner) -> str | dict[str, Any]:
-    """Write a learner down: its name, or its name and parameters."""
+    """Return a learner as JSON: its name, or its name and parameters."""
     if isinstance(learner, str):
         return learner
     for name, kind in LEARNERS.items():
@@ -419,7 +422,7 @@ def _serialize_learner(learner: str | InvariantLearner) -> str | dict[str, Any]:
 def _show_batches(
     rows: Encoded, batches: Iterator[dict[str, AnyArray]], watch: Watch | None
 ) -> Iterator[dict[str, AnyArray]]:
-    """Pass batches on, each shown beside the true rows that it comes from."""
+    """Yield the batches, after calling ``watch`` with each and the true rows that it comes from."""
     start = 0
     for batch in batches:
         n_rows = count_rows(batch)

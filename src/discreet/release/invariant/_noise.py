@@ -1,18 +1,15 @@
-"""Another table with exactly the same sums, squares and products.
+"""Gaussian noise that a trained model does not notice, and random tables with the same products.
 
-Least squares, ridge regression for every penalty and principal components read a table through
-``[1 X y]'[1 X y]`` alone. The rows that have this matrix are, up to what is fixed, the rotations of one
-another; this draws one at random. A true row then enters the released ones only through those aggregates.
+:class:`InvariantNoise` keeps two families of equations, ``C'W = 0`` and ``W F = 0``. The first keeps the
+gradient, the second every score, so a learner that sees the rows only through its scores ends where it ended
+before. The two act on different sides of the matrix: projecting takes two small products, and time and memory
+are proportional to the table. Noise is drawn in blocks of rows, each under a key derived from its position,
+so that the same noise can be drawn twice: once to compute its effect on the gradient, once to publish it
+corrected. In memory the first draw is kept; as a stream, nothing is.
 
-Gaussian noise that keeps two families of equations: ``C'W = 0`` and ``W F = 0``.
-
-The first keeps a gradient, the second keeps every score, so a learner that sees the rows only through its
-scores ends where it ended before. Both act on different sides of the matrix, so projecting is two small
-products and the whole draw takes time and memory proportional to the table.
-
-Noise is drawn in blocks of rows, each under a key derived from its place. So the same noise can be drawn
-twice: once to learn what it would do to the gradient, once to publish it corrected. In memory the first
-draw is directions; as a stream, nothing is.
+:func:`draw_same_gram` serves learners that read a table through ``[1 X y]'[1 X y]`` alone: least squares,
+ridge regression for every penalty, principal components. The tables with this matrix are, up to what is
+fixed, the rotations of one another; one of them is drawn at random.
 """
 
 from __future__ import annotations
@@ -34,13 +31,13 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 _BLOCKS_PER_KEY = 8
-"""A key and its buffers cost as much as a tenth of a block."""
+"""Blocks drawn under one key; a key and its buffers cost as much as a tenth of a block."""
 RANK_TOLERANCE = 1e-12
-"""Directions that are weaker than this, relative to the strongest, are rounding errors."""
+"""Singular values below this share of the largest are rounding errors."""
 
 
 def orthonormal_basis(matrix: Floats) -> Floats:
-    """Return orthonormal columns that span those of ``matrix``, each of which counts by its direction."""
+    """Return orthonormal columns that span those of ``matrix``, which are scaled to length 1 first."""
     # Dividing by the largest entry first: squares of 1e-200 would vanish.
     largest = np.abs(matrix).max(axis=0, initial=0.0)
     directions = matrix[:, largest > 0] / largest[largest > 0]
@@ -60,24 +57,25 @@ class InvariantNoise:
     Parameters
     ----------
     derivatives : array of shape (n_rows, n_outputs)
-        ``C``: how the loss of each row moves with each of its scores.
+        ``C``: derivative of the loss of each row by each of its scores.
     weights : array of shape (n_columns, n_outputs)
-        ``F``: the scores are ``X F``.
+        ``F``: weights of the model, whose scores are ``X F``.
     variance : float
-        Of the entries of ``G``.
+        Variance of the entries of ``G``, before projection; above 0.
     scales : array of shape (n_columns,), optional
-        Unit of each column; 1 by default.
+        Unit of each column, the diagonal of ``S``; None means 1 for all.
     outward : array of shape (n_rows,), optional
-        +1 or -1 for rows that may also move along the score in that direction, 0 for the others.
+        +1 or -1 for rows that may also move along the score in that direction, 0 for the others; None
+        means that no row may.
 
     Attributes
     ----------
     leverage : array of shape (n_rows,)
-        How much of its noise each row loses to ``C'W = 0``; 1 means that it is published as it is.
+        Share of its noise that each row loses to ``C'W = 0``; at 1 the row is published as it is.
     row_variance : float
         Sum over columns of the noise variance of a row with leverage 0, without the outward move.
     dimension : int
-        Of the space of such matrices.
+        Dimension of the space of the matrices ``W``.
 
     Privacy
     -------
@@ -86,6 +84,11 @@ class InvariantNoise:
     Reference
     ---------
     docs/explanation/theorems/fisher-invariant.md
+
+    Notes
+    -----
+    Row i has covariance ``(1 - h_i) S (I - Q_B Q_B') S variance`` with leverage ``h_i = |row i of Q_C|^2``,
+    so its total variance is ``(1 - h_i) row_variance``.
     """
 
     def __init__(
@@ -97,10 +100,12 @@ class InvariantNoise:
         scales: Floats | None = None,
         outward: Floats | None = None,
     ) -> None:
+        """Compute both bases and the leverages; nothing is drawn."""
         self.n_rows, self.n_columns = len(derivatives), len(weights)
         ones = np.ones(self.n_columns) if scales is None else np.asarray(scales, np.float64)
         self._scale = math.sqrt(variance) * ones
         self._column_basis = orthonormal_basis(ones[:, None] * weights)
+        # Rows without a derivative do not enter C'W, and need no row of the basis.
         self._support: Ints = np.flatnonzero(derivatives.any(axis=1))
         self._row_basis = orthonormal_basis(derivatives[self._support])
         self._outward = outward
@@ -114,21 +119,21 @@ class InvariantNoise:
 
     @property
     def n_directions(self) -> int:
-        """Dimension of the space in which a row moves."""
+        """Dimension of the space in which the noise moves each row."""
         return int(self.n_columns - self._column_basis.shape[1])
 
     @property
     def dimension(self) -> int:
-        """Dimension of the space of such matrices."""
+        """Dimension of the space of the matrices ``W``."""
         return int((self.n_rows - self._row_basis.shape[1]) * self.n_directions)
 
     def covariance(self, row: int) -> Floats:
-        """Return the covariance of one row's noise, without the outward move."""
+        """Return the covariance of the noise of one row, without the outward move."""
         directions = np.eye(self.n_columns) - self._column_basis @ self._column_basis.T
         return np.asarray((1 - self.leverage[row]) * self._scale[:, None] * directions * self._scale)
 
     def unbiased_bound(self) -> Floats:
-        """Return for each row the least total squared error of an unbiased guess without other records."""
+        """Return for each row the Cramér-Rao bound on the total squared error of an unbiased guess."""
         bound = (1 - self.leverage) * self.row_variance
         if self._outward is None:
             return bound
@@ -136,7 +141,7 @@ class InvariantNoise:
         return np.asarray(bound + np.abs(self._outward) * self._score_variance / 3)
 
     def draw(self, stream: Stream) -> Floats:
-        """Return ``W``, whole; another one at every call."""
+        """Return a matrix ``W``, freshly drawn at every call."""
         stream = stream.spawn()
         out = np.empty((self.n_rows, self.n_columns))
         gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
@@ -148,7 +153,13 @@ class InvariantNoise:
         return out
 
     def add(self, batches: Iterable[Floats], stream: Stream) -> Iterator[Floats]:
-        """Add the same noise to a table that comes in batches, holding one block of noise at a time."""
+        """Yield the batches of a table with the noise of :meth:`draw`, one block in memory at a time.
+
+        Raises
+        ------
+        DataError
+            If the batches do not have as many rows together as the derivatives.
+        """
         stream = stream.spawn()
         gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
         for rows, block in self._projected_blocks(stream, only_support=True):
@@ -172,13 +183,14 @@ class InvariantNoise:
             raise _length_error(self.n_rows)
 
     def _corrected_blocks(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
+        """Yield the blocks of ``W`` one after the other."""
         outward = self._outward_lengths(stream)
         for rows, block in self._projected_blocks(stream):
             self._correct_block(rows, block, gradient, outward)
             yield block
 
     def _correct_block(self, rows: slice, block: Floats, gradient: Floats, outward: Floats | None) -> None:
-        """Take the gradient's share out of projected noise, and move rows outward where they may."""
+        """Subtract ``Q_C (Q_C' noise)`` from a block, and add the outward moves, in place."""
         part, places = self._basis_rows(rows), self._support_offsets(rows)
         if len(part) == len(block):
             _subtract_product(block, part, gradient)
@@ -188,6 +200,7 @@ class InvariantNoise:
             block += outward[rows, None] * (self._scale * self._column_basis[:, 0])
 
     def _outward_lengths(self, stream: Stream) -> Floats | None:
+        """Return the Maxwell-distributed move of each row along its score; None if no row moves."""
         if self._outward is None or not self._column_basis.shape[1]:
             return None
         return self._outward * standard_maxwell(self.n_rows, stream.derive("outward"))
@@ -200,7 +213,11 @@ class InvariantNoise:
     def _projected_blocks(
         self, stream: Stream, out: Floats | None = None, *, only_support: bool = False
     ) -> Iterator[tuple[slice, Floats]]:
-        """Draw noise that keeps the scores, block by block; without ``out`` in one buffer."""
+        """Yield rows and noise ``G (I - Q_B Q_B') S`` of each block; without ``out`` all share one buffer.
+
+        With ``only_support``, keys whose blocks hold no row with a derivative are skipped: they do not change
+        the gradient.
+        """
         right = np.ascontiguousarray(self._column_basis.T)
         buffer = None
         for i, rows in enumerate(self._blocks()):
@@ -224,20 +241,21 @@ class InvariantNoise:
             yield rows, block
 
     def _support_range(self, rows: slice) -> slice:
+        """Return which rows of the basis belong to a block of rows."""
         low, high = np.searchsorted(self._support, (rows.start, rows.stop))
         return slice(int(low), int(high))
 
     def _gradient_change(self, rows: slice, block: Floats) -> Floats:
-        """Return what a block of noise would do to the gradient."""
+        """Return ``Q_C' noise`` of one block: its contribution to the change of the gradient."""
         part = self._basis_rows(rows)
         return np.asarray(part.T @ (block if len(part) == len(block) else block[self._support_offsets(rows)]))
 
     def _basis_rows(self, rows: slice) -> Floats:
-        """Return the rows of the gradient's basis that fall into a block."""
+        """Return the rows of ``Q_C`` that fall into a block."""
         return self._row_basis[self._support_range(rows)]
 
     def _support_offsets(self, rows: slice) -> Ints:
-        """Return their places inside the block."""
+        """Return the positions of these rows inside the block."""
         return np.asarray(self._support[self._support_range(rows)] - rows.start)
 
 
@@ -261,12 +279,12 @@ def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
     Parameters
     ----------
     X : array of shape (n_rows, n_columns)
-        What is replaced.
+        Columns that are replaced by random ones.
     fixed : array of shape (n_rows, n_fixed)
-        What is published as it is: ones, the target, public columns. Together with ``X`` it must have fewer
-        columns than there are rows.
+        Columns that are published as they are: ones, the target, public columns. Together with ``X`` they
+        must be fewer than the rows.
     stream : Stream
-        Where the random words come from.
+        Source of the random rotation.
 
     Returns
     -------
@@ -274,8 +292,13 @@ def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
 
     Privacy
     -------
-    No epsilon. All sums, squares and products are published exactly; whoever knows all rows but one computes
-    that one from the sums.
+    No epsilon. All sums, squares and products are published exactly; an attacker who knows all rows but one
+    computes that one from the sums.
+
+    Notes
+    -----
+    With P the projection on the columns of ``fixed`` and ``X - P X = Q R`` (QR decomposition), the result is
+    ``P X + Q' R``, where Q' is the Q of a normal matrix projected off ``fixed``: a uniformly random basis.
 
     Reference
     ---------
@@ -284,20 +307,20 @@ def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
     basis = orthonormal_basis(fixed)
     explained, rest = _split(X, basis)
     _, shape = _positive_qr(rest)
-    # Twice: what rounding leaves of the fixed columns after one projection is gone after the second.
+    # Projected twice: the second removes what rounding left of the fixed columns.
     _, free = _split(_split(standard_normal(X.shape, stream), basis)[1], basis)
     rotation, _ = _positive_qr(free)
     return np.asarray(explained + rotation @ shape)
 
 
 def _split(matrix: Floats, basis: Floats) -> tuple[Floats, Floats]:
-    """Return the part of each column that ``basis`` explains, and the rest."""
+    """Return the projection of each column on ``basis``, and the rest."""
     explained = basis @ (basis.T @ matrix)
     return explained, matrix - explained
 
 
 def _positive_qr(matrix: Floats) -> tuple[Floats, Floats]:
-    """Factor with a nonnegative diagonal, so that normal columns give a uniformly random basis."""
+    """Return the QR decomposition with a nonnegative diagonal, which makes Q of normal columns uniform."""
     left, right = np.linalg.qr(matrix)
     signs = np.where(np.diag(right) < 0, -1.0, 1.0)
     return left * signs, right * signs[:, None]

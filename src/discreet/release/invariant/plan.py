@@ -1,7 +1,4 @@
-"""The released table as a learner sees it: numbers, and nothing else that noise could not be added to.
-
-Train, check, draw: what an invariant release does to a table, and what it gives away.
-"""
+"""Plan of an invariant release: encode the table as numbers, train the model, check it, draw the noise."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ def encoded_schema(schema: Schema) -> Schema:
 
 
 def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-    """Return the columns that :func:`encoded_schema` declares."""
+    """Return encoded rows as the columns that :func:`encoded_schema` declares."""
     out: dict[str, AnyArray] = {}
     for column in schema.released:
         values = rows[column.name]
@@ -71,6 +68,7 @@ def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyA
 
 
 def _encode_column(column: Column) -> list[Column]:
+    """Return the numeric columns that a sensitive column becomes."""
     if column.is_category:
         words = ["missing" if level is None else str(level) for level in column.levels]
         return [_unit_column(f"{column.name}={word}") for word in words]
@@ -80,11 +78,12 @@ def _encode_column(column: Column) -> list[Column]:
 
 
 def _unit_column(name: str) -> Column:
+    """Return a column of numbers from 0 to 1."""
     return Column(name, lower=0.0, upper=1.0)
 
 
 def declared_name(name: str, schema: Schema) -> str:
-    """Return the declared column from which an encoded one comes."""
+    """Return the name of the declared column that an encoded one comes from."""
     for column in schema.released:
         if any(made.name == name for made in _encode_column(column)):
             return column.name
@@ -97,8 +96,9 @@ def matrix(columns: Mapping[str, AnyArray], schema: Schema) -> Floats:
 
 
 LARGEST_RESIDUAL = 1e-9
-"""A model that is less settled than this would move when it is trained anew."""
+"""Largest residual of a model; one that is less settled would move when it is trained again."""
 LEVERAGE_REFUSED, LEVERAGE_WARNED = 1 - 1e-9, 0.5
+"""Leverages of a row from which on a release is refused, or the curator warned."""
 ROWS_PER_BATCH = 100_000
 
 NO_EPSILON = (
@@ -131,28 +131,28 @@ _GRAM_LEAKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exposure:
-    """What the curator should know about each row, in the order in which the rows came in.
+    """Exposure of each row by an invariant release, in the order of the rows read; for the curator.
 
     Attributes
     ----------
     leverage : array of shape (n_rows,)
-        ``h``: the share of its noise that a row loses so that the gradient stays.
+        ``h``: share of its noise that each row loses so that the gradient stays.
     leaned_on : array of bool, shape (n_rows,)
-        Rows that the model depends on; of a support vector machine, the support vectors.
+        Whether the model depends on the row; of a support vector machine, the support vectors.
     unbiased_bound : array of shape (n_rows,)
-        Cramér-Rao: the least squared error, summed over the noised columns, of an *unbiased* guess by
-        somebody who knows *no other row*. No promise: biased guesses and side knowledge do better.
+        Cramér-Rao: least squared error, summed over the noised columns, of an *unbiased* guess by an attacker
+        who knows *no other row*. No promise: biased guesses and side knowledge do better.
     informed_bound : array of shape (n_rows,)
-        The same for somebody who knows all other rows: zero where ``leaned_on``.
+        The same bound for an attacker who knows all other rows: zero where ``leaned_on``.
     n_directions : int
         Dimension of the space in which each row moved.
     residual : float
-        The model's certificate.
+        Residual of the trained model, as in :class:`LearnerSolution`.
 
     Privacy
     -------
-    Everything here is computed from private rows: it is for the curator and must not be published. Whoever
-    trains the model on the released table learns most of it all the same.
+    Everything here is computed from private rows: it is for the curator and must not be published. An
+    analyst who trains the model on the released table learns most of it all the same.
 
     Reference
     ---------
@@ -168,12 +168,12 @@ class Exposure:
 
     @property
     def smallest_bound(self) -> float:
-        """The least ``unbiased_bound`` of any row."""
+        """Least ``unbiased_bound`` of any row."""
         return float(self.unbiased_bound.min())
 
     @classmethod
     def from_noise(cls, noise: InvariantNoise, solution: LearnerSolution) -> Exposure:
-        """Read it off the noise and the model."""
+        """Return the exposure that follows from the noise and the trained model."""
         bound = noise.unbiased_bound()
         leaned_on = noise.leverage > 0
         return cls(
@@ -186,7 +186,7 @@ class Exposure:
         )
 
     def reorder(self, order: Ints) -> Exposure:
-        """Return the same for rows that had been put in this order, as they were before."""
+        """Return the exposure in the original order of rows that were permuted by ``order``."""
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         arrays = ("leverage", "leaned_on", "unbiased_bound", "informed_bound")
@@ -194,26 +194,26 @@ class Exposure:
 
 
 class InvariantPlan(ReleasePlan):
-    """What an invariant release does to a table.
+    """Plan of an invariant release: train the model, check it, draw the noise.
 
     Parameters
     ----------
     schema : Schema
-        Of the encoded table.
+        Schema of the encoded table, as :func:`encoded_schema` returns it.
     learner : InvariantLearner or None
-        Whose model is kept; None keeps sums, squares and products.
+        Learner whose model is kept; None keeps sums, squares and products.
     variance : float
-        Of the noise before it is projected.
-    scales : array
-        Unit of each noised column.
+        Variance of the noise before it is projected, in the units of ``scales``.
+    scales : array of shape (n_noised,)
+        Unit of each noised column, in its own measure.
     outward : bool
         Whether rows that do not touch the model also move away from its boundary.
     precision : int, "float32" or None
-        Digits that are kept.
+        Number of decimals kept, or 32-bit numbers; None keeps all digits.
     label : str
-        The learner in words.
+        Name of the learner with its parameters, for the published law.
     report : callable
-        Told the :class:`Exposure` of the rows once it is known.
+        Function that is called with the :class:`Exposure` of the rows once it is known.
     """
 
     is_row_wise = False
@@ -230,6 +230,7 @@ class InvariantPlan(ReleasePlan):
         label: str,
         report: Callable[[Exposure], None],
     ) -> None:
+        """Store the choices and derive the public laws of the columns and the (absent) promise."""
         self.schema = schema
         self.learner = learner
         self.variance = variance
@@ -254,13 +255,14 @@ class InvariantPlan(ReleasePlan):
 
     @property
     def leaks(self) -> tuple[str, ...]:
-        """What the released table gives away."""
+        """Facts that the released table gives away, as clauses."""
         if self.learner is None:
             return _GRAM_LEAKS
         which = " on which the model leans" if self.outward else ""
         return (_SCORES.format(which=which), *_LEAKS)
 
     def _promise(self) -> NoPromise:
+        """Return the statement that nothing is promised, with the reasons."""
         if self.learner is None:
             reason = "; ".join((NO_EPSILON.replace("The model", "Every least-squares model"), *self.leaks))
             assumes: tuple[str, ...] = (_ONLY_HERE.replace(", or another penalty", ""),)
@@ -272,7 +274,7 @@ class InvariantPlan(ReleasePlan):
         )
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Train, check, and return the whole released table."""
+        """Train and check the model, and return the whole released table."""
         features = matrix(rows, self.schema)
         indices = self._sensitive_indices()
         if self.learner is None:
@@ -285,7 +287,7 @@ class InvariantPlan(ReleasePlan):
         return self._table_columns(rows, self._round_released(released))
 
     def batches(self, rows: Encoded, stream: Stream) -> Iterator[dict[str, AnyArray]]:
-        """Return the same table in batches, holding no more noise than one block."""
+        """Yield the same table in batches, with no more noise in memory than one block."""
         if self.learner is None:
             yield self.draw(rows, stream)
             return
@@ -307,7 +309,7 @@ class InvariantPlan(ReleasePlan):
         return {c.name: made.get(c.name, rows[c.name]) for c in self.schema.released}
 
     def _learner_target(self, rows: Encoded) -> tuple[AnyArray, int]:
-        """Return the target as the learner wants it, and how many classes it has."""
+        """Return the target in the form that the learner takes, and the number of classes; 0 for a number."""
         assert self.schema.target is not None
         column = self.schema.column(self.schema.target)
         values = rows[column.name]
@@ -324,7 +326,7 @@ class InvariantPlan(ReleasePlan):
         return values, len(column.levels)
 
     def _make_noise(self, features: Floats, indices: list[int], rows: Encoded) -> InvariantNoise:
-        """Train the model and choose the noise that it does not notice, or refuse."""
+        """Train the model and return the noise that it does not notice; raise if there is none."""
         assert self.learner is not None
         solution = self.learner.solve(features, *self._learner_target(rows))
         if self.learner.unique and not solution.residual <= LARGEST_RESIDUAL:
@@ -351,6 +353,7 @@ class InvariantPlan(ReleasePlan):
         return noise
 
     def _check_noise(self, noise: InvariantNoise, solution: LearnerSolution, n_columns: int) -> None:
+        """Raise or warn where the noise protects a row little, or no row at all."""
         if not solution.weights.any():
             warn_curator(
                 "All weights of the model are zero: it says the same of every row, and the released table "
@@ -381,6 +384,7 @@ class InvariantPlan(ReleasePlan):
             )
 
     def _draw_same_gram(self, features: Floats, indices: list[int], rows: Encoded, stream: Stream) -> Floats:
+        """Return random rows with the same products, beside public columns and the target."""
         public = [j for j in range(features.shape[1]) if j not in indices]
         fixed = [np.ones((len(features), 1)), features[:, public]]
         if self.schema.target is not None:
@@ -407,11 +411,12 @@ class InvariantPlan(ReleasePlan):
         return draw_same_gram(features[:, indices], held, stream)
 
     def _round_released(self, released: Floats) -> Floats:
+        """Return the released numbers rounded as requested, with a warning."""
         if self.precision is None:
             return released
         warn_curator(
-            f"Rounding to {_describe_precision(self.precision)} moves the model that is trained on the released table. "
-            "Publish all 17 digits to keep it."
+            f"Rounding to {_describe_precision(self.precision)} moves the model that is trained on the "
+            "released table. Publish all 17 digits to keep it."
         )
         if self.precision == "float32":
             return released.astype(np.float32).astype(np.float64)
@@ -423,5 +428,5 @@ def _describe_precision(precision: int | Literal["float32"]) -> str:
 
 
 def warn_curator(message: str) -> None:
-    """Tell the curator, in the curator's own process."""
+    """Issue a warning in the process of the curator."""
     warnings.warn(message, DiscreetWarning, stacklevel=2)

@@ -1,8 +1,9 @@
-"""Points for any number of classes, an intercept and a fixed set: a small system of equations.
+"""Points of a masked table for any number of classes, an intercept and fixed records.
 
-With ``W = A Q^T``, Q an orthonormal basis of the row space, a point is ``x = Q u + v`` with v across Q. What
-a point pulls at, its one-hot label minus its probabilities, depends on u alone; so u is found first, by
-Gauss-Newton steps that move all points of a group alike, and v is then one projection away.
+With ``W = A Q^T``, Q an orthonormal basis of the row space of the weights W, a point is ``x = Q u + v`` with
+v orthogonal to Q. The residual of a point, its one-hot label minus its probabilities, depends on u alone. So
+u is computed first, by Gauss-Newton steps that move all points of a group alike; v then follows by one
+projection.
 """
 
 from __future__ import annotations
@@ -27,39 +28,44 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 TOLERANCE = 1e-14
-"""Norm of the mean equation that is aimed at; up to :data:`ACCEPTED` it is taken where no step helps more."""
+"""Norm of the mean equations at which the iteration stops."""
 ACCEPTED = 2e-13
+"""Largest norm of the mean equations that is accepted where further steps do not help."""
 _BUCKETS = (1, 8, 64)
-"""Groups of each label that move as one."""
+"""Numbers of groups per label, tried in this order; the points of a group move alike."""
 _MOST_SLOW, _MOST_TRIES, _LONGEST_MOVE = 6, 8, 20.0
-"""Steps that do not halve the error, and tries at one step, before a finer division or the end."""
+"""Slow steps before the groups are divided; tries at one step; largest entry of a step."""
 _ROOM = 0.9
+"""Share of the radius, or of the room beside u, that points may use before they are projected."""
 _CANDIDATES, _RINGS, _JITTER = 400, (0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.99), 1e-3
-"""Directions and distances, as parts of the radius, among which points start where room is scarce."""
+"""Directions, distances as shares of the radius, and jitter of the starting points beside fixed ones."""
 _SPREAD_JITTER, _MOST_NEWTON, _TILT_TOLERANCE = 0.02, 60, 1e-8
 _ALPHAS = np.concatenate([[0.0], np.geomspace(0.01, 40.0, 40)])
+"""Distances by which all points are moved towards their class, from the least to the largest."""
 
 
 class PointsNotFound(Exception):
-    """No points were found for these weights; smaller ones may have some."""
+    """Raised where no points were found for these weights; smaller weights may have some."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PointTargets:
-    """What the points have to do.
+    """Weights that the points must have as the minimizer of their training problem.
 
     Attributes
     ----------
     weights : array of shape (n_classes, dimension)
         Rows that sum to zero; the last column belongs to the constant coordinate, where there is one.
     codes : array of int
-        The label of each point.
-    regularization, radius : float
-        Of the penalty and of the ball.
+        Position of the label of each point among the classes, shape (n_points,).
+    regularization : float
+        Weight lambda of the penalty ``lambda / 2 |weights|**2`` beside the mean loss; above 0.
+    radius : float
+        Radius of the ball that contains the points.
     constant : float
-        The last coordinate of every point; 0 if there is none.
+        Last coordinate of every point, for an intercept; 0 if there is none.
     fixed, fixed_codes : array
-        Points that are there already, with their labels.
+        Records that are published as they are, shape (n_fixed, dimension), and the positions of their labels.
     """
 
     weights: Floats
@@ -72,12 +78,12 @@ class PointTargets:
 
     @property
     def n_total(self) -> int:
-        """Points altogether."""
+        """Number of points, those of the fixed set included."""
         return len(self.codes) + len(self.fixed)
 
     @property
     def inner_radius(self) -> float:
-        """Of the coordinates that are not constant."""
+        """Radius of the ball of the coordinates that are not constant."""
         return math.sqrt(max(self.radius**2 - self.constant**2, 0.0))
 
     @property
@@ -92,12 +98,23 @@ class PointTargets:
 
 
 def general_points(targets: PointTargets, stream: Stream) -> Floats:
-    """Return points in the ball at which the gradient vanishes, together with the fixed ones.
+    """Return points in the ball at which, together with the fixed ones, the gradient vanishes.
+
+    Parameters
+    ----------
+    targets : PointTargets
+        Weights, labels, penalty, ball and fixed records of the table to be made.
+    stream : Stream
+        Source of the random points from which the construction starts.
+
+    Returns
+    -------
+    array of shape (n_points, dimension)
 
     Raises
     ------
     PointsNotFound
-        If none are found.
+        If the iteration does not converge from any start.
 
     Privacy
     -------
@@ -122,12 +139,22 @@ def general_points(targets: PointTargets, stream: Stream) -> Floats:
 
 
 class _System:
-    """The equations for u: ``mean over all of (label - probabilities) u^T = regularization A``.
+    """The equations for u: ``mean over all points of (label - probabilities) u^T = regularization A``.
 
-    In coordinates of the vectors that sum to zero, so that no equation follows from the others.
+    Written in a basis of the vectors that sum to zero, so that no equation follows from the others.
+
+    Parameters
+    ----------
+    targets : PointTargets
+        Weights, labels, penalty, ball and fixed records of the table to be made.
+    Q : array of shape (dimension, rank)
+        Orthonormal basis of the row space of the weights, without the constant coordinate.
+    codes : array of int
+        Labels of the points, sorted.
     """
 
     def __init__(self, targets: PointTargets, Q: Floats, codes: Ints) -> None:
+        """Compute the right-hand side: what the fixed points leave of ``regularization * weights``."""
         self.codes = codes
         self.A = product(targets.inner, Q)
         self.offset = targets.offset
@@ -153,21 +180,21 @@ class _System:
         self.need = float(np.sum(targets.weights * left))
 
     def scores(self, u: Floats) -> Floats:
-        """Return the score of each class."""
+        """Return the score of each class for points with coordinates u: shape (n_points, n_classes)."""
         return product(u, self.A.T) + self.offset
 
     def residuals(self, u: Floats, codes: Ints) -> Floats:
-        """Return one-hot labels minus probabilities."""
-        found: Floats = -special.softmax(self.scores(u), axis=1)
-        found[np.arange(len(codes)), codes] += 1
-        return found
+        """Return one-hot labels minus probabilities: shape (n_points, n_classes)."""
+        result: Floats = -special.softmax(self.scores(u), axis=1)
+        result[np.arange(len(codes)), codes] += 1
+        return result
 
     def map_to_ball(self, q: Floats) -> Floats:
-        """Map any vector into the ball."""
+        """Map any vectors into the ball: ``u = radius q / sqrt(1 + |q|^2)``."""
         return np.asarray(self.radius * q / np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis])
 
     def error(self, q: Floats) -> Floats:
-        """Return what is left of the equations."""
+        """Return left minus right side of the equations at q: shape (n_classes - 1, rank [+ 1])."""
         total = np.zeros_like(self.target)
         for block in blocks(len(q)):
             u = self.map_to_ball(q[block])
@@ -179,20 +206,28 @@ class _System:
         return np.hstack([u, np.ones((len(u), 1))]) if self.constant > 0 else u
 
     def jacobian(self, q: Floats, groups: Sequence[slice]) -> Floats:
-        """Return how the equations change when all q of a group move: (equations, groups * rank)."""
+        """Return the Jacobian by common moves of the groups: shape (n_equations, n_groups * rank)."""
         n_equations = self.target.size
-        found = np.empty((n_equations, len(groups), self.rank))
+        result = np.empty((n_equations, len(groups), self.rank))
         for g, group in enumerate(groups):
-            found[:, g] = sum(
+            result[:, g] = sum(
                 (
                     self._jacobian_block(q[group][block], self.codes[group][block])
                     for block in blocks(len(q[group]), 2048)
                 ),
                 start=np.zeros((n_equations, self.rank)),
             )
-        return found.reshape(n_equations, -1) / self.n_total
+        return result.reshape(n_equations, -1) / self.n_total
 
     def _jacobian_block(self, q: Floats, codes: Ints) -> Floats:
+        """Return the derivative of the summed equations by one common move of all q of a block.
+
+        Notes
+        -----
+        With ``den = sqrt(1 + |q|^2)``, ``r = radius / den`` and probabilities p: ``du = r (dq - q (q . dq) /
+        den^2)`` and ``dp = (diag p - p p^T) A du``. A point contributes ``-dp u^T + (label - p) du^T``, the
+        rows multiplied by the zero-sum basis.
+        """
         den = np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis]
         u = self.radius * q / den
         p = special.softmax(self.scores(u), axis=1)
@@ -200,7 +235,7 @@ class _System:
         residuals[np.arange(len(codes)), codes] += 1
         residuals = product(residuals, self.zero_sum.T)
         n, k, e = len(q), self.rank, len(self.zero_sum)
-        # Probabilities move by (diag p - p p^T) A du, and u by r (dq - q (q . dq) / den^2), r = radius / den.
+        # First -dp u^T, with the scalar r taken in at the end; then (label - p) du^T.
         moved = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
         spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
         far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
@@ -214,20 +249,21 @@ class _System:
 
     def solve(self, start: Floats) -> Floats:
         """Return q at which the equations hold, or raise :class:`PointsNotFound`."""
-        found = self._solve_from(self._initial_guess(start))
-        # Fixed points leave little room, and shorter weights need not have more: look further.
+        result = self._solve_from(self._initial_guess(start))
+        # Fixed points leave little room, and shorter weights need not have more: try other starts.
         for further in (self._tilted_start, self._linear_program_start) if self.fixed else ():
-            if found is None:
+            if result is None:
                 begin = further(start)
-                found = None if begin is None else self._solve_from(begin)
-        if found is None:
+                result = None if begin is None else self._solve_from(begin)
+        if result is None:
             raise PointsNotFound
-        return found
+        return result
 
     def _solve_from(self, q: Floats) -> Floats | None:
+        """Return the solution reached from q by moving ever smaller groups; None if there is none."""
         error = self.error(q)
         for buckets in _BUCKETS if self.rank else ():
-            # Where the points of a label cannot get there as one, smaller groups move by themselves.
+            # Where moving all points of a label alike does not suffice, smaller groups move independently.
             before = norm(error)
             q, error = self._improve(q, error, self._groups(buckets))
             if norm(error) <= ACCEPTED or (buckets > 1 and norm(error) > before / 2):
@@ -235,7 +271,14 @@ class _System:
         return q if norm(error) <= ACCEPTED else None
 
     def _improve(self, q: Floats, error: Floats, groups: list[slice]) -> tuple[Floats, Floats]:
-        """Take damped steps of least norm until the equations hold or the steps help little."""
+        """Take damped Gauss-Newton steps until the equations hold or the steps help little.
+
+        Notes
+        -----
+        The step is ``-J^T (J J^T + damping * largest eigenvalue)^-1 error``: with few equations and many
+        unknowns, the one of least norm. Damping grows tenfold where a step does not help and then falls
+        again.
+        """
         damping, slow = 1e-6, 0
         while norm(error) > TOLERANCE and slow < _MOST_SLOW:
             size = norm(error)
@@ -247,7 +290,7 @@ class _System:
             for _ in range(_MOST_TRIES):
                 inverse = 1 / (values + (damping + 1e-15) * values[-1])
                 moves = -product(J.T, product(vectors, inverse * product(vectors.T, error.reshape(-1))))
-                # Beyond this a point is as good as on the edge of the ball, and goes nowhere.
+                # Beyond this a point is practically on the edge of the ball, where the map is flat.
                 moves *= min(1.0, _LONGEST_MOVE / max(float(np.abs(moves).max()), 1e-300))
                 trial = q.copy()
                 for group, move in zip(groups, moves.reshape(len(groups), self.rank), strict=True):
@@ -264,7 +307,7 @@ class _System:
         return q, error
 
     def _groups(self, buckets: int) -> list[slice]:
-        """Cut the points of each label into so many groups of about the same size."""
+        """Cut the points of each label into ``buckets`` groups of about the same size."""
         bounds = np.searchsorted(self.codes, np.arange(self.n_classes + 1))
         groups = []
         for first, last in itertools.pairwise(bounds.tolist()):
@@ -274,7 +317,14 @@ class _System:
         return groups
 
     def _initial_guess(self, q: Floats) -> Floats:
-        """Move every point towards its own class until the mean gain is what is needed."""
+        """Move every point towards its own class until the mean gain is the required one.
+
+        Notes
+        -----
+        The gain of a point is ``(label - p) . scores``. Multiplying the equations by the weights shows that
+        its mean must be ``need``; the move alpha is the least one at which it is, or the best one on the
+        grid.
+        """
         size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
         towards = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
 
@@ -296,9 +346,10 @@ class _System:
         return np.asarray(q + best * towards)
 
     def _candidates(self, q: Floats) -> tuple[Floats, Ints, Floats]:
-        """Return places in the ball, of radius 1, the labels there are, and what a point there would do.
+        """Return places in the unit ball, the labels present, and the effect of a point at each place.
 
-        That is one row for each label and place, label by label.
+        Effects have one row for each label and place, label by label: the contribution of such a point to the
+        left side of the equations.
         """
         sample = (
             q[:_CANDIDATES] / np.sqrt(1 + np.einsum("ij,ij->i", q[:_CANDIDATES], q[:_CANDIDATES]))[:, None]
@@ -318,7 +369,7 @@ class _System:
         return places, present, np.concatenate(columns) / self.n_total
 
     def _place_points(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
-        """Put the points of each label where they were chosen to be, with a little jitter from the prior."""
+        """Return q with the points of each label at their chosen places, plus jitter."""
         out = np.empty_like(jitter)
         for code, mine in zip(present, chosen, strict=True):
             out[self.codes == code] = places[mine]
@@ -326,10 +377,14 @@ class _System:
         return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
 
     def _tilted_start(self, q: Floats) -> Floats | None:
-        """Start from the law nearest to the prior, in relative entropy, under which the equations hold.
+        """Return a start drawn from the prior, tilted so that the equations hold; None if no tilt exists.
 
-        It is the prior tilted exponentially, by as many numbers as there are equations: the minimizer of a
-        convex function, found by Newton's method. None if there is no such law.
+        Notes
+        -----
+        Among the laws on the candidate places under which the equations hold in the mean, the nearest to the
+        uniform one in relative entropy has weights ``exp(effect . tilt)``. The tilt minimizes the convex
+        function ``sum over labels of count * logsumexp(effects tilt) - target . tilt``, by Newton's method
+        with backtracking. Points take the quantiles ``(i + 1/2) / n`` of the law of their label.
         """
         places, present, effects = self._candidates(q)
         counts = np.bincount(self.codes, minlength=self.n_classes)[present]
@@ -373,32 +428,43 @@ class _System:
         return self._place_points(places, chosen, present, _SPREAD_JITTER * q)
 
     def _linear_program_start(self, q: Floats) -> Floats | None:
-        """Start where a linear program puts the points, among some of the ball; None if it cannot.
+        """Return a start whose places a linear program chooses; None if the program has no solution.
 
-        Which shares of the points of each label stand where, such that the equations hold and the points are
-        as far inside as can be: few places, but they are found wherever there are any.
+        Notes
+        -----
+        Unknowns are the numbers of points of each label at each candidate place. The program minimizes the
+        sum of squared distances from the origin under the equations. Its solutions use few places, but exist
+        whenever the candidates allow any solution.
         """
         places, present, effects = self._candidates(q)
         shares = np.kron(np.eye(len(present)), np.ones(len(places)))
         counts = np.bincount(self.codes, minlength=self.n_classes)[present]
-        found = optimize.linprog(
+        solution = optimize.linprog(
             np.tile(np.einsum("ij,ij->i", places, places), len(present)),
             A_eq=np.vstack([effects.T, shares]),
             b_eq=np.concatenate([self.target.reshape(-1), counts]),
             bounds=(0, None),
             method="highs",
         )
-        if not found.success:
+        if not solution.success:
             return None
         chosen = [
             np.repeat(np.arange(len(places)), apportion(weight, n))
-            for weight, n in zip(found.x.reshape(len(present), -1), counts.tolist(), strict=True)
+            for weight, n in zip(solution.x.reshape(len(present), -1), counts.tolist(), strict=True)
         ]
         return self._place_points(places, chosen, present, _JITTER * q)
 
 
 def _project(across: Floats, Q: Floats, u: Floats, system: _System, targets: PointTargets) -> None:
-    """Turn prior points into parts across Q whose weighted sum, with that of the fixed points, vanishes."""
+    """Overwrite random points by parts v orthogonal to Q that solve the remaining equations.
+
+    Notes
+    -----
+    Required is ``sum of residual_i v_i^T + (the same sum over fixed points) = 0``. With R the matrix of
+    residuals, subtracting ``R (R^T R)^-1 R^T v`` makes the sum of the new points vanish, and
+    ``-R (R^T R)^-1 S`` balances the sum S of the fixed ones. One common factor on the first part keeps every
+    point in the ball and the sum at zero; it does not exist if the second part alone leaves the ball.
+    """
     n = len(across)
     square = np.zeros((len(system.zero_sum),) * 2)
     sums = np.zeros((len(system.zero_sum), across.shape[1]))

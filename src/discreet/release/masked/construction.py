@@ -1,4 +1,4 @@
-"""From a classifier to points whose classifier it is: which construction, and what if there are none."""
+"""Choice among the constructions of points for a classifier, and the answer where no points exist."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 Infeasible = Literal["shrink", "lambda", "error"]
 Construction = Literal["direct", "greedy"]
 LARGEST_GRADIENT = 1e-12
-"""Of the direct construction; more is refused."""
+"""Largest norm of the gradient that the direct construction may leave; points with more are refused."""
 _SHRINK_FACTOR, _MOST_TRIES = 0.9, 40
+"""Factor on the weights or the penalty after a failed try, and how many tries there are."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mask:
-    """Points that belong to nobody, and the classifier that is trained on them.
+    """Artificial points with labels, and the classifier that training on them finds.
 
     Attributes
     ----------
@@ -56,22 +57,28 @@ class Mask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """What is to be masked, and how.
+    """A classifier for which points are to be made, and the rules for making them.
 
     Attributes
     ----------
     weights : array of shape (1, d) or (n_classes, d)
-        The classifier.
-    regularization, radius, constant : float
-        Of the penalty, of the ball that the points stay in, and their last coordinate (0 if there is none).
+        Classifier with one row for two classes, else one for each class.
+    regularization : float
+        Weight of the penalty with which the points shall train to ``weights``; above 0.
+    radius : float
+        Radius of the ball that contains the points.
+    constant : float
+        Last coordinate of every point, for an intercept; 0 if there is none.
     n_records : int
-        How many points to make.
+        Number of points to make, the fixed records not counted.
     labels : callable
-        Takes weights and regularization; returns the label of each point.
+        Function of weights and regularization that returns the position of the label of each point.
     fixed, fixed_codes : array
-        Points that are there already, with their labels.
-    construction, infeasible
-        As of :class:`~discreet.release.MaskedRelease`.
+        Records that are published as they are, and the positions of their labels.
+    construction : {"direct", "greedy"}
+        Construction, as for :class:`~discreet.release.MaskedRelease`.
+    infeasible : {"shrink", "lambda", "error"}
+        Reaction where no points exist, as for :class:`~discreet.release.MaskedRelease`.
     """
 
     weights: Floats
@@ -87,11 +94,11 @@ class Task:
 
     @property
     def has_closed_form(self) -> bool:
-        """Whether it is the case that has a closed form: two classes, no intercept, nothing fixed."""
+        """Whether there are two classes, no intercept and no fixed records, which has a closed form."""
         return len(self.weights) == 1 and self.constant == 0 and not len(self.fixed)
 
     def gradient(self, points: Floats, codes: Ints) -> float:
-        """Return the norm of the gradient at the weights."""
+        """Return the norm of the gradient of the training problem on some points, at the weights."""
         n_classes = max(2, len(self.weights))
         problem = problem_for(points, codes, self.regularization, n_classes)
         flat = self.weights[0]
@@ -101,7 +108,18 @@ class Task:
 
 
 def make_mask(task: Task, stream: Stream) -> Mask:
-    """Make points whose classifier is the one asked for, or one on the way to a classifier that has points.
+    """Make points that train to the requested classifier, or to the nearest one tried that has points.
+
+    Parameters
+    ----------
+    task : Task
+        Classifier, penalty, ball, labels and rules.
+    stream : Stream
+        Source of the random points of the construction.
+
+    Returns
+    -------
+    Mask
 
     Raises
     ------
@@ -150,7 +168,7 @@ def make_mask(task: Task, stream: Stream) -> Mask:
 
 
 def _origin_mask(task: Task, codes: Ints) -> Mask:
-    """Return points at the origin, with these labels, and the classifier that belongs to them."""
+    """Return points at the origin with these labels, and the classifier that trains on them."""
     new_points = np.zeros((len(codes), task.weights.shape[1]))
     if task.constant > 0:
         new_points[:, -1] = task.constant
@@ -161,12 +179,19 @@ def _origin_mask(task: Task, codes: Ints) -> Mask:
 
 
 def _apply_existence_bound(task: Task) -> Task:
-    """Change what cannot be masked as it is, as far as that can be told without looking for points."""
+    """Shorten the weights or lower the penalty where a bound shows that no points exist.
+
+    Notes
+    -----
+    Two classes without fixed records: points exist if and only if the norm of the weights is at most
+    :func:`longest_norm`. Otherwise the bound of :func:`least_records` is necessary only, and the search
+    decides.
+    """
     need = task.regularization * float(np.sum(task.weights**2))
     if need == 0:
         return task
     if len(task.weights) > 1 or len(task.fixed):
-        # Necessary; whether it suffices, the search finds out.
+        # A necessary condition only; the search decides the rest.
         enough = least_records(task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes)
         if enough <= task.n_records or len(task.fixed):
             return task
@@ -192,7 +217,7 @@ def _apply_existence_bound(task: Task) -> Task:
 
 
 def _attempt(task: Task, codes: Ints, stream: Stream) -> Mask:
-    """Return points with these labels for the weights of the task; raise ``PointsNotFound`` if there are none."""
+    """Return points with these labels for the weights of the task; raise if none are found."""
     if task.construction == "greedy":
         new_points = greedy_points(
             task.weights,
@@ -228,7 +253,7 @@ def _build_mask(task: Task, points: Floats, codes: Ints) -> Mask:
 
 
 def _softmax_targets(task: Task, codes: Ints) -> PointTargets:
-    """Two classes are a softmax with weights of half the size and twice the penalty."""
+    """Return the task for several classes; two are a softmax with half the weights and twice the penalty."""
     two = len(task.weights) == 1
     return PointTargets(
         weights=np.vstack([-task.weights / 2, task.weights / 2]) if two else task.weights,
@@ -242,6 +267,7 @@ def _softmax_targets(task: Task, codes: Ints) -> PointTargets:
 
 
 def _infeasible_error(task: Task) -> PromiseError:
+    """Return the error that says how many records a classifier takes, and the ways out."""
     least = least_records(task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes)
     others = [f"infeasible={other!r}" for other in ("shrink", "lambda") if other != task.infeasible]
     beside = f" beside the {len(task.fixed):,} fixed ones" if len(task.fixed) else ""
