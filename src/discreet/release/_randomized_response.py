@@ -85,7 +85,7 @@ class Response:
 
     @classmethod
     def for_error(cls, level_list: LevelList, error: float, rows: int) -> Response:
-        """Return the response under which a guess at the value of a unit is wrong with probability ``error``."""
+        """Return the response under which guesses at a unit are wrong with probability at least ``error``."""
         # Where one value is listed no floor is proven, and the error is one among all levels.
         among = len(level_list.prior.codes) if level_list.prior.largest else level_list.levels
         keep = floors.keep_for_wrong_guess(

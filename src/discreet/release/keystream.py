@@ -1,4 +1,4 @@
-"""Keystreams of the noise of a table: for each batch a stream that depends on key, plan, position and content.
+"""Random streams of the noise of a table, one for each batch, by key, plan, position and content.
 
 A key that served two tables, or one table at two scales, would let the noise be subtracted. So the keystream
 of a batch depends on everything that its noise is for: the same rows at the same position under the same plan

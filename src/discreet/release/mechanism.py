@@ -1,4 +1,4 @@
-"""Interface of the mechanisms that add noise to the numbers of a row, with the priors and floors they share."""
+"""Interface of the mechanisms that add noise to numbers, with the priors and floors they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published tables: how they look in a file and are read back, what is known of them, and the plan behind them."""
+"""Published tables, what is known of them, and the plan that they are drawn by."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ class Mask:
     Attributes
     ----------
     points, codes : array
-        Points with their labels, those of the fixed set first.
-    weights : array
-        The classifier that they are new_points for, one row for two classes.
+        Points of shape (n, d) with the positions of their labels, the fixed records first.
+    weights : array of shape (1, d) or (n_classes, d)
+        Classifier that the points are made for; one row for two classes.
     regularization : float
-        With which it is trained on them.
+        Weight of the penalty with which the points train to ``weights``.
     scale : float
-        Norm of the weights over the norm of those that were requested_norm for; 1 if they are the same.
+        Norm of ``weights`` over the norm of the requested ones; 1 if they are the same.
     gradient : float
         Norm of the gradient of the mean loss and the penalty at ``weights``.
     """
