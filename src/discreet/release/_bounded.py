@@ -241,7 +241,7 @@ class InRangeNumbers(NumberMechanism):
         if rows > 1:
             return None
         prior = prior_of(column)
-        # Outputs are rounded to 64-bit numbers, which moves each by at most half their resolution.
+        # Stored numbers are off by up to half the spacing of 64-bit numbers, which no floor may count.
         error = in_range_floor(self.laws[self.column_index(column)], prior) - 0.5 * prior.resolution
         return floors.column_floor(error, prior, measure=column.measure)
 
@@ -407,7 +407,7 @@ class BoundedRelease(TableRelease):
         return BoundedDensity(lower=lower, upper=upper, regularization=self.regularization, weight=weight)
 
     def _column_weights(self, columns: Sequence[Column]) -> list[float]:
-        """Return the weight of each column alone: ``1 / (Pi^-1)_jj``, as independent scores are uncorrelated."""
+        """Return the weight of each column alone: ``1 / (Pi^-1)_jj``, for independent noise."""
         _check_ranges(columns)
         if self.weights is None:
             return [c.width**-4.0 for c in columns]

@@ -1,4 +1,4 @@
-"""Release of a table with spherical noise on every row: the second algorithm of the paper, for mixed tables."""
+"""Release of a table with spherical noise on every row, after the second algorithm of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rows of a release in memory: reading tables and bare matrices, and drawing all batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,24 @@ if TYPE_CHECKING:
 
 
 def read_limited(table: Table, schema: Schema, salt: str) -> tuple[Encoded, Bools | None]:
-    """Return all rows of a table, encoded, and which are used; nothing of a table without rows."""
+    """Return all rows of a table, encoded, and a mask of the rows used.
+
+    Parameters
+    ----------
+    table : Table
+        Open table, read by the names of the schema.
+    schema : Schema
+        Declaration of the columns and of the rows that one unit may have.
+    salt : str
+        Salt that decides which rows are kept of a unit that has too many.
+
+    Returns
+    -------
+    rows : dict of str to array
+        Encoded columns; empty for a table without rows.
+    kept : array of bool or None
+        Whether each row is used; None where every row is a unit.
+    """
     parts = list(limited_batches(table, schema, salt))
     if not parts:
         return {}, None
@@ -32,7 +49,7 @@ def read_limited(table: Table, schema: Schema, salt: str) -> tuple[Encoded, Bool
 def draw_in_memory(
     plan: ReleasePlan, rows: Encoded, kept: Bools | None, streams: BatchStreams
 ) -> tuple[dict[str, AnyArray], Words]:
-    """Draw the columns that ``publish`` draws from the same rows, and a word for each row to sort by."""
+    """Return the columns that ``publish`` would draw, and a random word for each row to sort by."""
     if not plan.is_row_wise:
         rows = rows if kept is None else {name: values[kept] for name, values in rows.items()}
         noise, order = streams.whole(rows)
@@ -50,7 +67,7 @@ def draw_in_memory(
         if not columns:
             columns = {name: np.empty(total, values.dtype) for name, values in drawn.items()}
             words = np.empty(total, np.uint64)
-        # Copied while the batch is still at hand: joining all of them at the end takes twice as long.
+        # Copied batch by batch: concatenating all of them at the end takes twice as long.
         end = done + count_rows(drawn)
         for name, values in drawn.items():
             columns[name][done:end] = values
@@ -60,14 +77,20 @@ def draw_in_memory(
 
 
 def count_rows(columns: Encoded) -> int:
+    """Return the number of rows of encoded columns."""
     return len(next(iter(columns.values())))
 
 
 def is_matrix(X: Any) -> bool:
+    """Return whether a table is given as an array or a list of rows."""
     return isinstance(X, np.ndarray | list)
 
 
 def read_bare_matrix(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded, None]:
+    """Return schema and rows of a matrix with declared bounds, and labels -1 and 1 if there are any.
+
+    Columns are called x1, x2, and so on, and the labels y. No row is left out: the mask is None.
+    """
     matrix = np.asarray(X, np.float64)
     if matrix.ndim != 2:
         raise ParameterError(f"X must be a matrix of rows when bounds are given, had shape {matrix.shape}.")
@@ -95,6 +118,7 @@ def read_bare_matrix(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, E
 
 
 def read_matrix(X: AnyArray, y: AnyArray | None, schema: Schema) -> tuple[Schema, Encoded]:
+    """Return schema and rows of a matrix of numeric features, clipped; without y the target is dropped."""
     if not len(X):
         raise DataError("X must have at least one row.")
     if len(schema.features) != len(schema.numeric_features):
@@ -124,6 +148,7 @@ def read_matrix(X: AnyArray, y: AnyArray | None, schema: Schema) -> tuple[Schema
 
 
 def _encode_target(y: AnyArray, column: Column, n_rows: int) -> AnyArray:
+    """Return labels as positions in the levels of their column, or clipped numbers."""
     if y.shape != (n_rows,):
         raise ParameterError(f"y must have one entry for each of the {n_rows} rows, had shape {y.shape}.")
     if not column.is_category:

@@ -85,7 +85,7 @@ class GaussianNumbers(NumberMechanism):
         return self.whitening.sensitivity
 
     def unit_sensitivity(self, rows: int) -> float:
-        """Return the ``mu`` of a unit with up to ``rows`` rows, ``sqrt(rows)`` times that of one, rounded up."""
+        """Return the ``mu`` of a unit with up to ``rows`` rows: ``sqrt(rows)`` times that of one."""
         if rows == 1:
             return self.sensitivity
         return math.nextafter(self.sensitivity * math.sqrt(rows) * (1 + 2.0**-52), math.inf)
@@ -147,7 +147,7 @@ class GaussianNumbers(NumberMechanism):
         return self.whitening.possible(matrix)
 
     def repeat_chance(self) -> float:
-        """Return the largest mass of a lattice point, multiplied over columns; correlated ones count as one."""
+        """Return the largest mass of a lattice point, multiplied over independent columns."""
         if self.covariance.ndim == 2:
             return _LARGEST_MASS
         spread = np.sqrt(self.covariance)

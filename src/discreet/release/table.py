@@ -1,4 +1,4 @@
-"""Row by row: what noised tables of every kind share. A method adds what it does to the numbers."""
+"""Releases that add noise row by row: the plan, and the split of a promise over numbers and lists."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Label = Literal["randomized", "clear"]
 
 
 def check_exactly_one(where: str, **given: object) -> None:
-    """Refuse a method that is told how much noise to use in several ways, or in none."""
+    """Raise unless exactly one of the parameters that set the noise is given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         *first, last = given
@@ -65,7 +65,7 @@ def check_exactly_one(where: str, **given: object) -> None:
 def floor_promise(
     schema: Schema, proven: Mapping[str, ColumnFloor], assumes: tuple[str, ...]
 ) -> list[ErrorFloor]:
-    """State the floors of a release that publishes each row by itself, and what it does not publish."""
+    """Return the promise of the proven floors, with the columns that are not published; none if none hold."""
     if not proven:
         return []
     unpublished = tuple(c.name for c in schema.columns if not c.leaves)
@@ -74,7 +74,19 @@ def floor_promise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TablePlan(ReleasePlan):
-    """Numbers by one mechanism, lists by randomized response, public columns as they are."""
+    """Plan of a row-by-row release: a mechanism for numbers, randomized response for lists.
+
+    Attributes
+    ----------
+    schema, columns, promises
+        As for :class:`~discreet.release.publication.ReleasePlan`.
+    numbers : NumberMechanism or None
+        Mechanism for the numeric columns; None where no number is protected.
+    responses : tuple of Response
+        Randomized response of each protected list and missing flag.
+    clamp : bool
+        Whether noised numbers are moved back into their declared range.
+    """
 
     schema: Schema
     numbers: NumberMechanism | None
@@ -84,7 +96,7 @@ class TablePlan(ReleasePlan):
     promises: tuple[Promise, ...]
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Noise every protected column; the others leave as they are."""
+        """Return rows with every protected column noised, and the public columns as they are."""
         out = {c.name: rows[c.name] for c in self.schema.released if c.name in rows}
         if self.numbers is not None:
             columns = self.numbers.columns
@@ -103,31 +115,31 @@ class TablePlan(ReleasePlan):
         return out
 
     def repeat_chance(self) -> float:
-        """Bound the chance that two rows get the same noised numbers; post-processing may bring it about."""
+        """Return a bound on the chance that two rows agree in all numbers; 1 where numbers are clamped or rounded."""
         plain = (
             self.numbers is not None and not self.clamp and all(c.grid is None for c in self.numbers.columns)
         )
         return self.numbers.repeat_chance() if self.numbers is not None and plain else 1.0
 
     def noised_columns(self) -> tuple[str, ...]:
-        """Name the columns of numbers."""
+        """Return the names of the numeric columns."""
         return () if self.numbers is None else tuple(c.name for c in self.numbers.columns)
 
     def _post_process(self, column: Column, noised: Floats) -> Floats:
-        """Clamp and round as was declared: post-processing."""
+        """Return noised numbers clamped and rounded as declared."""
         if self.clamp:
             noised = column.clip(noised)
         return noised if column.grid is None else round_to_grid(column, noised)
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Name the columns with published cells that this plan cannot have drawn, and say why."""
+        """Return the columns with cells that this plan cannot have drawn, each with the reason."""
         misfits = ReleasePlan.misfits(
             self, columns
-        )  # a class with slots is made twice, and super() knows the first
+        )  # a dataclass with slots is a second class, which super() does not know
         if self.numbers is None:
             return misfits
         matrix = np.column_stack([columns[c.name] for c in self.numbers.columns])
-        with np.errstate(over="ignore"):  # whoever wrote the file may have written anything
+        with np.errstate(over="ignore"):  # the file may hold any number
             fits = self.numbers.is_possible(matrix) | np.isnan(matrix)
         for j, c in enumerate(self.numbers.columns):
             values = matrix[:, j]
@@ -147,14 +159,14 @@ class TablePlan(ReleasePlan):
 
 
 def round_to_grid(column: Column, values: Floats) -> Floats:
-    """Round to the public step of a column, counted from its lower bound."""
+    """Return values rounded to the public step of a column, counted from its lower bound."""
     assert column.grid is not None
     lower = column.range[0]
     return np.asarray(lower + np.rint((values - lower) / column.grid) * column.grid)
 
 
 class TableRelease(ReleaseMethod):
-    """A release that noises each row by itself.
+    """Release that adds noise to each row independently.
 
     Subclasses turn floors, epsilons or their own parameters into a :class:`NumberMechanism`; everything
     that is not a number, and the split of what is promised, is handled here.
@@ -162,15 +174,15 @@ class TableRelease(ReleaseMethod):
     Parameters
     ----------
     privacy : Promise, optional
-        What is promised. An :class:`ErrorFloor` names columns; the other sensitive columns get the
+        Promise of the release. An :class:`ErrorFloor` names columns; the other sensitive columns get the
         same share of what can be proven for them. An epsilon covers all sensitive columns and the
         target jointly: declared shares (``protect``) first, the rest in equal parts.
     label : {"randomized", "clear"}
         Whether the target is randomized, or published as it is and covered by no promise.
     clamp : bool
-        Move noised numbers back into their declared range: post-processing, and part of the law.
+        Whether noised numbers are moved back into their declared range: post-processing, and part of the law.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`.
+        As for :class:`~discreet.release.base.ReleaseMethod`.
     """
 
     accepts: ClassVar[tuple[type[Promise], ...]]
@@ -186,6 +198,7 @@ class TableRelease(ReleaseMethod):
         ledger: Ledger | None,
         random_state: int | None,
     ) -> None:
+        """Check label, clamp and the kind of promise, and store them."""
         super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
         if label not in ("randomized", "clear"):
             raise ParameterError(
@@ -206,16 +219,16 @@ class TableRelease(ReleaseMethod):
         self._laws: Mapping[str, Law] = {}
 
     def with_stated_laws(self, laws: Mapping[str, Law]) -> Self:
-        """Return the method with the sizes of noise that published laws state, where they are as good."""
-        made = copy.copy(self)
-        made._laws = {} if self.privacy is None else laws
-        return made
+        """Return the method with the sizes of noise that published laws state, where they match its own."""
+        result = copy.copy(self)
+        result._laws = {} if self.privacy is None else laws
+        return result
 
     refusal: ClassVar[str] = ""
-    """Why other promises are not accepted."""
+    """Reason why other promises are not accepted, for the error."""
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         clear = self.label == "clear" and schema.target is not None
         return (
             *super().not_protected(schema),
@@ -228,22 +241,32 @@ class TableRelease(ReleaseMethod):
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> NumberMechanism:
-        """Reach the floor ``errors[name]`` for each column, for a unit with up to ``rows`` rows."""
+        """Return the mechanism that reaches the floor ``errors[name]``, for a unit with up to ``rows`` rows."""
 
     @abstractmethod
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> NumberMechanism:
-        """Spend ``epsilons[name]`` on each column of a unit."""
+        """Return the mechanism that spends ``epsilons[name]`` on each column of a unit."""
 
     @abstractmethod
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> NumberMechanism:
-        """Use a promise without an epsilon, or the parameters that stand in place of one."""
+        """Return the mechanism for a promise without an epsilon, or for the parameters in place of one."""
 
     def per_column(
         self, parameter: str, given: float | Sequence[float] | Mapping[str, float], columns: Sequence[Column]
     ) -> Floats:
-        """Return a positive number for each column, from one number, several, or a mapping of names."""
+        """Return a positive number for each column.
+
+        Parameters
+        ----------
+        parameter : str
+            Name of the parameter, for errors.
+        given : float, sequence or mapping
+            One number for all columns, one for each, or numbers by column name; finite and above 0.
+        columns : sequence of Column
+            Columns in the order of the result.
+        """
         where, names = f"{parameter} of {type(self).__name__}", [c.name for c in columns]
         if isinstance(given, Mapping):
             if set(given) != set(names):
@@ -263,11 +286,11 @@ class TableRelease(ReleaseMethod):
         return values
 
     def plan(self, schema: Schema, n_rows: int) -> TablePlan:
-        """Choose the noise of each column and say what it promises."""
+        """Return the noise of each column and its promises, from the schema and the number of rows."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> TablePlan:
-        """Plan with ``factor`` times the noise: what if? The log odds of lists are divided by it."""
+        """Return the plan with ``factor`` times the noise; the log odds of lists are divided by it."""
         where = type(self).__name__
         protected = tuple(
             c
@@ -307,7 +330,7 @@ class TableRelease(ReleaseMethod):
     def _cached_calibration(
         self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
     ) -> Calibration:
-        """Remember the last calibration: a job plans the same table several times."""
+        """Return the calibration, cached for the last parameters: a job plans the same table several times."""
         requested = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
         last = self._last
         if (
@@ -321,6 +344,7 @@ class TableRelease(ReleaseMethod):
     def _calibrate(
         self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
     ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
+        """Return mechanism and responses for the kind of promise, or for given noise."""
         rows = schema.max_rows_per_unit or 1
         if isinstance(self.privacy, ErrorFloor):
             return self._calibrate_errors(self.privacy, columns, lists, rows)
@@ -346,13 +370,13 @@ class TableRelease(ReleaseMethod):
     def _responses_for_share(
         self, share: float, lists: Sequence[LevelList], rows: int
     ) -> tuple[Response, ...]:
-        """Give every list the share of what can be proven that the numbers have."""
+        """Return responses whose floors are the given share of the largest ones."""
         if lists and not share > 0:
             raise ParameterError(
                 f"The noise of {type(self).__name__} proves nothing about some number, so nothing says how "
                 f"to randomize {lists[0].column.name!r}. Ask for more noise, or give privacy=."
             )
-        # Noise that hides the numbers altogether leaves no share by which a list could be hidden more.
+        # Below 1 by a little: at 1 a list would be published independently of the truth.
         share = min(share, 1 - 2.0**-30)
         return tuple(Response.for_error(item, share * item.largest_error, rows) for item in lists)
 
@@ -363,6 +387,11 @@ class TableRelease(ReleaseMethod):
         lists: tuple[LevelList, ...],
         rows: int,
     ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
+        """Return the noise that reaches an error floor.
+
+        Columns that the floor does not name get the same share of their largest error as the most protected
+        named one.
+        """
         requested = {name: floor.error for name, floor in privacy.entries}
         largest = {c.name: prior_of(c).largest for c in columns}
         largest |= {item.column.name: item.largest_error for item in lists if not item.missing_flag}
@@ -379,7 +408,7 @@ class TableRelease(ReleaseMethod):
                 )
         share = max(error / largest[name] for name, error in requested.items())
         if share >= 1:
-            # It is refused below, in the name of the column that asked for it and not of one that did not.
+            # Refused below, with the name of the column that asked for it and not of another one.
             share = 0.5
         errors = {name: requested.get(name, share * most) for name, most in largest.items()}
         numbers = self.numbers_for_errors(columns, errors, rows) if columns else None
@@ -399,7 +428,7 @@ class TableRelease(ReleaseMethod):
         n_rows: int,
         rows: int,
     ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
-        """Split epsilon: declared shares first, the rest equally."""
+        """Return the noise that spends epsilon: declared shares first, the rest in equal parts."""
         items = [item.column for item in lists] + list(columns)
         given = [c.protect.share if c.protect and c.protect.share else None for c in items]
         rest = 1 - sum(share for share in given if share is not None)
@@ -409,7 +438,7 @@ class TableRelease(ReleaseMethod):
                 "The protect shares of the schema must leave epsilon for every sensitive column, and sum to "
                 f"{1 - rest:g}. Lower them, or give every column one so that they sum to 1."
             )
-        # The last binary digits are left over, so that the sum of rounded parts stays below epsilon.
+        # The last binary digits are left unused, so that the sum of rounded parts stays below epsilon.
         parts = [epsilon * (rest / free if share is None else share) * (1 - 2.0**-40) for share in given]
         responses = tuple(
             Response.for_epsilon(item, part, rows) for item, part in zip(lists, parts, strict=False)
@@ -426,6 +455,7 @@ class TableRelease(ReleaseMethod):
         responses: Sequence[Response],
         rows: int,
     ) -> ColumnSummary:
+        """Return law, epsilon, floor and prior of one released column."""
         flags = {r.name: r for r in responses if r.level_list.missing_flag}
         for r in responses:
             if r.name == column.name and not r.level_list.missing_flag:
