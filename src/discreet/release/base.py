@@ -140,7 +140,7 @@ class ReleaseMethod(ABC):
 
     name: ClassVar[str]
     replay_tolerance: ClassVar[float] = 0.0
-    """Largest distance of a replayed number from the published one, as a share of the largest of its column."""
+    """Largest error of a replayed number, as a share of the largest number of its column."""
 
     def __init__(
         self,

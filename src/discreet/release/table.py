@@ -115,7 +115,7 @@ class TablePlan(ReleasePlan):
         return out
 
     def repeat_chance(self) -> float:
-        """Return a bound on the chance that two rows agree in all numbers; 1 where numbers are clamped or rounded."""
+        """Return a bound on the chance that two rows agree in all numbers; 1 if clamped or rounded."""
         plain = (
             self.numbers is not None and not self.clamp and all(c.grid is None for c in self.numbers.columns)
         )
@@ -241,7 +241,7 @@ class TableRelease(ReleaseMethod):
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> NumberMechanism:
-        """Return the mechanism that reaches the floor ``errors[name]``, for a unit with up to ``rows`` rows."""
+        """Return the mechanism with floors ``errors[name]``, for a unit with up to ``rows`` rows."""
 
     @abstractmethod
     def numbers_for_epsilon(
@@ -330,7 +330,7 @@ class TableRelease(ReleaseMethod):
     def _cached_calibration(
         self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
     ) -> Calibration:
-        """Return the calibration, cached for the last parameters: a job plans the same table several times."""
+        """Return the calibration, cached because a job plans the same table several times."""
         requested = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
         last = self._last
         if (

@@ -1,4 +1,4 @@
-"""Few values per column, randomized response, some columns of each row: useful at a small local epsilon."""
+"""Release of few values per column by randomized response, for models at a small local epsilon."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 TWO_FROM = 4.0
-"""From this epsilon on, spent on the columns of one row, a row shows two of them; below, one."""
+"""Epsilon for the columns of one row from which on a row shows two of them by default; below, one."""
 LABEL_SHARE = 0.5
 MOST_COMBINATIONS = 1 << 20
+"""Largest number of combinations of columns that are randomized together."""
 _SPARED = 1 - 2.0**-40
-"""The last binary digits are left over, so that the sum of rounded parts stays below epsilon."""
+"""Factor that leaves the last binary digits unused, so that the sum of rounded parts is below epsilon."""
 TOGETHER = (
     "columns that are randomized together are independent of each other under the prior; correlated ones "
     "lower each other's floor"
@@ -47,23 +48,23 @@ class CoarseRelease(ReleaseMethod):
     """Publish few values of each column, randomized, and of each row a few columns.
 
     Numbers are binned at public cut points and lists grouped as declared. Each row then shows some of its
-    columns, picked at random; every cell that is shown goes through randomized response. Noise is so spent on
-    few cells that say something, in place of many that say nothing: with
+    columns, picked at random; every cell that is shown goes through randomized response. So epsilon is spent
+    on few informative cells in place of many uninformative ones: with
     :class:`~discreet.NoiseAwareClassifier`, which knows the law, models can be learned at a local epsilon at
     which noised numbers teach nothing.
 
     Parameters
     ----------
     privacy : PureDP
-        What is promised about everything in a row together, the label included.
+        Promise about all columns of a row together, the label included.
     cuts : mapping of str to sequence of numbers, optional
-        For a number or date, where each value but the first begins: ``{"age": [25, 35, 45, 55, 65]}``. By
+        Lower ends of all values but the first, for numbers and dates: ``{"age": [25, 35, 45, 55, 65]}``. By
         default its range is cut into equal parts, so that it has six values, "missing" among them; one from 0
         on (or nearly) to 1,000 or more into parts of which each is twice as wide as the one before.
     groups : mapping of str to mapping of str to sequence, optional
-        For a list, which levels go together under which name. Levels that are not named stay as they are.
+        Levels of a list that are published under one name; other levels stay as they are.
     per_row : int, optional
-        How many columns each row shows. By default one, and two from an epsilon of four on; "not
+        Number of columns that each row shows. By default one, and two from an epsilon of four on; "not
         published" stands in the others.
     joint : sequence of str, optional
         Columns that are randomized together, as one list of all combinations; the target may be one of them.
@@ -71,17 +72,17 @@ class CoarseRelease(ReleaseMethod):
     label : {"randomized", "clear"}
         Whether the target is randomized, or published as it is and covered by no promise.
     label_share : float
-        Which part of epsilon is for the target (and for what is randomized together with it).
+        Share of epsilon for the target (and for columns randomized together with it); above 0, below 1.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`. Cut points and groups are public and must not be
+        As for :class:`~discreet.release.base.ReleaseMethod`. Cut points and groups are public and must not be
         read off the rows.
 
     Privacy
     -------
     Pure local differential privacy: each row is randomized by itself, and the epsilons of the cells that it
-    shows add up to what is promised. Which columns a row shows is drawn without looking at it and is seen by
-    everybody, so that it neither costs nor saves anything. Floors are about the value that is published, a
-    bin or group, not about the number in it. With ``label="clear"`` no promise covers the target.
+    shows add up to what is promised. Which columns a row shows is drawn independently of the row and is
+    public, so that it neither costs nor saves anything. Floors are about the value that is published, a bin
+    or group, not about the number in it. With ``label="clear"`` no promise covers the target.
 
     Reference
     ---------
@@ -118,6 +119,7 @@ class CoarseRelease(ReleaseMethod):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check each parameter and store it in plain form."""
         super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
         if privacy is None:
             raise ParameterError("privacy of CoarseRelease must be a PureDP, was None: it has no default.")
@@ -146,7 +148,7 @@ class CoarseRelease(ReleaseMethod):
         self.label_share = float(label_share)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         clear = self.label == "clear" and schema.target is not None
         return (
             *super().not_protected(schema),
@@ -157,11 +159,11 @@ class CoarseRelease(ReleaseMethod):
         )
 
     def plan(self, schema: Schema, n_rows: int) -> CoarsePlan:
-        """Choose what each row shows and how often it is true, and say what that promises."""
+        """Return the plan: what each row shows, with which probability it is true, and the promises."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> CoarsePlan:
-        """Plan with the log odds of every cell divided by ``factor``, for what-if tables."""
+        """Return the plan with the log odds of every cell divided by ``factor``, for what-if tables."""
         rows = schema.max_rows_per_unit or 1
         cells, picked = self._build_cells(schema, rows)
         if factor != 1.0:
@@ -169,7 +171,7 @@ class CoarseRelease(ReleaseMethod):
         return self._build_plan(schema, cells, picked, rows)
 
     def _build_cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
-        """Split epsilon: the label's part first, the rest on as many answers as a row shows."""
+        """Return the cells and the number that a row shows: epsilon goes to the label first, then to them."""
         always, others = self._split_answers(schema)
         epsilon = self.privacy.epsilon * _SPARED / rows
         share = self._label_share(schema)
@@ -190,7 +192,7 @@ class CoarseRelease(ReleaseMethod):
         return tuple(cells), picked
 
     def _split_answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
-        """Return what every row shows, which has the label in it, and what a row shows some of."""
+        """Return the answers that every row shows, with the label, and those that it shows some of."""
         protected = [
             c
             for c in schema.released
@@ -226,7 +228,7 @@ class CoarseRelease(ReleaseMethod):
         )
 
     def _label_share(self, schema: Schema) -> float:
-        """Return the label's part of epsilon: as the schema says, or as the method was told."""
+        """Return the share of epsilon for the label, from the schema or from ``label_share``."""
         for column in schema.released:
             share = column.protect.share if column.protect else None
             if share is None:
@@ -247,9 +249,16 @@ class CoarseRelease(ReleaseMethod):
     def _build_plan(
         self, schema: Schema, cells: tuple[CoarseCell, ...], picked: int, rows: int
     ) -> CoarsePlan:
+        """Return the plan for given cells.
+
+        Notes
+        -----
+        The epsilon of a row is the sum over the cells that it always shows and the ``picked`` largest of the
+        others.
+        """
         sampled = [cell.epsilon for cell in cells if cell.sampled]
         among = len(sampled)
-        # The answers that a row shows are any `picked` of them: at worst the most expensive.
+        # A row shows any `picked` of the answers: at worst the most expensive ones.
         most_expensive = sorted(sampled, reverse=True)[:picked]
         always = [cell.epsilon for cell in cells if not cell.sampled]
         total = math.fsum((*most_expensive, *always)) * (1 + 2.0**-50)
@@ -289,7 +298,7 @@ class CoarseRelease(ReleaseMethod):
 
 
 def _published_schema(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
-    """Return the schema of the released table; what does not leave stays as declared."""
+    """Return the schema of the released table; unpublished columns stay as declared."""
 
     def as_published(column: Column) -> Column:
         coding = codings.get(column.name)
@@ -299,7 +308,7 @@ def _published_schema(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
 
 
 def _check_mapping(parameter: str, given: Any) -> Any:
-    """Check that something is said column by column; keep it in plain form, in which it is published."""
+    """Return a parameter given by column name as plain lists and dicts; raise if it is no mapping."""
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -313,12 +322,14 @@ def _check_mapping(parameter: str, given: Any) -> Any:
 
 
 def _check_list(parameter: str, name: str, value: Any) -> list[Any]:
+    """Return a given sequence as a list, dates as ISO text; raise if it is no sequence."""
     if isinstance(value, str) or (not isinstance(value, Sequence) and not hasattr(value, "tolist")):
         raise ParameterError(f"{parameter} of CoarseRelease for {name!r} must be a list, was {value!r}.")
     return [part.isoformat() if hasattr(part, "isoformat") else part for part in value]
 
 
 def _check_joint(given: Any) -> tuple[str, ...] | None:
+    """Return the columns that are randomized together; raise unless they are two or more names."""
     if given is None:
         return None
     names = tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else tuple(given)

@@ -81,14 +81,14 @@ class InvariantNoise:
     -------
     None by itself: see :class:`~discreet.release.invariant.InvariantRelease`.
 
-    Reference
-    ---------
-    docs/explanation/theorems/fisher-invariant.md
-
     Notes
     -----
     Row i has covariance ``(1 - h_i) S (I - Q_B Q_B') S variance`` with leverage ``h_i = |row i of Q_C|^2``,
     so its total variance is ``(1 - h_i) row_variance``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-invariant.md
     """
 
     def __init__(

@@ -1,9 +1,4 @@
-"""A table as the classifier sees it: coordinates in the unit ball, with the public map that leads there.
-
-Labels of points that belong to nobody: from a public list of shares, or from counts with noise.
-
-What may be given beside a schema: a bare matrix with labels, and records that are there already.
-"""
+"""Public map from a table to points of the unit ball, and the labels of artificial points."""
 
 from __future__ import annotations
 
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 INTERCEPT = "intercept"
-"""Name of the published column that is the same in every row."""
+"""Name of the published column that is constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +35,11 @@ class Coordinate:
     Attributes
     ----------
     name : str
-        Of the published column.
+        Name of the published column.
     origin : str
-        The declared column that it comes from; empty for the constant.
+        Name of the declared column that it comes from; empty for the constant.
     level : str or None
-        What of it: None for a number itself, else the level, or "missing".
+        Level of a list that it indicates, or "missing"; None for a number itself.
     """
 
     name: str
@@ -54,7 +49,7 @@ class Coordinate:
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """How declared columns become coordinates.
+    """Public map from declared columns to coordinates.
 
     A number becomes one coordinate, -1 to 1 over its range; a list one for each level, 1 or 0; a number that
     may be missing one more for whether it is. Then the whole row is divided by ``norm_bound``, after being
@@ -63,15 +58,15 @@ class Encoding:
     Attributes
     ----------
     schema : Schema
-        What was declared.
+        Schema of the table, as declared.
     coordinates : tuple of Coordinate
-        In the order of the published columns, without the constant.
+        Coordinates in the order of the published columns, without the constant.
     embedding : Embedding
-        The public map.
+        Scaling of the cells, shortening to the norm bound, and the constant coordinate.
 
     Privacy
     -------
-    Declared numbers alone; each row is mapped by itself.
+    Depends on declared numbers alone; each row is mapped independently of the others.
     """
 
     schema: Schema
@@ -82,29 +77,43 @@ class Encoding:
     def from_schema(
         cls, schema: Schema, *, norm_bound: float | None, intercept: bool, bounded: bool, owner: str
     ) -> Encoding:
-        """Make the map for a schema; without ``bounded`` its numbers are not clipped and only shortened."""
-        made: list[Coordinate] = []
+        """Return the map for a schema.
+
+        Parameters
+        ----------
+        schema : Schema
+            Declaration of the table, with a target.
+        norm_bound : float or None
+            Declared largest norm of a row; None takes the largest that the columns allow.
+        intercept : bool
+            Whether a constant coordinate is added.
+        bounded : bool
+            Whether numbers are clipped to their declared range; if not, rows are only shortened.
+        owner : str
+            Name of the class that errors refer to.
+        """
+        coordinates: list[Coordinate] = []
         ranges: list[tuple[float, float]] = []
         length = 0
         for column in schema.features:
             length += 1 + (column.missing_flag is not None)
             if column.is_category:
                 words = ["missing" if level is None else str(level) for level in column.levels]
-                made += [Coordinate(f"{column.name}={word}", column.name, word) for word in words]
-                # Bounds of -1 and 1 leave a 0 and a 1 as they are.
+                coordinates += [Coordinate(f"{column.name}={word}", column.name, word) for word in words]
+                # Bounds of -1 and 1 leave 0 and 1 unchanged.
                 ranges += [(-1.0, 1.0)] * len(words)
                 continue
-            made.append(Coordinate(column.name, column.name))
+            coordinates.append(Coordinate(column.name, column.name))
             ranges.append(column.range)
             if column.missing_flag is not None:
-                made.append(Coordinate(column.missing_flag, column.name, "missing"))
+                coordinates.append(Coordinate(column.missing_flag, column.name, "missing"))
                 ranges.append((-1.0, 1.0))
-        if not made:
+        if not coordinates:
             raise ParameterError(
                 f"schema of {owner} must have a column beside the target, and has none. There is nothing to "
                 "predict it from."
             )
-        names = [c.name for c in made] + [INTERCEPT] * intercept + [schema.target or ""]
+        names = [c.name for c in coordinates] + [INTERCEPT] * intercept + [schema.target or ""]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SchemaError(
@@ -113,9 +122,9 @@ class Encoding:
             )
         return cls(
             schema,
-            tuple(made),
+            tuple(coordinates),
             Embedding.declare(
-                len(made),
+                len(coordinates),
                 bounds=tuple(zip(*ranges, strict=True)) if bounded else None,
                 norm_bound=math.sqrt(length) if norm_bound is None else norm_bound,
                 constant=None if intercept else 0.0,
@@ -125,12 +134,12 @@ class Encoding:
 
     @property
     def constant(self) -> float:
-        """The last coordinate; 0 if there is no intercept."""
+        """Last coordinate of every point; 0 if there is no intercept."""
         return self.embedding.constant
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of all published columns but the target."""
+        """Names of all published columns but the target."""
         return (*(c.name for c in self.coordinates), *((INTERCEPT,) if self.constant > 0 else ()))
 
     @cached_property
@@ -142,7 +151,7 @@ class Encoding:
         return tuple(zip(own, (float(shift) for shift in shifts), strict=True))
 
     def rows(self, columns: Mapping[str, AnyArray]) -> Floats:
-        """Return rows as points of the unit ball."""
+        """Return encoded rows as points of the unit ball."""
         cells: list[AnyArray] = []
         for column in self.schema.features:
             values = columns[column.name]
@@ -156,7 +165,7 @@ class Encoding:
         return self.embedding.rows(np.column_stack(cells))
 
     def published_schema(self, radius: float) -> Schema:
-        """Return the schema of the published table: coordinates of at most this radius, and the target."""
+        """Return the schema of the published table: coordinates up to ``radius``, and the target."""
         columns = [Column(name, lower=-radius, upper=radius) for name in self.names]
         assert self.schema.target is not None
         return Schema(
@@ -171,7 +180,7 @@ _LEAST_SHARE = 0.02
 
 
 def apportion(shares: Floats | Sequence[float], n: int) -> Ints:
-    """Return whole counts that sum to ``n``, by the largest remainders; of equal ones the first.
+    """Return whole counts in proportion to ``shares`` that sum to ``n``, by the largest remainders.
 
     Reference
     ---------
@@ -185,20 +194,22 @@ def apportion(shares: Floats | Sequence[float], n: int) -> Ints:
 
 
 def shuffled_codes(counts: Ints, stream: Stream) -> Ints:
-    """Return as many codes of each class as are counted, in random order."""
+    """Return ``counts[k]`` codes of each class k, in random order."""
     codes = np.repeat(np.arange(len(counts)), counts)
     return np.asarray(codes[permutation(len(codes), stream)])
 
 
 def model_shares(weights: Floats, regularization: float, constant: float, radius: float) -> Floats:
-    """Return the shares of labels that go with a classifier: equal ones, unless it has an intercept.
-
-    The equation for the intercept's weight reads "share of a class minus its mean probability is
-    regularization times weight over constant". The mean probability is taken over points of the ball.
+    """Return the shares of labels that fit a classifier: equal ones, unless it has an intercept.
 
     Privacy
     -------
-    A function of the released weights. The points are the same for everybody.
+    A function of the released weights. The points are the same for every release.
+
+    Notes
+    -----
+    The gradient by the weight of the intercept vanishes where ``share of a class - its mean probability =
+    regularization * weight / constant``. The mean probability is taken over fixed points of the ball.
 
     Reference
     ---------
@@ -223,20 +234,22 @@ def model_shares(weights: Floats, regularization: float, constant: float, radius
 def _public_ball(dimension: int) -> Floats:
     from discreet.noise import Stream
 
-    # About nobody, and hides nobody: a fixed seed makes it the same for everybody.
+    # These points are public and hide nothing, so a fixed seed is right: all releases share them.
     return sample_ball(_PRIOR_POINTS, dimension, 1.0, Stream.from_seed(_PRIOR_POINTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyCounts:
-    """Counts of the classes with discrete Laplace noise.
+    """Counts of the classes with discrete Laplace noise, for the labels of the points.
 
     Attributes
     ----------
     epsilon : float
-        What they cost.
-    n_classes, rows : int
-        Length of the list, and rows of one unit.
+        Pure epsilon that a unit spends on the counts.
+    n_classes : int
+        Number of declared classes.
+    rows : int
+        Largest number of rows of one unit.
 
     Privacy
     -------
@@ -253,7 +266,7 @@ class NoisyCounts:
     rows: int
 
     def promise(self, column: str, common: dict[str, Any]) -> PureDP:
-        """Return what the counts promise."""
+        """Return the promise of the counts, which covers the target ``column``."""
         return PureDP(
             epsilon=self.epsilon,
             covers=(column,),
@@ -262,7 +275,7 @@ class NoisyCounts:
         )
 
     def shares(self, codes: Ints, stream: Stream) -> Floats:
-        """Count, add noise, and make shares of it; negative counts are none."""
+        """Return noisy counts of the classes, negative ones set to 0; all 1 if none is positive."""
         scale = math.nextafter(2 * self.rows / self.epsilon, math.inf)
         counts = np.bincount(codes, minlength=self.n_classes) + discrete_laplace(
             scale, self.n_classes, stream
