@@ -93,7 +93,7 @@ ALLOWED = {
     "evaluation.columns:_number": "distance of two histograms, shown to the curator after the release",
     "evaluation._models:LinearModel.distance": "how far two trained models are apart, shown to the curator",
     "evaluation.samples:PairedSample._choose": "over random words that choose a sample for the curator's report",
-    "report.verify._noise_tests:AdditiveTest.see": "a stranger checks the published file",
+    "report.verify._noise_tests:AdditiveTest.update": "a stranger checks the published file",
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
     "report.pages._summary:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal in the curator's process; promises nothing",
@@ -102,8 +102,8 @@ ALLOWED = {
     "release._bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
     "release.masked.plan:_round_weights": "over the weights of a private model, which were paid for",
-    "report.verify._noise_tests:RepeatTest.wrong": "a stranger checks the published file",
-    "report.verify.data:_differ": "a stranger checks the published file",
+    "report.verify._noise_tests:RepeatTest.faults": "a stranger checks the published file",
+    "report.verify.data:_find_differences": "a stranger checks the published file",
 }
 
 

@@ -27,7 +27,7 @@ class _Frame:
     x_named: Callable[[float], str]
     y_named: Callable[[float], str]
 
-    def drawn(self) -> list[Markup]:
+    def axes(self) -> list[Markup]:
         """Return the grid, the axes and their names."""
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         shapes = []
@@ -50,14 +50,14 @@ class _Frame:
         dots = [tag("circle", class_=f"dot {class_}", cx=a, cy=b, r=3) for a, b in places]
         return [path(places, class_=f"line {class_}"), *dots] if len(places) > 1 else dots
 
-    def level(self, value: float, words: str, class_: str, *, above: bool = True) -> list[Markup]:
+    def horizontal_line(self, value: float, words: str, class_: str, *, above: bool = True) -> list[Markup]:
         right, at = _WIDTH - _RIGHT, self.y(value)
         return [
             tag("line", class_=f"level-line {class_}", x1=_LEFT, x2=right, y1=at, y2=at),
             label(words, right, at - 5 if above else at + 13, anchor="end", class_=f"tick {class_}"),
         ]
 
-    def upright(self, value: float, words: str, class_: str) -> list[Markup]:
+    def vertical_line(self, value: float, words: str, class_: str) -> list[Markup]:
         """Return a vertical line with its words on the side that has room."""
         at, bottom = self.x(value), _HEIGHT - _BOTTOM
         left = at > _WIDTH / 2
@@ -76,7 +76,7 @@ class _Frame:
 def _picture(key: str, frame: _Frame, shapes: Sequence[Markup], title: str, description: str) -> Markup:
     return figure(
         key,
-        *frame.drawn(),
+        *frame.axes(),
         *shapes,
         title=title,
         description=description,
@@ -150,11 +150,11 @@ def learning_curve(
     shapes = frame.line(curve, "original")
     said = f"With all original rows {quality} is {named(curve[-1][1])}."
     if release is not None:
-        shapes += frame.level(release, f"release {named(release)}", "release")
+        shapes += frame.horizontal_line(release, f"release {named(release)}", "release")
         said += f" With the release it is {named(release)}."
     if equals_share is not None:
         words = f"= {formatting.percent(equals_share)} of the rows"
-        shapes += frame.upright(min(1.0, max(equals_share, frame.x.lower)), words, "release")
+        shapes += frame.vertical_line(min(1.0, max(equals_share, frame.x.lower)), words, "release")
         said += f" That equals training on {formatting.percent(equals_share)} of the original rows."
     return _picture(key, frame, shapes, f"Learning curve: {quality} against rows", said)
 
@@ -205,9 +205,9 @@ def error_curve(
     )
     shapes = []
     if without is not None:
-        shapes += frame.level(without, "no release", "without")
+        shapes += frame.horizontal_line(without, "no release", "without")
     shapes += frame.line(floors, "floor")
-    shapes += frame.upright(chosen, "chosen", "release")
+    shapes += frame.vertical_line(chosen, "chosen", "release")
     said = f"At the chosen noise the floor is {_at(floors, chosen, measure, chance)}."
     if attack is not None:
         shapes.append(tag("circle", class_="mark-attack", cx=frame.x(chosen), cy=frame.y(attack), r=5))
@@ -254,7 +254,7 @@ def what_if_curve(
     )
     shapes = []
     for name, value, class_ in levels:
-        shapes += frame.level(value, name, class_)
+        shapes += frame.horizontal_line(value, name, class_)
     shapes += frame.line(points, "release")
     at = frame.x(chosen)
     shapes.append(tag("line", class_="cursor", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM))

@@ -76,7 +76,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
     shapes = [tag("rect", class_="track", x=0, y=_MARKS_TOP, width="100%", height=_MARKS_HEIGHT, rx=3)]
     order = {"floor": 0, "without": 1, "attack": 2}
     for mark in sorted(marks, key=lambda m: order[m.kind]):
-        shapes += _drawn(mark, end)
+        shapes += _mark_shapes(mark, end)
     return figure(
         key,
         *shapes,
@@ -90,7 +90,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
     )
 
 
-def _drawn(mark: Mark, end: float) -> list[Markup]:
+def _mark_shapes(mark: Mark, end: float) -> list[Markup]:
     """Return the shapes of one mark; `end` is the error at the right end of the bar."""
     at, middle = share(mark.error / end), _MARKS_TOP + _MARKS_HEIGHT / 2
     if mark.kind == "floor":
@@ -203,7 +203,7 @@ def timeline(key: str, charges: Sequence[tuple[str, str]], *, this: int) -> Mark
     """
     if len(charges) < 2:
         return Markup("")
-    places = _places([when for when, _ in charges])
+    places = _time_positions([when for when, _ in charges])
     shapes = [tag("line", class_="axis", x1="2%", x2="98%", y1=18, y2=18)]
     for k, ((when, what), place) in enumerate(zip(charges, places, strict=True)):
         words = f"{formatting.date(when)}: {formatting.printable(what)}"
@@ -226,7 +226,7 @@ def timeline(key: str, charges: Sequence[tuple[str, str]], *, this: int) -> Mark
     )
 
 
-def _places(moments: Sequence[str]) -> list[float]:
+def _time_positions(moments: Sequence[str]) -> list[float]:
     """Return places from 0.03 to 0.97."""
     try:
         parsed = [datetime.fromisoformat(moment) for moment in moments]
@@ -297,7 +297,7 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
                 number_with_margin(value, margin),
                 share(place),
                 top + 6,
-                anchor=_inside(place, anchor),
+                anchor=_flip_anchor(place, anchor),
                 class_="tick",
             )
         )
@@ -313,7 +313,7 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
     )  # fmt: skip
 
 
-def _inside(place: float, anchor: str) -> str:
+def _flip_anchor(place: float, anchor: str) -> str:
     """Turn a word around that would run over the edge of the picture."""
     if place < 0.2:
         return "start"

@@ -219,7 +219,7 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     yield "\n## What is declared about the rows\n"
     yield "| column | may hold | who says so |\n|---|---|---|"
     for bound in statement.bounds:
-        yield f"| `{_code(bound.column)}` | {_allowed(bound)} | {_text(bound.source or '')} |"
+        yield f"| `{_code(bound.column)}` | {_describe_values(bound)} | {_text(bound.source or '')} |"
     yield f"\nSchema: `{_code(statement.digest)}`. Model: `{_code(next(iter(statement.files.values())))}`."
     yield "Anyone can re-check all of this: `discreet verify public`."
 
@@ -242,7 +242,7 @@ def _receipt(receipt: dict[str, object]) -> str:
     return "without a ledger" if seq is None else f"row {seq} of the ledger"
 
 
-def _allowed(bound: DeclaredBound) -> str:
+def _describe_values(bound: DeclaredBound) -> str:
     if bound.values is not None:
         listed = ", ".join(str(value) for value in bound.values)
         words = listed if len(listed) <= _LONGEST else f"{len(bound.values)} declared values"

@@ -133,7 +133,7 @@ def data_digests(folder: Path) -> dict[str, str]:
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
-    with _opened(path) as file:
+    with _open_file(path) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
@@ -207,7 +207,7 @@ def read_statement(folder: Path) -> Statement:
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
     """Read a small file that somebody else may have put there: no links, no devices, no more than `most`."""
-    with _opened(path) as file:
+    with _open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise SourceError(
@@ -217,7 +217,7 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     """Open a plain file: a link is not followed, a pipe not waited for."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -244,7 +244,7 @@ def date_files(folder: Path, created: str) -> None:
 
 def signing_key(private_key_pem: bytes, password: str | None = None) -> Ed25519PrivateKey:
     """Read the Ed25519 private key that a folder can be signed with, with its password if it has one."""
-    key = _loaded(load_pem_private_key, private_key_pem, None if password is None else password.encode())
+    key = _load_key(load_pem_private_key, private_key_pem, None if password is None else password.encode())
     if not isinstance(key, Ed25519PrivateKey):
         raise ParameterError(
             "private_key_pem of signing_key must be an Ed25519 private key, and is another kind."
@@ -265,9 +265,9 @@ def sign(folder: Path, key: Ed25519PrivateKey) -> None:
     (folder / SIGNATURE).write_bytes(key.sign(read_bytes(folder / SUMS)))
 
 
-def signed_by(folder: Path, public_key_pem: bytes) -> bool:
+def is_signed_by(folder: Path, public_key_pem: bytes) -> bool:
     """Whether ``SHA256SUMS.sig`` was made by the owner of an Ed25519 public key."""
-    key = _loaded(load_pem_public_key, public_key_pem)
+    key = _load_key(load_pem_public_key, public_key_pem)
     if not isinstance(key, Ed25519PublicKey):
         raise ParameterError("public_key must be an Ed25519 public key, and is another kind.")
     try:
@@ -277,7 +277,7 @@ def signed_by(folder: Path, public_key_pem: bytes) -> bool:
     return True
 
 
-def _loaded(load: Any, pem: bytes, *rest: bytes | None) -> Any:
+def _load_key(load: Any, pem: bytes, *rest: bytes | None) -> Any:
     try:
         return load(pem, *rest)
     except (ValueError, TypeError, UnsupportedAlgorithm):

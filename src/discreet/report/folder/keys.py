@@ -84,7 +84,7 @@ def seal_key(
         method = "recipient"
         mine = X25519PrivateKey.from_private_bytes(stream.words(4).tobytes())
         theirs = recipient_key(recipient)
-        parameters = {"ephemeral": _raw(mine.public_key()).hex(), "recipient": _raw(theirs).hex()}
+        parameters = {"ephemeral": _raw_bytes(mine.public_key()).hex(), "recipient": _raw_bytes(theirs).hex()}
         secret = _from_exchange(mine.exchange(theirs), parameters)
     parameters["nonce"] = stream.words(2).tobytes()[:12].hex()
     header = {
@@ -94,7 +94,9 @@ def seal_key(
         "method": method,
         "parameters": parameters,
     }
-    sealed = ChaCha20Poly1305(secret).encrypt(bytes.fromhex(parameters["nonce"]), key, _bound(header))
+    sealed = ChaCha20Poly1305(secret).encrypt(
+        bytes.fromhex(parameters["nonce"]), key, _associated_data(header)
+    )
     _write_once(path, write_json({**header, "sealed": sealed.hex()}).encode())
 
 
@@ -137,7 +139,7 @@ def unseal_key(
     ParameterError
         If the passphrase or the private key does not open it, or the file was changed.
     """
-    values = _checked(read_json(read_bytes(path, _LARGEST), f"The key file {path.name}"), path.name)
+    values = _check_values(read_json(read_bytes(path, _LARGEST), f"The key file {path.name}"), path.name)
     parameters, needed = values["parameters"], values["method"]
     if needed == "passphrase":
         if passphrase is None:
@@ -148,16 +150,16 @@ def unseal_key(
             raise ParameterError(
                 f"The key in {path.name} is sealed for the owner of a private key, and none was given."
             )
-        mine = _private(private_key, password)
-        if _raw(mine.public_key()).hex() != parameters["recipient"]:
+        mine = _load_private_key(private_key, password)
+        if _raw_bytes(mine.public_key()).hex() != parameters["recipient"]:
             raise ParameterError(
                 f"The key in {path.name} is sealed for another private key than the one given."
             )
-        secret = _from_exchange(_exchanged(mine, parameters["ephemeral"], path.name), parameters)
+        secret = _from_exchange(_exchange(mine, parameters["ephemeral"], path.name), parameters)
     header = {name: value for name, value in values.items() if name != "sealed"}
     try:
         nonce, sealed = bytes.fromhex(parameters["nonce"]), bytes.fromhex(values["sealed"])
-        key = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound(header))
+        key = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _associated_data(header))
     except InvalidTag:
         raise ParameterError(
             f"The key in {path.name} does not open: the {needed.replace('recipient', 'private key')} is "
@@ -168,7 +170,7 @@ def unseal_key(
     return key
 
 
-def _checked(values: Any, called: str) -> dict[str, Any]:
+def _check_values(values: Any, called: str) -> dict[str, Any]:
     """Refuse anything but a key file of ours: sizes, and how much work it may ask for."""
     wanted = {
         "passphrase": {"salt": 64, "nonce": 24, **_MOST_WORK},
@@ -211,7 +213,7 @@ def _from_passphrase(passphrase: str, parameters: dict[str, Any]) -> bytes:
         ) from None
 
 
-def _exchanged(mine: X25519PrivateKey, ephemeral: str, called: str) -> bytes:
+def _exchange(mine: X25519PrivateKey, ephemeral: str, called: str) -> bytes:
     try:
         return mine.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(ephemeral)))
     except ValueError:  # a point of small order, which nobody draws
@@ -223,15 +225,15 @@ def _from_exchange(shared: bytes, parameters: dict[str, Any]) -> bytes:
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=b"discreet key 1").derive(shared)
 
 
-def _bound(header: dict[str, Any]) -> bytes:
+def _associated_data(header: dict[str, Any]) -> bytes:
     return json.dumps(header, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def _raw(key: X25519PublicKey) -> bytes:
+def _raw_bytes(key: X25519PublicKey) -> bytes:
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
 
 
-def _private(pem: bytes, password: bytes | None) -> X25519PrivateKey:
+def _load_private_key(pem: bytes, password: bytes | None) -> X25519PrivateKey:
     try:
         key = load_pem_private_key(pem, password)
     except (ValueError, TypeError):

@@ -76,7 +76,7 @@ class PublishedTable:
         columns = self.noise_law.columns
         batches = list(read(self.path, columns, "load_release"))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
-        return {c.name: _in_words(whole[c.name], c) for c in columns}
+        return {c.name: _decode_levels(whole[c.name], c) for c in columns}
 
     def coarsen(self, rows: Any) -> dict[str, AnyArray]:
         """Bring rows of your own into the values of the release: bins and groups, as it publishes them.
@@ -107,13 +107,13 @@ class PublishedTable:
             )
         with open_table(rows) as table:
             there = [column for column in declared.released if column.name in table.names]
-            batches = list(table.batches(Schema(columns=[_plainly(column) for column in there])))
+            batches = list(table.batches(Schema(columns=[_feature_column(column) for column in there])))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in there}
         truth = plan.truth(whole)
         return {c.name: in_words(plan.schema.column(c.name), truth[c.name]) for c in there}
 
 
-def _plainly(column: Column) -> Column:
+def _feature_column(column: Column) -> Column:
     """Return the same column as a feature; a label is not asked for."""
     return dataclasses.replace(column, role="sensitive", closed=column.is_closed if column.values else None)
 
@@ -196,7 +196,7 @@ def _column_law(numbers: ColumnNumbers, first_day: object) -> ColumnLaw:
     )
 
 
-def _in_words(cells: AnyArray, column: ColumnLaw) -> AnyArray:
+def _decode_levels(cells: AnyArray, column: ColumnLaw) -> AnyArray:
     """Return levels, not codes."""
     if column.levels is None:
         return cells
@@ -226,7 +226,7 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
     """
     csv = path.name.endswith(".gz")
     source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
-    wide = Schema(columns=[_wide(column) for column in schema.released])
+    wide = Schema(columns=[_unbounded_column(column) for column in schema.released])
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
@@ -239,7 +239,7 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
             }
 
 
-def _wide(column: Column) -> Column:
+def _unbounded_column(column: Column) -> Column:
     """Return a column under which any cell can be read, also those out of bounds."""
     if column.is_category:
         plain = tuple(level for level in column.levels if level is not None)

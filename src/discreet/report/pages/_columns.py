@@ -117,8 +117,8 @@ def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]
     if floor is not None:
         marks.append(_mark("floor", floor, measure, chance))
     least = min((m.error for m in marks if m.kind != "without"), default=0.0)
-    warning = _on_rows(guesses, floor, measure, chance)
-    tried = _tried(guesses, floor, measure, chance)
+    warning = _row_warning(guesses, floor, measure, chance)
+    tried = _attack_sentence(guesses, floor, measure, chance)
     return ColumnView(
         column=numbers.column,
         law=numbers.law_in_words,
@@ -178,7 +178,7 @@ def describe_error(error: float, measure: str | None, chance: bool) -> str:
     return f"was wrong {amount} of the time" if chance else f"was off by {amount}"
 
 
-def _tried(
+def _attack_sentence(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
     """Return a sentence about the best attack on made-up records; empty where none was run."""
@@ -194,7 +194,7 @@ def _tried(
     return f"{line}." if floor is None else f"{line}; the floor held."
 
 
-def _on_rows(
+def _row_warning(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
     """Return a warning where an attack on real rows came below the floor; empty elsewhere."""

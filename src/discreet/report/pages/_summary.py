@@ -31,7 +31,7 @@ def summary_tiles(statement: Statement, findings: Findings) -> list[SummaryTile]
     """Return the tiles at the head of the internal report."""
     return [
         tile
-        for tile in (_floors(findings), _epsilon(statement), _quality(findings), _exposed(findings))
+        for tile in (_floors(findings), _epsilon(statement), _quality(findings), _exposure(findings))
         if tile
     ]
 
@@ -92,7 +92,7 @@ def _quality(findings: Findings) -> SummaryTile | None:
     )
 
 
-def _exposed(findings: Findings) -> SummaryTile | None:
+def _exposure(findings: Findings) -> SummaryTile | None:
     worst = next(iter(exposures(findings.exposures)), None)
     if worst is None:
         return None

@@ -64,13 +64,13 @@ def statement_page(statement: Statement) -> str:
     How to read it: ``docs/howto/read-a-report.md``.
     """
     return _page(
-        "statement.html.j2", script="", **_stated(statement), example=_summary.code_example(statement)
+        "statement.html.j2", script="", **_common_values(statement), example=_summary.code_example(statement)
     )
 
 
 def _report_page(statement: Statement, findings: Findings) -> str:
     """Return the internal report as one HTML file."""
-    stated = _stated(statement, findings)
+    stated = _common_values(statement, findings)
     named_columns = [view.column for view in stated["columns"][:SHOWN]]
     curves = _attacks.error_curves(statement, findings, named_columns)
     return _page(
@@ -93,7 +93,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
     )
 
 
-def _stated(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
+def _common_values(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
     """Return what both pages say; findings add attacks to the columns."""
     return {
         "statement": statement,
@@ -148,7 +148,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_printed,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -165,7 +165,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _printed(value: Any) -> Any:
+def _finalize(value: Any) -> Any:
     """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
     if value is None:
         raise AssertionError("a template prints None")

@@ -198,13 +198,13 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
             f"{number(floor.error, rounding='down')}{unit_said}"
         )
     return (
-        f"If {whose}'s {called} could equally well be {_anything(column, summary.prior)}, {cannot}; anyone "
-        f"who knows more about the {printable(unit)}, including how {called} goes with the other columns, "
+        f"If {whose}'s {called} could equally well be {_prior_phrase(column, summary.prior)}, {cannot}; "
+        f"anyone who knows more about the {printable(unit)}, including how {called} goes with the other columns, "
         "may do better."
     )
 
 
-def _anything(column: Column, prior: Prior | ListPrior | None) -> str:
+def _prior_phrase(column: Column, prior: Prior | ListPrior | None) -> str:
     if isinstance(prior, ListPrior):
         return f"any of the {len(prior.codes)} {prior.what}"
     if column.type == "date":

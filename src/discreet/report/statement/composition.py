@@ -193,7 +193,9 @@ def describe_total(
         )
     known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
     apart = _covered_by_some(charges_made)
-    following = f"One more release like this one would bring the total to: {_in_words(after, apart)}."
+    following = (
+        f"One more release like this one would bring the total to: {_describe_spending(after, apart)}."
+    )
     if limit is not None:
         following += f" The ledger refuses what would pass its limit: {limit}."
     elif counted:
@@ -205,7 +207,7 @@ def describe_total(
             " Some were answers after which more was asked, and the ledger has no limit, so this sum is no "
             "guarantee."
         )
-    return f"{charges}: {_in_words(total, apart)}.{known}{elsewhere}", following
+    return f"{charges}: {_describe_spending(total, apart)}.{known}{elsewhere}", following
 
 
 _UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."
@@ -217,7 +219,7 @@ def _covered_by_some(charges: Sequence[Spending]) -> list[str]:
     return sorted(set().union(*covers) - covers[0].intersection(*covers)) if covers else []
 
 
-def _in_words(spending: Spending, apart: Sequence[str]) -> str:
+def _describe_spending(spending: Spending, apart: Sequence[str]) -> str:
     """Return a spending in words; `apart` are the columns that not every charge covers."""
     epsilon, delta = _epsilon_delta(spending, USUAL_DELTA)
     if epsilon is None:
