@@ -1,6 +1,6 @@
-"""Keeping the key of a release for an auditor: sealed under a passphrase or for one person's public key.
+"""Keys of releases, kept for an auditor: sealed under a passphrase or for a public key.
 
-Whoever has the key can remove the noise. It is therefore never written in the clear.
+With the key the noise can be removed. It is therefore never written in the clear.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ def seal_key(
     Parameters
     ----------
     path : Path
-        Must not exist; made with mode 0600.
+        File to write, which must not exist; its mode is 0600.
     key : bytes
-        The 32 bytes that the stream of a release was made of.
+        Key of the stream of the release, 32 bytes.
     passphrase : str, optional
-        At least 12 characters. Exactly one of `passphrase` and `recipient`.
+        Passphrase of at least 12 characters; exactly one of `passphrase` and `recipient` is given.
     recipient : bytes, optional
-        An X25519 public key in PEM.
+        X25519 public key of the recipient in PEM.
 
     Privacy
     -------
-    Whoever opens the file can remove the noise of that one release. The commitment in it is public anyway.
+    Anyone who opens the file can remove the noise of that one release. The commitment in it is public anyway.
 
     Reference
     ---------
@@ -101,7 +101,7 @@ def seal_key(
 
 
 def recipient_key(pem: bytes) -> X25519PublicKey:
-    """Read the public key that a key can be sealed for."""
+    """Return the X25519 public key in a PEM text."""
     try:
         key = load_pem_public_key(pem)
     except ValueError:
@@ -118,16 +118,18 @@ def unseal_key(
     private_key: bytes | None = None,
     password: bytes | None = None,
 ) -> bytes:
-    """Open a key that :func:`seal_key` wrote.
+    """Return the key in a file that :func:`seal_key` wrote.
 
     Parameters
     ----------
     path : Path
         Key file that :func:`seal_key` wrote.
     passphrase : str, optional
-        If it was sealed under one.
+        Passphrase, if the key was sealed under one.
     private_key : bytes, optional
-        The recipient's X25519 private key in PEM, with its `password` if it has one.
+        X25519 private key of the recipient in PEM, if the key was sealed for one.
+    password : bytes, optional
+        Password of the private key, if it has one.
 
     Returns
     -------
@@ -171,7 +173,7 @@ def unseal_key(
 
 
 def _check_values(values: Any, called: str) -> dict[str, Any]:
-    """Refuse anything but a key file of ours: sizes, and how much work it may ask for."""
+    """Return the values of a key file; raise if fields, sizes or the amount of work are not ours."""
     wanted = {
         "passphrase": {"salt": 64, "nonce": 24, **_MOST_WORK},
         "recipient": {"ephemeral": 64, "recipient": 64, "nonce": 24},
@@ -193,8 +195,8 @@ def _check_values(values: Any, called: str) -> dict[str, Any]:
         raise ParameterError(
             f"The file {called} must be a sealed key of discreet, version {_VERSION}, and is something else."
         )
-    made: dict[str, Any] = values
-    return made
+    checked: dict[str, Any] = values
+    return checked
 
 
 def _is_hex(value: Any, length: int) -> bool:
@@ -216,7 +218,7 @@ def _from_passphrase(passphrase: str, parameters: dict[str, Any]) -> bytes:
 def _exchange(mine: X25519PrivateKey, ephemeral: str, called: str) -> bytes:
     try:
         return mine.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(ephemeral)))
-    except ValueError:  # a point of small order, which nobody draws
+    except ValueError:  # a point of small order, which no honest sender draws
         raise ParameterError(f"The file {called} was changed, and cannot be opened any more.") from None
 
 

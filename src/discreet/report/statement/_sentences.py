@@ -1,7 +1,6 @@
 """Texts of a statement: sampler, lattice and theorems of each noise law, and sentences about columns.
 
-A method with a law of its own adds its ``kind`` here; what is missing is left out of the statement, and a
-test asks for it.
+A method with a law of its own adds its ``kind`` here; a test checks that none is missing.
 """
 
 from __future__ import annotations
@@ -157,11 +156,11 @@ THEOREMS: dict[str, dict[str, str]] = {
 
 
 LARGE_EPSILON = 8.0
-"""Beyond, an epsilon is printed because it is true, not because it means much."""
+"""Epsilon above which a sentence adds that it says little by itself."""
 
 
 def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
-    """Return a sentence about what the release means for one column.
+    """Return the sentence of a statement about one column.
 
     A floor is an average over a prior that is named in plain words, never a promise for each person.
 
@@ -199,8 +198,8 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
         )
     return (
         f"If {whose}'s {called} could equally well be {_prior_phrase(column, summary.prior)}, {cannot}; "
-        f"anyone who knows more about the {printable(unit)}, including how {called} goes with the other columns, "
-        "may do better."
+        f"anyone who knows more about the {printable(unit)}, including how {called} goes with the other "
+        "columns, may do better."
     )
 
 
