@@ -1,4 +1,4 @@
-"""Curves over a frame: learning, calibration, errors against noise, and the ruler of the what-if slider."""
+"""Curves: learning, calibration, errors against noise, and the scale of the what-if slider."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 44
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
+    """Axes of a curve, with their title and the format of their labels."""
+
     x: ChartAxis
     y: ChartAxis
     x_title: str
@@ -46,11 +48,13 @@ class _Frame:
         return [*shapes, label(self.x_title, middle, _HEIGHT - 6, anchor="middle", class_="axis-title")]
 
     def line(self, points: Sequence[Point], class_: str) -> list[Markup]:
+        """Return a line with dots through points."""
         places = [(self.x(a), self.y(b)) for a, b in points]
         dots = [tag("circle", class_=f"dot {class_}", cx=a, cy=b, r=3) for a, b in places]
         return [path(places, class_=f"line {class_}"), *dots] if len(places) > 1 else dots
 
     def horizontal_line(self, value: float, words: str, class_: str, *, above: bool = True) -> list[Markup]:
+        """Return a horizontal line with its label at the right end."""
         right, at = _WIDTH - _RIGHT, self.y(value)
         return [
             tag("line", class_=f"level-line {class_}", x1=_LEFT, x2=right, y1=at, y2=at),
@@ -89,12 +93,12 @@ def _picture(key: str, frame: _Frame, shapes: Sequence[Markup], title: str, desc
 def calibration_curve(
     key: str, curves: Sequence[tuple[str, str, Sequence[tuple[float, float, float]]]]
 ) -> Markup:
-    """Draw how often an event came to pass against how likely it was called.
+    """Draw the observed frequency of an event against its predicted probability.
 
     Parameters
     ----------
     curves : sequence of (name, class, points)
-        Points are (predicted, observed, share of rows).
+        Name, CSS class and points (predicted, observed, share of rows) of each curve.
     """
     drawn = [(name, class_, points) for name, class_, points in curves if points]
     if not drawn:
@@ -132,7 +136,7 @@ def learning_curve(
     quality: str,
     in_percent: bool,
 ) -> Markup:
-    """Draw what training on a part of the original rows is worth, and where the release stands."""
+    """Draw the quality of training on a share of the original rows, and that of the release."""
     if not curve:
         return Markup("")
     named = as_percent if in_percent else as_number
@@ -170,16 +174,16 @@ def error_curve(
     measure: str | None,
     chance: bool,
 ) -> Markup:
-    """Draw the proven error of one column against the noise on it, and where the release stands.
+    """Draw the proven error of one column against its noise, with the release marked.
 
     Parameters
     ----------
     floors : sequence of (noise, floor)
-        Noise as a standard deviation, or for a list how often a cell is changed.
+        Noise as a standard deviation, or as the share of changed cells of a list, and the floor.
     chosen : float
-        The noise of the release.
+        Amount of noise in the release.
     without, attack : float or None
-        The error without the release, and that of the best attack on records from the prior.
+        Error without the release, and of the best attack on records from the prior; None if unknown.
     """
     floors = sorted(floors)
     if not floors or not floors[0][0] > 0:
@@ -239,7 +243,7 @@ def what_if_curve(
     points : sequence of (factor, value)
         Factor of the noise, and accuracy at it as a share.
     levels : sequence of (name, value, class)
-        Lines to compare with.
+        Horizontal lines for comparison, each with a name and a CSS class.
     """
     if len(points) < 2:
         return Markup("")
@@ -267,7 +271,7 @@ def what_if_curve(
 
 
 def factor_axis(factors: Sequence[float]) -> ChartAxis:
-    """Return the axis of the slider's pictures, on which the script moves the cursor too."""
+    """Return the axis of the noise factor, on which the script moves the cursor too."""
     return ChartAxis(lower=min(factors), upper=max(factors), start=_LEFT, end=_WIDTH - _RIGHT, log=True)
 
 
@@ -280,7 +284,7 @@ def slider_ticks(key: str, positions: int, chosen: int) -> Markup:
         if k != chosen
     ]
     at = share(chosen / last)
-    # The words lean inward where the edge is near.
+    # The text is aligned inward near the edge.
     anchor = "start" if chosen / last < 0.1 else "end" if chosen / last > 0.9 else "middle"
     return figure(
         key,

@@ -1,4 +1,4 @@
-"""Sections about learning: what the release is worth to a learner, and the what-if slider."""
+"""Sections of a page about learning: models trained on the release, and the what-if slider."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningView:
-    """Everything of the learning section."""
+    """Content of the learning section."""
 
     target: str
     headline: str
@@ -86,13 +86,13 @@ def score_value(score: Score | None) -> float | None:
 
 
 def original_scores(learning: Learning | None) -> dict[str, float]:
-    """Return what each training is worth on original rows, by what it was trained on."""
-    found = (
+    """Return the score of each model on original rows, by its training rows."""
+    scores = (
         {s.trained_on: score_value(s) for s in learning.scores if s.tested_on == "original"}
         if learning
         else {}
     )
-    return {name: score for name, score in found.items() if score is not None}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def _score_of(scores: Sequence[Score], trained_on: str) -> Score | None:
@@ -212,12 +212,12 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfView:
-    """The slider, the texts of its positions, and the same as a table.
+    """View of the what-if slider: the texts of its positions, and the same as a table.
 
     Attributes
     ----------
     data : mapping
-        What the script needs: every text is made here, so that slider and table say the same.
+        Data of the script: every text is made here, so that slider and table say the same.
     """
 
     data: dict[str, Any]
@@ -230,7 +230,7 @@ class WhatIfView:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The texts of the release as it is."""
+        """Texts of the position of the release as it is."""
         chosen: dict[str, Any] = self.data["positions"][self.data["chosen"]]
         return chosen
 

@@ -1,4 +1,4 @@
-"""The tiles at the head of the report, and the code example for the noise laws of a release."""
+"""Head of the report: summary tiles, and the code example for the noise laws of a release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryTile:
-    """A number with its name, what it means, and whether that is good (``kind`` as of a badge)."""
+    """Tile with a title, an amount, a note, and ``kind``, the CSS class of its badge."""
 
     title: str
     amount: str
@@ -115,7 +115,7 @@ model = {learner}().fit(release)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeExample:
-    """What to know about the laws of a release, and code that corrects for them; empty where nothing can."""
+    """Advice on the noise laws of a release, and code that corrects for them; empty where none can."""
 
     words: list[str]
     code: str
@@ -226,7 +226,7 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
 
 
 def _literal(value: object) -> str:
-    """Write a name or a level as Python does, in plain ASCII."""
+    """Return a name or a level as a Python literal, in ASCII."""
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 

@@ -1,6 +1,6 @@
-"""The two pages people read: the internal report, and the public statement.
+"""HTML pages of a release: the internal report and the public statement.
 
-Each is one file without any reference to a network: style, script and pictures stand inside it, and a content
+Each is one file without references to a network: style, script and pictures are inside, and a content
 security policy forbids everything else.
 """
 
@@ -70,13 +70,13 @@ def statement_page(statement: Statement) -> str:
 
 def _report_page(statement: Statement, findings: Findings) -> str:
     """Return the internal report as one HTML file."""
-    stated = _common_values(statement, findings)
-    named_columns = [view.column for view in stated["columns"][:SHOWN]]
+    common = _common_values(statement, findings)
+    named_columns = [view.column for view in common["columns"][:SHOWN]]
     curves = _attacks.error_curves(statement, findings, named_columns)
     return _page(
         "report.html.j2",
         script=_text("what_if.js"),
-        **stated,
+        **common,
         findings=findings,
         tiles=summary_tiles(statement, findings),
         what_if=_learning.what_if_view(statement, findings),
@@ -94,7 +94,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
 
 
 def _common_values(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
-    """Return what both pages say; findings add attacks to the columns."""
+    """Return the template values that both pages share; findings add attacks to the columns."""
     return {
         "statement": statement,
         "facts": _declared.facts(statement),
@@ -166,7 +166,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
+    """Return a template value with invisible characters made visible; raise for None."""
     if value is None:
         raise AssertionError("a template prints None")
     return formatting.printable(value) if type(value) is str else value
