@@ -30,11 +30,11 @@ from discreet.report.folder.folder import (
     SIGNATURE,
     SUMS,
     add_csv,
+    is_signed_by,
     read_bytes,
     read_statement,
     read_sums,
     sign,
-    is_signed_by,
     signing_key,
     write_public,
 )

@@ -222,8 +222,8 @@ def _value_labels(column: Column, cuts: Floats) -> tuple[Level, ...]:
     pairs = list(zip(starts, lasts, strict=True))
     if column.type == "integer" and all(a == b for a, b in pairs):
         return tuple(int(a) for a, _ in pairs)
-    said = [(_format_day(column, a), _format_day(column, b)) for a, b in pairs]
-    return tuple(a if a == b else f"{a} to {b}" for a, b in said)
+    texts = [(_format_day(column, a), _format_day(column, b)) for a, b in pairs]
+    return tuple(a if a == b else f"{a} to {b}" for a, b in texts)
 
 
 def _format_number(value: float) -> str:

@@ -57,8 +57,8 @@ def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyA
         if column.role != "sensitive":
             out[column.name] = values
         elif column.is_category:
-            for code, made in enumerate(_encode_column(column)):
-                out[made.name] = (values == code).astype(np.float64)
+            for code, encoded in enumerate(_encode_column(column)):
+                out[encoded.name] = (values == code).astype(np.float64)
         else:
             missing = np.isnan(values)
             out[column.name] = np.where(missing, column.fill, values)
@@ -85,7 +85,7 @@ def _unit_column(name: str) -> Column:
 def declared_name(name: str, schema: Schema) -> str:
     """Return the name of the declared column that an encoded one comes from."""
     for column in schema.released:
-        if any(made.name == name for made in _encode_column(column)):
+        if any(encoded.name == name for encoded in _encode_column(column)):
             return column.name
     return name
 
@@ -305,8 +305,8 @@ class InvariantPlan(ReleasePlan):
         return [j for j, c in enumerate(self.schema.numeric_features) if c.role == "sensitive"]
 
     def _table_columns(self, rows: Encoded, released: Floats) -> dict[str, AnyArray]:
-        made = dict(zip(self._noised_columns, np.ascontiguousarray(released.T), strict=True))
-        return {c.name: made.get(c.name, rows[c.name]) for c in self.schema.released}
+        noised = dict(zip(self._noised_columns, np.ascontiguousarray(released.T), strict=True))
+        return {c.name: noised.get(c.name, rows[c.name]) for c in self.schema.released}
 
     def _learner_target(self, rows: Encoded) -> tuple[AnyArray, int]:
         """Return the target in the form that the learner takes, and the number of classes; 0 for a number."""

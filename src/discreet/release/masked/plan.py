@@ -143,13 +143,13 @@ class MaskedPlan(ReleasePlan):
     def _law(self, column: Column, place: int) -> Law:
         """Return the public law of one published column; ``place`` is its position."""
         if column.role != "target":
-            made = self.encoding.coordinates
+            coordinates = self.encoding.coordinates
             scale, shift = self.encoding.maps[place]
             return MaskedLaw(
                 regularization=self.regularization,
                 exact=self.construction == "direct",
-                origin=made[place].origin if place < len(made) else "",
-                level=made[place].level if place < len(made) else None,
+                origin=coordinates[place].origin if place < len(coordinates) else "",
+                level=coordinates[place].level if place < len(coordinates) else None,
                 scale=scale,
                 shift=shift,
                 beside=self.fixed.description,

@@ -113,17 +113,17 @@ def calibration_curve(
     shapes = [path([(frame.x(0), frame.y(0)), (frame.x(1), frame.y(1))], class_="ideal")]
     for _, class_, points in drawn:
         shapes += frame.line([(a, b) for a, b, _ in points], class_)
-    said = []
+    sentences = []
     for name, _, points in drawn:
         weight = sum(w for *_, w in points) or 1.0
         off = sum(abs(a - b) * w for a, b, w in points) / weight
-        said.append(f"{name}: predictions are off by {formatting.percent(off)} on average.")
+        sentences.append(f"{name}: predictions are off by {formatting.percent(off)} on average.")
     return _picture(
         key,
         frame,
         shapes,
         "Calibration: how often it happened against how likely it was called",
-        " ".join(said) + " On the dashed line both agree.",
+        " ".join(sentences) + " On the dashed line both agree.",
     )
 
 
@@ -152,15 +152,15 @@ def learning_curve(
         named,
     )  # fmt: skip
     shapes = frame.line(curve, "original")
-    said = f"With all original rows {quality} is {named(curve[-1][1])}."
+    text = f"With all original rows {quality} is {named(curve[-1][1])}."
     if release is not None:
         shapes += frame.horizontal_line(release, f"release {named(release)}", "release")
-        said += f" With the release it is {named(release)}."
+        text += f" With the release it is {named(release)}."
     if equals_share is not None:
         words = f"= {formatting.percent(equals_share)} of the rows"
         shapes += frame.vertical_line(min(1.0, max(equals_share, frame.x.lower)), words, "release")
-        said += f" That equals training on {formatting.percent(equals_share)} of the original rows."
-    return _picture(key, frame, shapes, f"Learning curve: {quality} against rows", said)
+        text += f" That equals training on {formatting.percent(equals_share)} of the original rows."
+    return _picture(key, frame, shapes, f"Learning curve: {quality} against rows", text)
 
 
 def error_curve(
@@ -212,15 +212,15 @@ def error_curve(
         shapes += frame.horizontal_line(without, "no release", "without")
     shapes += frame.line(floors, "floor")
     shapes += frame.vertical_line(chosen, "chosen", "release")
-    said = f"At the chosen noise the floor is {_at(floors, chosen, measure, chance)}."
+    text = f"At the chosen noise the floor is {_at(floors, chosen, measure, chance)}."
     if attack is not None:
         shapes.append(tag("circle", class_="mark-attack", cx=frame.x(chosen), cy=frame.y(attack), r=5))
-        said += f" The best attack erred by {formatting.quantity(attack, measure, chance=chance)}."
+        text += f" The best attack erred by {formatting.quantity(attack, measure, chance=chance)}."
     if without is not None:
-        said += (
+        text += (
             f" Without the release a guess errs by {formatting.quantity(without, measure, chance=chance)}."
         )
-    return _picture(key, frame, shapes, f"{column}: proven error against noise", said)
+    return _picture(key, frame, shapes, f"{column}: proven error against noise", text)
 
 
 def _at(floors: Sequence[tuple[float, float]], noise: float, measure: str | None, chance: bool) -> str:
@@ -263,11 +263,11 @@ def what_if_curve(
     at = frame.x(chosen)
     shapes.append(tag("line", class_="cursor", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM))
     first, last = points[0], points[-1]
-    said = (
+    text = (
         f"From {as_percent(first[1])} at {as_number(first[0])} times the noise to {as_percent(last[1])} "
         f"at {as_number(last[0])} times."
     )
-    return _picture(key, frame, shapes, title, said)
+    return _picture(key, frame, shapes, title, text)
 
 
 def factor_axis(factors: Sequence[float]) -> ChartAxis:

@@ -301,14 +301,14 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
                 class_="tick",
             )
         )
-    said = "; ".join(
+    text = "; ".join(
         f"{one.words or 'answer'}: {number_with_margin(one.value, (one.upper - one.lower) / 2)}, between "
         f"{number_with_margin(one.lower, (one.upper - one.lower) / 2)} and "
         f"{number_with_margin(one.upper, (one.upper - one.lower) / 2)} {unit}".rstrip()
         for one in intervals
     )
     return figure(
-        key, *shapes, title="The interval of the answer", description=said, width=640, height=top + 12,
+        key, *shapes, title="The interval of the answer", description=text, width=640, height=top + 12,
         class_="interval-bar", fluid=True,
     )  # fmt: skip
 

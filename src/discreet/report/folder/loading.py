@@ -148,15 +148,15 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
             f"path of load_release must be the public folder of a release, and {str(path)!r} has no "
             f"{STATEMENT}. Unpack the release first."
         )
-    listed = read_sums(read_bytes(folder / SUMS))
+    hashes = read_sums(read_bytes(folder / SUMS))
     for name in (STATEMENT, DICTIONARY, DATA):
-        if listed.get(name) != digest_of(folder / name):
+        if hashes.get(name) != digest_of(folder / name):
             raise SourceError(
                 f"{name} is not the file that {SUMS} lists: it was changed after it was published. Ask for "
                 "the folder again."
             )
     statement = read_statement(folder)
-    if statement.files.get(DATA) != listed[DATA]:
+    if statement.files.get(DATA) != hashes[DATA]:
         raise SourceError(f"{DATA} is not the file that {STATEMENT} speaks of. Ask for the folder again.")
     if read_bytes(folder / DICTIONARY) != dictionary(statement).encode("utf-8"):
         raise SourceError(f"{DICTIONARY} does not say what {STATEMENT} says. Ask for the folder again.")

@@ -60,12 +60,12 @@ def _certainty(guesses: Sequence[Mapping[str, Any]]) -> str:
     failure = max(float(guess["failure_probability"]) for guess in guesses)
     cells, took = max(int(guess["n"]) for guess in guesses), sum(float(guess["seconds"]) for guess in guesses)
     cost = f", in {formatting.seconds(took)}" if took else ""
-    tried, on = formatting.count_noun(len(guesses), "attack"), formatting.count_noun(cells, "cell")
-    said = f"{tried} on up to {on} each{cost}."
+    attacks, on = formatting.count_noun(len(guesses), "attack"), formatting.count_noun(cells, "cell")
+    text = f"{attacks} on up to {on} each{cost}."
     if not failure:
-        return said
+        return text
     chance = formatting.number(failure, digits=2, rounding="up")
-    return f"{said} Each interval holds except with probability {chance}."
+    return f"{text} Each interval holds except with probability {chance}."
 
 
 def _closeness(guess: Mapping[str, Any]) -> float:

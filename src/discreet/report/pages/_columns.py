@@ -36,7 +36,7 @@ class ColumnView:
 
     Attributes
     ----------
-    said : list of str
+    sentences : list of str
         Sentences about the promise and the attacks.
     warning : str
         Warning where an attack on real rows came below the floor; else empty.
@@ -51,7 +51,7 @@ class ColumnView:
     column: str
     law: str
     epsilon: str
-    said: list[str]
+    sentences: list[str]
     warning: str
     figures: list[Figure]
     verdict: str
@@ -118,12 +118,12 @@ def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]
         marks.append(_mark("floor", floor, measure, chance))
     least = min((m.error for m in marks if m.kind != "without"), default=0.0)
     warning = _row_warning(guesses, floor, measure, chance)
-    tried = _attack_sentence(guesses, floor, measure, chance)
+    sentence = _attack_sentence(guesses, floor, measure, chance)
     return ColumnView(
         column=numbers.column,
         law=numbers.law_in_words,
         epsilon="" if numbers.epsilon is None else formatting.number(numbers.epsilon, rounding="up"),
-        said=[numbers.sentence, *([tried] if tried else [])],
+        sentences=[numbers.sentence, *([sentence] if sentence else [])],
         warning=warning,
         figures=[_figure(mark, measure, chance) for mark in marks],
         verdict=_verdict(guesses),

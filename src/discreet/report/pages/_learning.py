@@ -101,17 +101,17 @@ def _score_of(scores: Sequence[Score], trained_on: str) -> Score | None:
 
 def _headline(learning: Learning) -> str:
     """Return the scores of all trainings on original rows in one sentence."""
-    there = original_scores(learning)
-    if "release" not in there:
+    scores = original_scores(learning)
+    if "release" not in scores:
         return "How well a model learns from the release was not measured."
-    named_value = formatting.percent if learning.task == "classification" else formatting.number
-    line = f"A model trained on the release reaches {named_value(there['release'])}"
-    if "aware" in there:
-        line += f", one that knows its noise law {named_value(there['aware'])}"
-    if "original" in there:
-        line += f", one trained on the original rows {named_value(there['original'])}"
-    if "majority" in there:
-        line += f", and the best guess without a row {named_value(there['majority'])}"
+    format_score = formatting.percent if learning.task == "classification" else formatting.number
+    line = f"A model trained on the release reaches {format_score(scores['release'])}"
+    if "aware" in scores:
+        line += f", one that knows its noise law {format_score(scores['aware'])}"
+    if "original" in scores:
+        line += f", one trained on the original rows {format_score(scores['original'])}"
+    if "majority" in scores:
+        line += f", and the best guess without a row {format_score(scores['majority'])}"
     if learning.equals_share is None:
         return line + "."
     if learning.equals_share >= 1:
@@ -170,7 +170,7 @@ def _subgroups(learning: Learning, classes: bool) -> HtmlTable | None:
     if not learning.subgroups:
         return None
     ordered = sorted(learning.subgroups, key=lambda g: g.release - g.original)
-    said = _percent if classes else _number
+    format_score = _percent if classes else _number
     return HtmlTable(
         caption="By group, the largest loss first",
         head=("Group", "Rows", "Original", "Release", "Change"),
@@ -178,8 +178,8 @@ def _subgroups(learning: Learning, classes: bool) -> HtmlTable | None:
             [
                 name_markup(f"{g.column} = {g.level}"),
                 f"{g.rows:,}",
-                said(g.original),
-                said(g.release),
+                format_score(g.original),
+                format_score(g.release),
                 _change(g.release - g.original, classes),
             ]
             for g in ordered
@@ -286,11 +286,11 @@ def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: boo
     columns = [[_noise(at, n), _proven(at, n)] for n in shown]
     factor = formatting.number(at.factor)
     first = next((n for n in shown if n.column in at.floors), None)
-    said = "The noise as it is" if here else f"{factor} times the noise"
+    text = "The noise as it is" if here else f"{factor} times the noise"
     if first is not None:
-        said += f": {formatting.name(first.column)} is proven to {_proven(at, first)}"
-    said += "" if at.epsilon is None else f"; ε {epsilon}"
-    said += (
+        text += f": {formatting.name(first.column)} is proven to {_proven(at, first)}"
+    text += "" if at.epsilon is None else f"; ε {epsilon}"
+    text += (
         "" if at.accuracy is None else f"; {quality.lower() if quality == 'Accuracy' else quality} {accuracy}"
     )
     return {
@@ -300,7 +300,7 @@ def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: boo
         "accuracy": accuracy,
         "regularization": "" if at.regularization is None else formatting.number(at.regularization),
         "columns": columns,
-        "said": said + ".",
+        "said": text + ".",
     }
 
 

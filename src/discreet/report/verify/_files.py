@@ -55,20 +55,20 @@ def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
 
 
 def check_hashes(folder: Path, checks: Checks, files: FolderFiles) -> None:
-    """Check that every file has the hash that ``SHA256SUMS`` says."""
+    """Check that every file has the hash in ``SHA256SUMS``."""
     with checks.attempt("hashes"):
         content = read_bytes(folder / SUMS)
-        listed = read_sums(content)
-        there = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
-        wrong = [f"{name} is not listed in {SUMS}." for name in sorted(there - set(listed))]
-        for name, digest in sorted(listed.items()):
-            if name not in there:
+        hashes = read_sums(content)
+        present = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
+        wrong = [f"{name} is not listed in {SUMS}." for name in sorted(present - set(hashes))]
+        for name, digest in sorted(hashes.items()):
+            if name not in present:
                 wrong.append(f"{name} is listed in {SUMS} and not there.")
             elif digest_of(folder / name) != digest:
                 wrong.append(f"{name} was changed: it is not the file that was hashed.")
-        if sums_text(listed).encode("ascii") != content:
+        if sums_text(hashes).encode("ascii") != content:
             wrong.append(f"{SUMS} is not written the way lists of hashes are: it was edited.")
-        checks.settle("hashes", wrong, f"{len(listed)} files are the ones that were hashed.")
+        checks.settle("hashes", wrong, f"{len(hashes)} files are the ones that were hashed.")
 
 
 def check_signature(

@@ -37,10 +37,10 @@ def receipt_faults(receipt: Receipt, *, plain: bool) -> list[str]:
     """Return the faults of a receipt by itself; `plain` as for :func:`position_faults`."""
     if not receipt.recorded:
         text = canonical([receipt.what, receipt.when, [part.to_dict() for part in receipt.promises]])
-        made = "unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        expected = "unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16]
         # A model's passes are counted in memory where no ledger is used, and numbered there.
-        named = receipt.id == made or (not plain and _NUMBERED.fullmatch(receipt.id) is not None)
-        if not named or (receipt.seq, receipt.hash, receipt.owner) != (None, None, None):
+        is_named = receipt.id == expected or (not plain and _NUMBERED.fullmatch(receipt.id) is not None)
+        if not is_named or (receipt.seq, receipt.hash, receipt.owner) != (None, None, None):
             return ["The receipt is of no ledger, and does not have the name that follows from its content."]
         return []
     wrong = []

@@ -289,7 +289,7 @@ class CountTest(ColumnTest):
 
 def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
     """Return the tests of one published column; none where its law gives no bounds."""
-    law, made = summary.law, list[ColumnTest]()
+    law, tests = summary.law, list[ColumnTest]()
     if isinstance(law, ResponseLaw | JointResponseLaw | SampledLaw):
         channel = channel_of(column, law)
         assert isinstance(channel, ResponseChannel)
@@ -298,16 +298,16 @@ def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
         if isinstance(channel, SampledChannel):
             least, most = channel.share * least, channel.share * most
             least[channel.hidden] = most[channel.hidden] = 1 - channel.share
-        made.append(ShareTest(column.name, names, least, most))
+        tests.append(ShareTest(column.name, names, least, most))
     elif isinstance(law, InRangeLaw):
-        made.append(InRangeTest(column.name, law))
+        tests.append(InRangeTest(column.name, law))
     elif isinstance(law, MaskedLabelLaw) and law.shares is not None:
-        made.append(CountTest(column.name, law.shares))
+        tests.append(CountTest(column.name, law.shares))
     elif isinstance(law, Additive) and not law.clamped and (tails := Tails.from_law(law)) is not None:
-        made.append(AdditiveTest(column, law, tails))
+        tests.append(AdditiveTest(column, law, tails))
     if law.missing_keep is not None:
-        made.append(MissingTest(column.name, law.missing_keep))
-    return made
+        tests.append(MissingTest(column.name, law.missing_keep))
+    return tests
 
 
 def _divergence(share: float, chance: float) -> float:

@@ -88,16 +88,16 @@ class Checks:
     ----------
     progress : callable or None
         Function that is called with the name of each check before it runs; None for silence.
-    made : list of Check
+    results : list of Check
         Results in the order of the checks.
     """
 
     progress: Callable[[str], None] | None = None
-    made: list[Check] = field(default_factory=list)
+    results: list[Check] = field(default_factory=list)
 
     def add(self, name: str, verdict: Verdict, detail: str) -> None:
         """Add a result; its text may quote untrusted files, so control characters in it are made visible."""
-        self.made.append(Check(name, verdict, printable(detail)))
+        self.results.append(Check(name, verdict, printable(detail)))
 
     def settle(self, name: str, wrong: list[str], right: str) -> None:
         """Add a passed check with the text `right`, or a failed one with the first faults in `wrong`."""

@@ -118,7 +118,7 @@ def verify(
         _ModelVerifier(folder, public_key, ledger, checks).run()
     else:
         _TableVerifier(folder, public_key, ledger, checks, key, source).run()
-    return Verification(folder=str(folder), checks=tuple(checks.made))
+    return Verification(folder=str(folder), checks=tuple(checks.results))
 
 
 @dataclass(slots=True)
@@ -366,10 +366,12 @@ def _check_attacks(
 ) -> None:
     """Check that the attacks on the file, run again, give the stated results."""
     with checks.attempt("attacks"):
-        again = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
-        found = list(differences(statement.attacks, again, "attacks"))
-        wrong = [f"Run again, an attack on this file gives something else ({found[0][0]})."] if found else []
-        checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
+        results = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
+        changes = list(differences(statement.attacks, results, "attacks"))
+        wrong = (
+            [f"Run again, an attack on this file gives something else ({changes[0][0]})."] if changes else []
+        )
+        checks.settle("attacks", wrong, f"{len(results)} attacks, run again, give what the statement says.")
 
 
 def _add_unchecked_noise(statement: Statement, plan: ReleasePlan, checks: Checks) -> None:

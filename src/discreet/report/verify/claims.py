@@ -216,16 +216,16 @@ def name_faults(statement: Statement | ModelStatement, release: str) -> Iterator
 
 
 def version_faults(
-    said: dict[str, str], mine: dict[str, str], product: str
+    claimed: dict[str, str], expected: dict[str, str], product: str
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield entries that are no version, or not one of the packages that the noise depends on."""
-    if set(said) != set(mine):
-        yield "implementation.versions", sorted(said), sorted(mine)
-    for name, version in sorted(said.items()):
+    if set(claimed) != set(expected):
+        yield "implementation.versions", sorted(claimed), sorted(expected)
+    for name, version in sorted(claimed.items()):
         if not _VERSION.fullmatch(version):
             yield f"implementation.versions.{name}", version, "a version"
-    if said.get(PRODUCT) != product:
-        yield f"implementation.versions.{PRODUCT}", said.get(PRODUCT), product
+    if claimed.get(PRODUCT) != product:
+        yield f"implementation.versions.{PRODUCT}", claimed.get(PRODUCT), product
 
 
 def _add_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
@@ -349,13 +349,13 @@ def split_wording(
 
 def describe_difference(at: str, claimed: Any, true: Any) -> str:
     """Return a sentence with the claimed and the true value at a path of a statement."""
-    said, should = (_format_value(value) for value in (claimed, true))
+    claimed_text, true_text = (_format_value(value) for value in (claimed, true))
     better = ""
     if isinstance(claimed, int | float) and isinstance(true, int | float):
         smaller = at.rpartition(".")[2] in _SMALLER_IS_BETTER
         if (claimed < true) == smaller:
             better = ", which promises more than is kept"
-    return f"{at} says {said} and must say {should}{better}."
+    return f"{at} says {claimed_text} and must say {true_text}{better}."
 
 
 def _format_value(value: Any) -> str:

@@ -47,11 +47,11 @@ def check_data(
         checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
     with checks.attempt("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
         fields = published_fields(plan.schema)
-        looks = list(zip(source.names, source.sql_types, strict=True))
-        wanted = [(field.name, field.sql_type) for field in fields]
+        actual = list(zip(source.names, source.sql_types, strict=True))
+        expected = [(field.name, field.sql_type) for field in fields]
         wrong = [
             f"Column {place} is {_column(have)} and must be {_column(want)}."
-            for place, (have, want) in enumerate(zip_longest(looks, wanted), 1)
+            for place, (have, want) in enumerate(zip_longest(actual, expected), 1)
             if have != want
         ]
         checks.settle(
@@ -59,8 +59,8 @@ def check_data(
         )
         if wrong:
             return None
-        n_rows, said = source.count(), statement.what.rows_published
-        wrong = [] if n_rows == said else [f"The table has {n_rows} rows, and the statement says {said}."]
+        n_rows, stated = source.count(), statement.what.rows_published
+        wrong = [] if n_rows == stated else [f"The table has {n_rows} rows, and the statement says {stated}."]
         checks.settle("row count", wrong, f"The table has {n_rows} rows.")
     first: dict[str, AnyArray] | None = None
     with checks.attempt("cells"):
