@@ -86,7 +86,7 @@ ALLOWED = {
     "learn._centering:Region.spread": "over noisy means, which were paid for",
     "learn._ridge:PrivateRidge._local_target": "only where nothing is promised",
     "release.masked._points:binary_points": "over points that are made up for a private model",
-    "release.masked._equations:_System._improve": "over points that are made up for a private model",
+    "release.masked._equations:PointEquations._improve": "over points that are made up for a private model",
     "release.masked._equations:_largest_factor": "over points that are made up for a private model",
     "release.masked._equations:_project": "over points that are made up for a private model",
     "release.masked._arguments:read_labeled_matrix": "of the declared classes",

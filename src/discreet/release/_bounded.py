@@ -126,6 +126,7 @@ class BoundedNumbers(NumberMechanism):
                     **common,
                 )
             ]
+        # Point events add up over columns; the factor covers the rounding of the product.
         epsilon = group_epsilon(self.at_epsilon * len(self.columns) * (1 + 2.0**-50), rows)
         return [ApproxDP(epsilon=epsilon, delta=delta, covers=covers, **common)]
 
@@ -451,6 +452,7 @@ class BoundedRelease(TableRelease):
                 return BoundedNoise(self._density(weight, -half, half))
 
             prior = prior_of(c)
+            # The lattice step depends on the noise itself: solve without it, then with twice the step found.
             rough = floors.least_noise(noise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(
                 noise,

@@ -159,6 +159,7 @@ class SphericalNumbers(NumberMechanism):
             return [
                 PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, total_variation=total, **common)
             ]
+        # Outside the tail the ratio of densities is bounded; the tail counts once for each of the two tables.
         delta = self.noise.tail * (1 + math.exp(min(epsilon, 600.0))) * _UP
         # Rows of one unit have independent noise; each is one step of composition.
         delta = delta if rows == 1 else group_delta(epsilon, delta, rows)

@@ -275,6 +275,7 @@ class LaplaceRelease(TableRelease):
         scale = []
         for c in columns:
             prior = prior_of(c)
+            # The lattice step depends on the noise itself: solve without it, then with twice the step found.
             rough = floors.least_noise(LaplaceNoise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(
                 LaplaceNoise,

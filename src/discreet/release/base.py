@@ -307,6 +307,7 @@ class ReleaseMethod(ABC):
             if not n_rows:
                 raise DataError(f"{type(self).__name__}.publish needs at least one row, the table has none.")
             plan = self.plan(schema, n_rows)
+            # Before the charge: a key that was used already must cost nothing.
             stream.spend(f"{type(self).__name__}.publish")
             receipt = self._charge(plan.promises, schema, stream.seeded)
             salt = self._rows_salt(stream) if rows_salt is None else rows_salt

@@ -177,6 +177,7 @@ class RidgeLearner:
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
         """Solve the normal equations by Cholesky decomposition, with four steps of iterative refinement."""
+        # Centering removes the free intercept from the problem.
         middle, level = X.mean(axis=0), float(y.mean())
         centered = X - middle
         gram = centered.T @ centered
@@ -186,6 +187,7 @@ class RidgeLearner:
         for _ in range(4):
             weights += solve(centered.T @ (y - level - centered @ weights) - self.alpha * weights)
         left = y - level - centered @ weights
+        # The derivative by the intercept is exactly zero at the minimum; rounding is removed.
         left -= left.mean()
         derivatives, column = -left[:, None], weights[:, None]
         return LearnerSolution(

@@ -93,7 +93,7 @@ class InvariantRelease(ReleaseMethod):
     only those of support vectors), and so is which rows the model leans on and how much. Whoever knows all
     other rows computes such a row without error. No error floor holds against every attacker in a column's
     own unit: the model may rest on that column alone, and then the score is the column. What holds is
-    Cramér-Rao: an unbiased guess by somebody who knows no other row has a squared error, summed over
+    Cramér-Rao: an unbiased guess that knows no other row has a squared error, summed over
     columns, of at least ``variance (p - 1) (1 - h_i)``; it is in :attr:`exposure_`, is no promise, and
     shrinkage does better. Labels and public columns are published as they are. Repeated releases average
     out. Categories become columns of numbers ``name=level``, with noise. Refusals and warnings depend on the

@@ -18,7 +18,7 @@ from scipy import optimize, special
 
 from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise._linear import least_squares, norm, product, row_space, symmetric_eigen
-from discreet.release.masked.encoding import apportion
+from discreet.release.masked._starts import linear_program_start, tilted_start
 from discreet.release.masked.existence import blocks, sample_ball
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ _MOST_SLOW, _MOST_TRIES, _LONGEST_MOVE = 6, 8, 20.0
 """Slow steps before the groups are divided; tries at one step; largest entry of a step."""
 _ROOM = 0.9
 """Share of the radius, or of the room beside u, that points may use before they are projected."""
-_CANDIDATES, _RINGS, _JITTER = 400, (0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.99), 1e-3
-"""Directions, distances as shares of the radius, and jitter of the starting points beside fixed ones."""
-_SPREAD_JITTER, _MOST_NEWTON, _TILT_TOLERANCE = 0.02, 60, 1e-8
 _ALPHAS = np.concatenate([[0.0], np.geomspace(0.01, 40.0, 40)])
 """Distances by which all points are moved towards their class, from the least to the largest."""
 
@@ -125,10 +122,11 @@ def general_points(targets: PointTargets, stream: Stream) -> Floats:
     docs/explanation/theorems/masked-existence.md
     """
     n, d = len(targets.codes), targets.inner.shape[1]
+    # Sorted by label, so that groups of one label are slices.
     order = np.argsort(targets.codes, kind="stable")
     across = sample_ball(n, d, targets.inner_radius, stream)
     Q = row_space(targets.inner, 1e-13).T
-    system = _System(targets, Q, targets.codes[order])
+    system = PointEquations(targets, Q, targets.codes[order])
     u = system.map_to_ball(system.solve(product(across, Q) / system.radius))
     _project(across, Q, u, system, targets)
     out = np.empty((n, d + (targets.constant > 0)))
@@ -138,7 +136,7 @@ def general_points(targets: PointTargets, stream: Stream) -> Floats:
     return out
 
 
-class _System:
+class PointEquations:
     """The equations for u: ``mean over all points of (label - probabilities) u^T = regularization A``.
 
     Written in a basis of the vectors that sum to zero, so that no equation follows from the others.
@@ -163,6 +161,7 @@ class _System:
         self.n_total = targets.n_total
         self.fixed = len(targets.fixed) > 0
         self.n_classes, self.rank = self.A.shape
+        # Where Q spans the whole space there is no part v that would need room in the ball.
         whole = self.rank == targets.inner.shape[1]
         self.radius = targets.inner_radius * ((1 - 1e-12) if whole else _ROOM)
         target = targets.regularization * targets.weights
@@ -199,10 +198,10 @@ class _System:
         for block in blocks(len(q)):
             u = self.map_to_ball(q[block])
             residuals = product(self.residuals(u, self.codes[block]), self.zero_sum.T)
-            total += product(residuals.T, self._append_one(u))
+            total += product(residuals.T, self.append_one(u))
         return total / self.n_total - self.target
 
-    def _append_one(self, u: Floats) -> Floats:
+    def append_one(self, u: Floats) -> Floats:
         return np.hstack([u, np.ones((len(u), 1))]) if self.constant > 0 else u
 
     def jacobian(self, q: Floats, groups: Sequence[slice]) -> Floats:
@@ -240,7 +239,7 @@ class _System:
         spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
         far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
         bent = ((far - spread) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
-        out = product(self._append_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        out = product(self.append_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
         residuals *= self.radius / den
         out[:, :k] += residuals.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
         across = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
@@ -251,9 +250,9 @@ class _System:
         """Return q at which the equations hold, or raise :class:`PointsNotFound`."""
         result = self._solve_from(self._initial_guess(start))
         # Fixed points leave little room, and shorter weights need not have more: try other starts.
-        for further in (self._tilted_start, self._linear_program_start) if self.fixed else ():
+        for further in (tilted_start, linear_program_start) if self.fixed else ():
             if result is None:
-                begin = further(start)
+                begin = further(self, start)
                 result = None if begin is None else self._solve_from(begin)
         if result is None:
             raise PointsNotFound
@@ -284,7 +283,7 @@ class _System:
             size = norm(error)
             J = self.jacobian(q, groups)
             values, vectors = symmetric_eigen(product(J, J.T))
-            values = np.maximum(values, 0.0)
+            values = np.maximum(values, 0.0)  # rounding may make them slightly negative
             if not values[-1] > 0:
                 break
             for _ in range(_MOST_TRIES):
@@ -335,6 +334,7 @@ class _System:
                 total += float(np.sum(self.residuals(u, self.codes[block]) * self.scores(u)))
             return total / self.n_total - self.need
 
+        # The gain is not monotonic in alpha, so the first sign change on a grid is refined.
         most, best = excess(0.0), 0.0
         if most >= 0:
             return q
@@ -345,117 +345,8 @@ class _System:
             most, best = max((most, best), (value, high))
         return np.asarray(q + best * towards)
 
-    def _candidates(self, q: Floats) -> tuple[Floats, Ints, Floats]:
-        """Return places in the unit ball, the labels present, and the effect of a point at each place.
 
-        Effects have one row for each label and place, label by label: the contribution of such a point to the
-        left side of the equations.
-        """
-        sample = (
-            q[:_CANDIDATES] / np.sqrt(1 + np.einsum("ij,ij->i", q[:_CANDIDATES], q[:_CANDIDATES]))[:, None]
-        )
-        length = np.sqrt(np.einsum("ij,ij->i", sample, sample))[:, np.newaxis]
-        spread = sample / np.where(length > 0, length, 1.0)
-        rings = [spread * part for part in _RINGS]
-        places = np.concatenate([np.zeros((1, self.rank)), *rings])
-        u = self.radius * places
-        present = np.flatnonzero(np.bincount(self.codes, minlength=self.n_classes))
-        columns = []
-        for code in present:
-            residuals = product(self.residuals(u, np.full(len(u), code)), self.zero_sum.T)
-            columns.append(
-                (residuals[:, :, np.newaxis] * self._append_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
-            )
-        return places, present, np.concatenate(columns) / self.n_total
-
-    def _place_points(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
-        """Return q with the points of each label at their chosen places, plus jitter."""
-        out = np.empty_like(jitter)
-        for code, mine in zip(present, chosen, strict=True):
-            out[self.codes == code] = places[mine]
-        size = np.einsum("ij,ij->i", out, out)
-        return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
-
-    def _tilted_start(self, q: Floats) -> Floats | None:
-        """Return a start drawn from the prior, tilted so that the equations hold; None if no tilt exists.
-
-        Notes
-        -----
-        Among the laws on the candidate places under which the equations hold in the mean, the nearest to the
-        uniform one in relative entropy has weights ``exp(effect . tilt)``. The tilt minimizes the convex
-        function ``sum over labels of count * logsumexp(effects tilt) - target . tilt``, by Newton's method
-        with backtracking. Points take the quantiles ``(i + 1/2) / n`` of the law of their label.
-        """
-        places, present, effects = self._candidates(q)
-        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
-        parts = effects.reshape(len(present), len(places), -1)
-        target = self.target.reshape(-1)
-
-        def evaluate(tilt: Floats) -> tuple[float, Floats]:
-            scores = np.einsum("lpe,e->lp", parts, tilt)
-            value = float(np.sum(counts * special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
-            return value, special.softmax(scores, axis=1)
-
-        tilt = np.zeros(len(target))
-        value, chances = evaluate(tilt)
-        for _ in range(_MOST_NEWTON):
-            means = np.einsum("lp,lpe->le", chances, parts)
-            slope = product(counts.astype(np.float64), means) - target
-            if norm(slope) <= _TILT_TOLERANCE * max(norm(target), 1e-300):
-                break
-            bend = sum(
-                count * (product(part.T, part * chance[:, np.newaxis]) - np.outer(mean, mean))
-                for count, part, chance, mean in zip(counts, parts, chances, means, strict=True)
-            )
-            if not (np.isfinite(bend).all() and np.trace(bend) > 0):
-                return None
-            step = least_squares(bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope)
-            length = 1.0
-            while length > 1e-6:
-                trial_value, trial = evaluate(tilt - length * step)
-                if trial_value <= value - 1e-4 * length * float(np.sum(slope * step)):
-                    break
-                length /= 2
-            else:
-                return None
-            tilt, value, chances = tilt - length * step, trial_value, trial
-        else:
-            return None
-        chosen = [
-            np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
-            for chance, n in zip(chances, counts.tolist(), strict=True)
-        ]
-        return self._place_points(places, chosen, present, _SPREAD_JITTER * q)
-
-    def _linear_program_start(self, q: Floats) -> Floats | None:
-        """Return a start whose places a linear program chooses; None if the program has no solution.
-
-        Notes
-        -----
-        Unknowns are the numbers of points of each label at each candidate place. The program minimizes the
-        sum of squared distances from the origin under the equations. Its solutions use few places, but exist
-        whenever the candidates allow any solution.
-        """
-        places, present, effects = self._candidates(q)
-        shares = np.kron(np.eye(len(present)), np.ones(len(places)))
-        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
-        solution = optimize.linprog(
-            np.tile(np.einsum("ij,ij->i", places, places), len(present)),
-            A_eq=np.vstack([effects.T, shares]),
-            b_eq=np.concatenate([self.target.reshape(-1), counts]),
-            bounds=(0, None),
-            method="highs",
-        )
-        if not solution.success:
-            return None
-        chosen = [
-            np.repeat(np.arange(len(places)), apportion(weight, n))
-            for weight, n in zip(solution.x.reshape(len(present), -1), counts.tolist(), strict=True)
-        ]
-        return self._place_points(places, chosen, present, _JITTER * q)
-
-
-def _project(across: Floats, Q: Floats, u: Floats, system: _System, targets: PointTargets) -> None:
+def _project(across: Floats, Q: Floats, u: Floats, system: PointEquations, targets: PointTargets) -> None:
     """Overwrite random points by parts v orthogonal to Q that solve the remaining equations.
 
     Notes
@@ -482,14 +373,17 @@ def _project(across: Floats, Q: Floats, u: Floats, system: _System, targets: Poi
         inner = targets.fixed[:, : across.shape[1]]
         residuals = product(system.residuals(product(inner, Q), targets.fixed_codes), system.zero_sum.T)
         fixed = product(residuals.T, inner - product(product(inner, Q), Q.T))
+    # Residuals may be linearly dependent, so the normal equations are solved by least squares.
     free, forced = (least_squares(square, side) for side in (sums, fixed))
     if Q.shape[1] == across.shape[1]:
         across[:] = 0.0
         return
+    # The largest common factor on the free parts under which all points stay in the ball.
     keep = 1.0
     for block in blocks(n):
         residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
         across[block] -= product(residuals, free)
+        # Once more, because rounding leaves a little along Q.
         across[block] -= product(product(across[block], Q), Q.T)
         if len(targets.fixed):
             moved = -product(residuals, forced)

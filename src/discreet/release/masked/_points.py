@@ -77,6 +77,7 @@ def binary_points(
     total = np.zeros(d)
     for block in blocks(n):
         part = points[block]
+        # Only the part across the axis is kept; the margin is chosen separately.
         part -= np.outer(along[block], axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
@@ -86,6 +87,7 @@ def binary_points(
     for block in blocks(n):
         part = points[block]
         part -= np.outer(pull[block], step)
+        # Once more, because rounding leaves a little along the axis.
         part -= np.outer(product(part, axis), axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         limit = np.sqrt(np.maximum(radius**2 - forward[block] ** 2, 0.0)) * (1 - 1e-12)
@@ -115,6 +117,7 @@ def _choose_margins(shares: Floats, length: float, regularization: float, radius
     if float(gain(np.array(min(best_margin(), reach)))) < need:
         reach = radius * length
     best = min(best_margin(), reach)
+    # At least a thousandth each, so that no margin stays at zero along the path.
     scaled = np.minimum(shares + 1e-3, 1.0) * reach
 
     def margins_at(t: float) -> Floats:
@@ -264,6 +267,7 @@ def _descend(
             trial = x.copy()
             trial[:d] -= length * slope[:d]
             size = norm(trial[:d])
+            # Projected gradient descent: a step that leaves the ball ends on its surface.
             if inner is not None and size > inner:
                 trial[:d] *= inner / size * (1 - 1e-12)
             trial_value, trial_slope = greedy_value(trial, code, weights, left)
