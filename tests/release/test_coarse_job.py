@@ -175,15 +175,15 @@ def test_cells_that_were_never_randomized_do_not_pass_the_stranger_s_test(column
     plan = method.plan(SCHEMA, N)
     (summary,) = [s for s in plan.columns if s.column == column]
     (test,) = column_tests(plan.schema.column(column), summary)
-    test.see(release.columns[column])
-    assert test.wrong(30.0) == []
+    test.update(release.columns[column])
+    assert test.faults(30.0) == []
     shown = release.decoded(column) != "not published"
     (test,) = column_tests(plan.schema.column(column), summary)
-    test.see(np.where(shown, 0, release.columns[column]))
-    assert test.wrong(30.0)
+    test.update(np.where(shown, 0, release.columns[column]))
+    assert test.faults(30.0)
     (test,) = column_tests(plan.schema.column(column), summary)
-    test.see(release.columns[column][shown])  # rows that say nothing were left out
-    assert any("'not published'" in sentence for sentence in test.wrong(30.0))
+    test.update(release.columns[column][shown])  # rows that say nothing were left out
+    assert any("'not published'" in sentence for sentence in test.faults(30.0))
 
 
 def encoded(rows: dict[str, Any]) -> dict[str, AnyArray]:

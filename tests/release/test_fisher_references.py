@@ -198,7 +198,7 @@ def test_a_floor_gives_up_what_rounding_to_the_lattice_can_move_a_cell(p: int) -
     assert (moved <= steps / 2).all()
     if p == 10:
         # Broken twin: the step of the noise that remains once all other noise is known.
-        twin = np.array([made._noise(c).sd for c in made.columns]) * 2.0**-20
+        twin = np.array([made._conditional_noise(c).sd for c in made.columns]) * 2.0**-20
         assert (moved > twin / 2).any()
 
 

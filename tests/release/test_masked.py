@@ -389,6 +389,6 @@ def test_the_released_weights_are_drawn_by_the_audited_mechanism() -> None:
 
 
 def _declared() -> tuple[Schema, int]:
-    from discreet.release.masked.encoding import bare_schema
+    from discreet.release.masked._arguments import bare_schema
 
     return bare_schema(3, (-1, 1), None, 1.0), len(X)

@@ -94,7 +94,7 @@ def _published() -> Any:
     encoding = Encoding.from_schema(
         SCHEMA, norm_bound=None, intercept=True, bounded=True, owner="MaskedRelease"
     )
-    return published_schema(encoding.published(1.0))
+    return published_schema(encoding.published_schema(1.0))
 
 
 def test_what_it_is_worth_is_measured_and_nobody_is_attacked(done: Published) -> None:

@@ -17,7 +17,7 @@ from discreet.learn.logistic.sensitivity import largest_norm
 from discreet.noise import Stream, standard_normal
 from discreet.release.masked import Task, _equations, make_mask
 from discreet.release.masked._points import binary_points, greedy_points, greedy_value
-from discreet.release.masked.encoding import apportion, shares_of_model
+from discreet.release.masked.encoding import apportion, model_shares
 from discreet.release.masked.existence import gain, least_records, total_gain
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def task_of(weights: Floats, n: int, regularization: float, **other: Any) -> Tas
     n_classes, constant = max(2, len(weights)), other.get("constant", 0.0)
 
     def labels(w: Floats, penalty: float) -> Ints:
-        counts = apportion(shares_of_model(w, penalty, constant, 1.0), n)
+        counts = apportion(model_shares(w, penalty, constant, 1.0), n)
         return np.repeat(np.arange(n_classes), counts)
 
     usual: dict[str, Any] = {
@@ -230,7 +230,7 @@ def test_beside_fixed_records_points_are_spread_and_not_a_few_places(monkeypatch
 
     assert places() > 20
     # A linear program alone finds points as well, but all in a few places.
-    monkeypatch.setattr(_equations._System, "_tilted", lambda self, q: None)
+    monkeypatch.setattr(_equations, "tilted_start", lambda system, q: None)
     assert places() < 15
 
 

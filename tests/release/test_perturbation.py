@@ -149,7 +149,7 @@ def test_the_marginal_law_is_a_density_with_the_stated_moments(dimension: int) -
 @pytest.mark.parametrize("dimension", [2, 5, 20])
 def test_the_tails_that_a_verifier_uses_bound_the_moment_generating_function(dimension: int) -> None:
     law = SphericalLaw(variance=(dimension + 1) * 9.0, scale=3.0, dimension=dimension)
-    tails = Tails.of(law)
+    tails = Tails.from_law(law)
     assert tails is not None
     s = np.linspace(0.001, 0.999, 500) / law.scale
     exact = -(dimension + 1) / 2 * np.log1p(-((s * law.scale) ** 2))

@@ -150,7 +150,7 @@ def test_nothing_but_what_the_release_writes_is_a_possible_cell(name: str) -> No
         matrix = np.column_stack(
             [values if i == j else np.full(len(values), np.nan) for i in range(len(numbers.columns))]
         )
-        return np.asarray(numbers.possible(matrix)[:, j])
+        return np.asarray(numbers.is_possible(matrix)[:, j])
 
     assert possible(written).all()
     nearest = written

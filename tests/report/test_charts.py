@@ -148,7 +148,7 @@ def test_shades_grow_with_the_change_and_keep_its_sign() -> None:
 
 def test_charges_stand_in_time() -> None:
     charges = [("2025-01-01T00:00:00+00:00", "a"), ("2025-01-02", "b"), ("2025-01-11T00:00:00Z", "c")]
-    root = read(timeline("k", charges, this=2))
+    root = read(timeline("k", charges, current=2))
     places = [percent(e, "cx") for e in root.iter() if "charge" in (e.get("class") or "")]
     assert (places[1] - places[0]) / (places[2] - places[0]) == pytest.approx(0.1, abs=1e-3)
     assert one(root, "charge this").attrib["cx"] == "97%"
@@ -156,7 +156,7 @@ def test_charges_stand_in_time() -> None:
 
 @pytest.mark.parametrize("moments", [["x", "y"], ["2025-01-01", "2025-01-01"]])
 def test_charges_without_a_moment_stand_equally_far_apart(moments: list[str]) -> None:
-    root = read(timeline("k", [(m, "a") for m in moments], this=1))
+    root = read(timeline("k", [(m, "a") for m in moments], current=1))
     assert [percent(e, "cx") for e in root.iter() if "charge" in (e.get("class") or "")] == [3, 97]
 
 
@@ -177,7 +177,7 @@ def _all(name: str) -> list[Markup]:
             measure=name,
             chance=False,
         ),
-        timeline("k6", [("2025-01-01", name), ("2025-02-01", name)], this=0),
+        timeline("k6", [("2025-01-01", name), ("2025-02-01", name)], current=0),
         score_bars("k7", [Bar(name=name, class_="release", value=0.5)], quality="accuracy", in_percent=True),
         what_if_curve(
             "k8", [(0.5, 0.7), (1.0, 0.6)], chosen=1.0, title=name, levels=[(name, 0.8, "original")]
@@ -213,7 +213,7 @@ def test_nothing_is_drawn_from_nothing() -> None:
         what_if_curve("k", [(1.0, 0.5)], chosen=1.0, title="t", levels=[]),
         score_bars("k", [], quality="accuracy", in_percent=True),
         correlation_heat("k", ["a"], [[1.0]], [[1.0]]),
-        timeline("k", [("2025-01-01", "a")], this=0),
+        timeline("k", [("2025-01-01", "a")], current=0),
     ]
     assert empty == [""] * len(empty)
 

@@ -30,11 +30,11 @@ from discreet.report.folder.folder import (
     SIGNATURE,
     SUMS,
     add_csv,
+    is_signed_by,
     read_bytes,
     read_statement,
     read_sums,
     sign,
-    signed_by,
     signing_key,
     write_public,
 )
@@ -181,7 +181,7 @@ def test_a_signed_folder_is_verified_with_the_public_key(odd: Path, tmp_path: Pa
     with pytest.raises(ParameterError, match="password"):
         signing_key(private)
     sign(folder, signing_key(private, "open sesame"))
-    assert signed_by(folder, public)
+    assert is_signed_by(folder, public)
     found = verify(folder, public_key=public)
     assert found.ok
     assert ("signature", "passed") in [(check.name, check.verdict) for check in found.checks]
@@ -210,7 +210,7 @@ def test_keys_of_another_kind_are_refused(odd: Path) -> None:
     with pytest.raises(ParameterError, match="PEM"):
         signing_key(b"not a key")
     with pytest.raises(ParameterError, match="PEM"):
-        signed_by(odd, b"not a key")
+        is_signed_by(odd, b"not a key")
 
 
 def test_only_plain_files_of_a_reasonable_size_are_read(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def expected(name: str, value: Callable[[float], float]) -> float:
 
 
 def tails(name: str) -> Tails:
-    found = Tails.of(LAWS[name][0])
+    found = Tails.from_law(LAWS[name][0])
     assert found is not None
     return found
 
@@ -113,8 +113,8 @@ def complaints(name: str, cells: dict[str, Floats]) -> str:
     for summary in plan.columns:
         for test in column_tests(SCHEMA.column(summary.column), summary):
             for start in range(0, N, 1_000):
-                test.see(cells[test.column][start : start + 1_000])
-            found += test.wrong(U)
+                test.update(cells[test.column][start : start + 1_000])
+            found += test.faults(U)
     return " ".join(found)
 
 
@@ -158,9 +158,9 @@ def test_a_level_that_is_never_published_is_found() -> None:
 def test_a_column_without_cells_or_with_one_is_not_complained_about() -> None:
     law = GaussianLaw(variance=1.0)
     test = AdditiveTest(SCHEMA.column("x"), law, Tails(1.0, 3.0, 0.0))
-    assert test.wrong(U) == []
-    test.see(np.array([np.nan, 0.5]))
-    assert test.wrong(U) == []
+    assert test.faults(U) == []
+    test.update(np.array([np.nan, 0.5]))
+    assert test.faults(U) == []
 
 
 def test_a_clamped_column_says_nothing_about_its_noise() -> None:

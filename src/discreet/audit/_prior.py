@@ -28,7 +28,7 @@ from discreet.errors import ParameterError
 from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
-from discreet.release.table import prior_of
+from discreet.release.mechanism import prior_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,10 @@
-"""A table in, a table out. ``METHODS`` is the list that everything else reads."""
+"""Releases: methods that publish a whole table, row by row or made up, with promises.
+
+``base`` reads, charges and draws for every method, ``publication`` has the results, ``keystream`` the
+randomness of batches. ``gaussian``, ``_laplace``, ``_bounded`` and ``_input_perturbation`` add noise to
+numbers, by the rules of ``table`` and ``mechanism``; ``_randomized_response`` randomizes the rest.
+``coarse``, ``invariant`` and ``masked`` are methods of their own. ``METHODS`` lists all methods by name.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +39,14 @@ METHODS: dict[str, type[ReleaseMethod]] = {
 
 
 def method_from_dict(values: Mapping[str, Any], **common: Any) -> ReleaseMethod:
-    """Make the method that was written down as its ``name`` and its ``parameters``.
+    """Return the method with a given ``name`` and ``parameters``, as a statement publishes them.
 
     Parameters
     ----------
     values : mapping
-        ``{"name": method.name, "parameters": method.parameters()}``.
+        Name and parameters: ``{"name": method.name, "parameters": method.parameters()}``.
     **common
-        ``schema`` or ``bounds``, and ``ledger``, as every method takes them.
+        Arguments that every method takes: ``schema`` or ``bounds``, and ``ledger``.
 
     Returns
     -------

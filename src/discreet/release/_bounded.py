@@ -1,4 +1,4 @@
-"""Publish a whole table with noise of bounded support, or with outputs that stay in the declared range."""
+"""Release of a table with noise of bounded support, or with outputs that stay in the declared range."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ from discreet.privacy.bounded import (
 )
 from discreet.privacy.calibration import group_epsilon
 from discreet.release.base import check_noise
-from discreet.release.table import (
-    Label,
+from discreet.release.mechanism import (
     NumberMechanism,
-    TableRelease,
     additive_floor,
-    as_good,
-    checked_weights,
-    exactly_one,
+    check_weights,
+    is_close_size,
+    matrix_power,
     prior_of,
-    root_of,
 )
+from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     Support = float | Sequence[float] | Mapping[str, float | tuple[float, float]]
 
 LEAST_RANGE, LARGEST_RANGE = 1e-60, 1e60
+"""Ranges of columns whose fourth power is a finite number."""
 MOST_GRID = 1025
 """Integer columns with more values than this are moved to a coarser grid by the in-range mechanism."""
 
@@ -61,22 +60,28 @@ class BoundedNumbers(NumberMechanism):
     Parameters
     ----------
     columns : tuple of Column
-        The numbers.
+        Numeric columns that get the noise.
     densities : tuple of BoundedDensity
-        One for each, in its own unit.
+        Density of the noise of each column, in the unit of the column.
     at_epsilon : float
-        Where the delta of each column is stated.
+        Epsilon at which the delta of each column is stated; above 0.
+
+    Notes
+    -----
+    A cell x becomes ``lower + l + (k + n + 1/2) s`` with the lattice integer ``k = round((x - lower) / s)``,
+    a random cell n of the density, whose support begins at l, and the step s of its lattice.
     """
 
     def __init__(
         self, columns: tuple[Column, ...], densities: tuple[BoundedDensity, ...], at_epsilon: float
     ) -> None:
+        """Check the supports against the declared ranges and compute the integer box."""
         self.columns = columns
         self.densities = densities
         self.at_epsilon = at_epsilon
         halves = np.array([0.5 * (d.upper - d.lower) for d in densities])
         check_noise(columns, halves, "The support of bounded noise")
-        # The upper bound itself, by the operations that every cell goes through.
+        # The upper bound goes through the same operations as every cell, so that the box is exact.
         self._top = [round(c.width / d.step) for c, d in zip(columns, densities, strict=True)]
         if max(self._top) >= 1 << 50:
             raise ParameterError(
@@ -85,19 +90,19 @@ class BoundedNumbers(NumberMechanism):
             )
 
     def density(self, column: Column) -> BoundedDensity:
-        """Return the noise of one column."""
-        return self.densities[self.place(column)]
+        """Return the density of the noise of one column."""
+        return self.densities[self.column_index(column)]
 
     def delta(self, column: Column) -> float:
         """Return the delta of one cell at ``at_epsilon``, for its two farthest lattice points."""
-        j = self.place(column)
+        j = self.column_index(column)
         # Half a step more covers the rounding of the product.
         return additive_delta(
             self.densities[j], self.at_epsilon, (self._top[j] + 0.5) * self.densities[j].step
         )
 
     def law(self, column: Column) -> BoundedLaw:
-        """Return the law of one column."""
+        """Return the public law of the noise of one column."""
         density = self.density(column)
         low, high = density.support
         return BoundedLaw(
@@ -109,7 +114,7 @@ class BoundedNumbers(NumberMechanism):
         )
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Add the columns up as point events, or say that they promise no differential privacy."""
+        """Return the sum of the columns as point events, or a ``NoPromise`` where the deltas reach 1."""
         covers = tuple(c.name for c in self.columns)
         delta = math.fsum(self.delta(c) for c in self.columns) * rows * (1 + 2.0**-40)
         if delta >= 1:
@@ -121,30 +126,31 @@ class BoundedNumbers(NumberMechanism):
                     **common,
                 )
             ]
+        # Point events add up over columns; the factor covers the rounding of the product.
         epsilon = group_epsilon(self.at_epsilon * len(self.columns) * (1 + 2.0**-50), rows)
         return [ApproxDP(epsilon=epsilon, delta=delta, covers=covers, **common)]
 
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return the Bayes error under the uniform prior; for one row per unit."""
+        """Return the Bayes error under the uniform prior; None for units with several rows."""
         if rows > 1:
             return None
         density = self.density(column)
         return additive_floor(column, BoundedNoise(density), lattice_step=density.step)
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Round to the lattice, clamp to the integer box, add the noise, map back."""
+        """Return rows rounded to the lattice, clamped to the integer box, noised and mapped back."""
         out = np.empty(matrix.shape)
         for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
             lower = column.range[0]
             lattice = np.rint((matrix[:, j] - lower) / density.step)
             np.clip(lattice, 0, self._top[j], out=lattice)
-            # Integers below 2**53 in doubles: this sum is exact.
+            # Sums of integers below 2**53 in doubles are exact.
             lattice += density.integers(len(matrix), stream)
             out[:, j] = self._restore(lattice, j)
         return out
 
     def _restore(self, lattice: Floats, j: int) -> Floats:
-        """Map lattice integers of a column back to its own unit."""
+        """Return lattice integers of column j in the unit of the column."""
         density = self.densities[j]
         return np.asarray((self.columns[j].range[0] + density.support[0]) + (lattice + 0.5) * density.step)
 
@@ -158,37 +164,37 @@ class BoundedNumbers(NumberMechanism):
         )
         return BoundedNumbers(self.columns, densities, self.at_epsilon)
 
-    def possible(self, matrix: Floats) -> Bools:
-        """Say which cells are numbers that :meth:`release` writes: on the lattice and within reach."""
+    def is_possible(self, matrix: Floats) -> Bools:
+        """Return, cell by cell, whether the number is on the lattice and in the range of the outputs."""
         out = np.empty(matrix.shape, bool)
         for j, (column, density) in enumerate(zip(self.columns, self.densities, strict=True)):
             values = matrix[:, j]
             places = (values - (column.range[0] + density.support[0])) / density.step - 0.5
-            found = lattice_places(values, places, functools.partial(self._restore, j=j))
-            out[:, j] = (found >= 0) & (found <= self._top[j] + CELLS - 1)
+            index = lattice_places(values, places, functools.partial(self._restore, j=j))
+            out[:, j] = (index >= 0) & (index <= self._top[j] + CELLS - 1)
         return out
 
     def repeat_chance(self) -> float:
-        """Bound the chance by the largest mass of a lattice cell, in each column."""
+        """Return the largest mass of a lattice cell, multiplied over columns."""
         chance = 1.0
         for column, density in zip(self.columns, self.densities, strict=True):
             most = float(density.suprema(np.linspace(*density.support, 2049))[0].max())
-            end = np.array(max(map(abs, self.reach(column))))
+            end = np.array(max(map(abs, self.output_range(column))))
             chance *= min(1.0, most * density.step * float(points_per_double(end, density.step)))
         return chance
 
-    def reach(self, column: Column) -> tuple[float, float]:
-        """Return the ends of the declared range, moved by those of the noise and a lattice step."""
+    def output_range(self, column: Column) -> tuple[float, float]:
+        """Return the declared range, widened by the support of the noise and a lattice step."""
         (low, high), step = self.density(column).support, self.density(column).step
         return column.range[0] + low - step, column.range[1] + high + step
 
     def with_laws(self, laws: Mapping[str, Law]) -> BoundedNumbers:
-        """Return the mechanism with the supports that published laws state, where they are as good."""
+        """Return the mechanism with the supports that published laws state, where they match its own."""
         densities = []
         for column, density in zip(self.columns, self.densities, strict=True):
             law = laws.get(column.name)
             if isinstance(law, BoundedLaw) and all(
-                as_good(*ends) for ends in zip((law.lower, law.upper), density.support, strict=True)
+                is_close_size(*ends) for ends in zip((law.lower, law.upper), density.support, strict=True)
             ):
                 density = dataclasses.replace(density, lower=law.lower, upper=law.upper)
             densities.append(density)
@@ -196,14 +202,14 @@ class BoundedNumbers(NumberMechanism):
 
 
 class InRangeNumbers(NumberMechanism):
-    """The in-range mechanism on every number.
+    """In-range mechanism: every output is drawn inside the declared range, from a table by input.
 
     Parameters
     ----------
     columns : tuple of Column
-        The numbers.
+        Numeric columns that are randomized.
     laws : tuple of InRange
-        One for each, on its declared range.
+        Table of output probabilities of each column, on its declared range.
     """
 
     def __init__(self, columns: tuple[Column, ...], laws: tuple[InRange, ...]) -> None:
@@ -211,12 +217,12 @@ class InRangeNumbers(NumberMechanism):
         self.laws = laws
 
     def epsilon(self, column: Column) -> float:
-        """Return what one cell costs, read off its table."""
-        return in_range_epsilon(self.laws[self.place(column)])
+        """Return the pure epsilon of one cell, computed from its table of probabilities."""
+        return in_range_epsilon(self.laws[self.column_index(column)])
 
     def law(self, column: Column) -> InRangeLaw:
-        """Return the law of one column."""
-        law = self.laws[self.place(column)]
+        """Return the public law of the noise of one column."""
+        law = self.laws[self.column_index(column)]
         return InRangeLaw(
             lower=law.lower,
             upper=law.upper,
@@ -226,22 +232,22 @@ class InRangeNumbers(NumberMechanism):
         )
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Add the columns up: pure, without any total variation."""
+        """Return the sum of the epsilons of the columns: pure, without total variation."""
         epsilon = math.fsum(self.epsilon(c) for c in self.columns) * (1 + 2.0**-50)
         covers = tuple(c.name for c in self.columns)
         return [PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common)]
 
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return the Bayes error under the uniform prior; for one row per unit."""
+        """Return the Bayes error under the uniform prior; None for units with several rows."""
         if rows > 1:
             return None
         prior = prior_of(column)
-        # What is stored is off by half the distance of 64-bit numbers; here the floor knows how it is used.
-        error = in_range_floor(self.laws[self.place(column)], prior) - 0.5 * prior.resolution
+        # Stored numbers are off by up to half the spacing of 64-bit numbers, which no floor may count.
+        error = in_range_floor(self.laws[self.column_index(column)], prior) - 0.5 * prior.resolution
         return floors.column_floor(error, prior, measure=column.measure)
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Draw every cell from the row of its value."""
+        """Return cells drawn from the row of the table that belongs to their value."""
         return np.column_stack([law.draw(matrix[:, j], stream) for j, law in enumerate(self.laws)])
 
     def scaled(self, factor: float) -> InRangeNumbers:
@@ -253,19 +259,19 @@ class InRangeNumbers(NumberMechanism):
         return InRangeNumbers(self.columns, laws)
 
     def repeat_chance(self) -> float:
-        """Bound the chance by the largest mass of an output cell, in each column."""
+        """Return the largest mass of an output cell, multiplied over columns."""
         return math.prod(float(law.masses.max()) / 2.0**TOTAL_BITS for law in self.laws)
 
-    def reach(self, column: Column) -> tuple[float, float]:
-        """Return the declared range."""
+    def output_range(self, column: Column) -> tuple[float, float]:
+        """Return the declared range of a column."""
         return column.range
 
-    def possible(self, matrix: Floats) -> Bools:
-        """Say which cells are middles of output cells, to the last bit."""
+    def is_possible(self, matrix: Floats) -> Bools:
+        """Return, cell by cell, whether the number is the middle of an output cell, to the last bit."""
         out = np.empty(matrix.shape, bool)
         for j, law in enumerate(self.laws):
             places = np.rint((matrix[:, j] - law.lower) / ((law.upper - law.lower) / law.cells) - 0.5)
-            # A missing cell has no place; it is compared with the first, and differs.
+            # A missing cell has no index; it is compared with the first output, and differs.
             nearest = np.clip(np.nan_to_num(places), 0, law.cells - 1).astype(np.int64)
             near = (np.clip(nearest + shift, 0, law.cells - 1) for shift in (0, -1, 1))
             out[:, j] = np.any([same_bits(law.outputs[index], matrix[:, j]) for index in near], axis=0)
@@ -280,22 +286,23 @@ class BoundedRelease(TableRelease):
     Parameters
     ----------
     privacy : ErrorFloor or PureDP, optional
-        An :class:`ErrorFloor` for additive noise; a :class:`PureDP` with ``in_range=True``.
+        Promise of the release: an :class:`ErrorFloor` for additive noise, a :class:`PureDP` with
+        ``in_range=True``.
     support : float, sequence or mapping, optional
-        Half-width of the noise in each column's own unit; in a mapping also ``(lower, upper)``.
+        Half-width of the noise, in the unit of each column; in a mapping also ``(lower, upper)``.
     regularization : float
-        The weight lambda of the mean square of additive noise. At 0 the density is cosine-squared; the
-        larger, the nearer to a Gaussian.
+        Weight lambda of the mean square of additive noise, at least 0. At 0 the density is cosine-squared;
+        the larger, the nearer to a Gaussian.
     weights : vector or matrix, optional
-        ``Pi``: how much the error on each number counts, by default the inverse fourth power of its range.
+        ``Pi``: weight of the error on each number, by default the inverse fourth power of its range.
         A matrix gives the best independent noise for it; the joint optimum of up to three columns is
         :class:`~discreet.noise._box.BoxDensity`.
     in_range : bool
-        Publish values that never leave the declared range, by a mechanism that is not additive.
+        Whether published values never leave the declared range, by a mechanism that is not additive.
     at_epsilon : float
-        Where the delta of additive noise is stated, for each column.
+        Epsilon at which the delta of additive noise is stated, for each column; above 0, at most 32.
     label, clamp, schema, bounds, ledger, random_state
-        See :class:`~discreet.release.table.TableRelease`.
+        As for :class:`~discreet.release.table.TableRelease`.
 
     Privacy
     -------
@@ -325,7 +332,7 @@ class BoundedRelease(TableRelease):
     refusal: ClassVar[str] = "Bounded noise promises floors; in range, a pure epsilon."
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         if self.in_range:
             return super().not_protected(schema)
         return (
@@ -350,6 +357,7 @@ class BoundedRelease(TableRelease):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check the parameters against each other and store them."""
         super().__init__(
             privacy=privacy,
             label=label,
@@ -359,7 +367,7 @@ class BoundedRelease(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        exactly_one(type(self).__name__, privacy=privacy, support=support)
+        check_exactly_one(type(self).__name__, privacy=privacy, support=support)
         if not isinstance(in_range, bool):
             raise ParameterError(f"in_range of BoundedRelease must be True or False, was {in_range!r}.")
         if in_range != isinstance(privacy, PureDP):
@@ -389,27 +397,27 @@ class BoundedRelease(TableRelease):
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> BoundedRelease:
-        """Make the method that :meth:`parameters` wrote down."""
-        made = dict(values)
-        if isinstance(made.get("support"), Mapping):
-            ends = made["support"].items()
-            made["support"] = {name: tuple(e) if isinstance(e, list) else e for name, e in ends}
-        return super().from_parameters(made, **common)
+        """Return the method with the parameters that :meth:`parameters` returned."""
+        arguments = dict(values)
+        if isinstance(arguments.get("support"), Mapping):
+            ends = arguments["support"].items()
+            arguments["support"] = {name: tuple(e) if isinstance(e, list) else e for name, e in ends}
+        return super().from_parameters(arguments, **common)
 
     def _density(self, weight: float, lower: float, upper: float) -> BoundedDensity:
         return BoundedDensity(lower=lower, upper=upper, regularization=self.regularization, weight=weight)
 
     def _column_weights(self, columns: Sequence[Column]) -> list[float]:
-        """Return the weight of each column alone: scores of independent columns are uncorrelated."""
+        """Return the weight of each column alone: ``1 / (Pi^-1)_jj``, for independent noise."""
         _check_ranges(columns)
         if self.weights is None:
             return [c.width**-4.0 for c in columns]
-        weights = checked_weights(self.weights, columns, type(self).__name__)
-        alone = weights if weights.ndim == 1 else 1 / np.diagonal(root_of(weights, -1.0))
+        weights = check_weights(self.weights, columns, type(self).__name__)
+        alone = weights if weights.ndim == 1 else 1 / np.diagonal(matrix_power(weights, -1.0))
         return [float(weight) for weight in alone]
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> BoundedNumbers:
-        """Use the supports."""
+        """Return additive noise with the given supports."""
         assert self.support is not None
         given = self.support
         if isinstance(given, Mapping):
@@ -430,7 +438,7 @@ class BoundedRelease(TableRelease):
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> BoundedNumbers:
-        """Find the narrowest support whose floors are the ones asked for."""
+        """Return noise with the narrowest supports that reach the floors."""
         if rows > 1:
             raise PromiseError(
                 "ErrorFloor of BoundedRelease is proven for one row per unit, and the schema allows "
@@ -444,6 +452,7 @@ class BoundedRelease(TableRelease):
                 return BoundedNoise(self._density(weight, -half, half))
 
             prior = prior_of(c)
+            # The lattice step depends on the noise itself: solve without it, then with twice the step found.
             rough = floors.least_noise(noise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(
                 noise,
@@ -459,7 +468,7 @@ class BoundedRelease(TableRelease):
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> InRangeNumbers:
-        """Spend each column's part on it, inside its range."""
+        """Return the in-range mechanism that spends its epsilon on each column."""
         _check_ranges(columns)
         laws = []
         for c in columns:
@@ -471,7 +480,7 @@ class BoundedRelease(TableRelease):
 
 
 def _check_ranges(columns: Sequence[Column]) -> None:
-    """Refuse ranges whose fourth power, by which densities weigh them, is no number."""
+    """Raise if the fourth power of a range, the default weight of its column, is not a finite number."""
     for c in columns:
         if not LEAST_RANGE <= c.width <= LARGEST_RANGE:
             raise ParameterError(

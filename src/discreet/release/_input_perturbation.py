@@ -1,4 +1,4 @@
-"""Publish every row with spherical noise of its own: the paper's second algorithm, for mixed tables."""
+"""Release of a table with spherical noise on every row, after the second algorithm of the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from discreet.noise_law import SphericalLaw
 from discreet.privacy import ApproxDP, Promise, PureDP
 from discreet.privacy.calibration import group_delta, group_epsilon
 from discreet.privacy.floors import GaussianNoise, LaplaceNoise
-from discreet.release.table import Label, NumberMechanism, TableRelease, additive_floor
+from discreet.release.mechanism import NumberMechanism, additive_floor
+from discreet.release.table import Label, TableRelease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,28 +30,32 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 _UP = 1 + 2.0**-40
+"""Factor that rounds a bound up by more than its arithmetic is off."""
 _FAR = 100.0  # scales and columns, which no draw passes
 _PARTS = 24
-"""Parts into which the law of the radius is cut for a floor."""
+"""Parts of equal probability into which the law of the radius is cut for a floor."""
 
 
 @dataclass(frozen=True, slots=True)
 class SphericalColumn:
-    """One column of spherical noise, as a floor sees it: with the noise of the other columns in view.
-
-    Given the radius variable of a draw its coordinates are independent Gaussians, so whoever knows that
-    variable as well has, in the mean over it, at least the error under those.
+    """Spherical noise on one column, given the noise of all others, for error floors.
 
     Attributes
     ----------
     scale : float
-        In the column's unit.
+        Scale ``1 / rate`` of the noise, in the unit of the column.
     dimension : int
-        Columns that have the noise together; at least 2.
+        Number of columns that share the noise; at least 2.
 
     Privacy
     -------
     A law, not a promise.
+
+    Notes
+    -----
+    A draw is ``scale sqrt(2 g) z`` with ``g ~ Gamma((dimension + 1) / 2)`` and z standard normal. Given g its
+    coordinates are independent Gaussians, so an attacker who knows g too has, in the mean over g, at least
+    the error under those. The mean is bounded by the lower ends of parts of equal probability.
 
     Reference
     ---------
@@ -66,17 +71,17 @@ class SphericalColumn:
         return _UP / (self.dimension * self.scale**2)
 
     def repeated(self, releases: int) -> SphericalColumn:
-        """Refuse: the average of several does not say all that they say."""
+        """Return the noise itself for one release; raise for several, whose mean is not sufficient."""
         if releases == 1:
             return self
         raise PromiseError("Floors of spherical noise must be for one row per unit.")
 
     def interval_mean_square(self, width: float) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+        """Return a lower bound on the Bayes mean square error, uniform prior on an interval."""
         return math.fsum(g.interval_mean_square(width) for g in self._gaussians()) / _PARTS * (1 - 1e-12)
 
     def integer_mean_square(self, points: int) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+        """Return a lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
         return math.fsum(g.integer_mean_square(points) for g in self._gaussians()) / _PARTS * (1 - 1e-12)
 
     def scaled(self, factor: float) -> SphericalColumn:
@@ -84,12 +89,13 @@ class SphericalColumn:
         return SphericalColumn(self.scale * factor, self.dimension)
 
     def _gaussians(self) -> list[GaussianNoise]:
-        # Errors grow with the radius: each part of equal chance is taken at its lower end, the first at 0.
-        return [GaussianNoise(self.scale * radius) for radius in _radii(self.dimension)[1:]]
+        # Errors grow with the radius: each part is taken at its lower end; the first, at 0, has no error.
+        return [GaussianNoise(self.scale * radius) for radius in _radius_quantiles(self.dimension)[1:]]
 
 
 @lru_cache(maxsize=64)
-def _radii(dimension: int) -> tuple[float, ...]:
+def _radius_quantiles(dimension: int) -> tuple[float, ...]:
+    """Return the lower ends of the parts of the law of ``sqrt(2 g)``, rounded down."""
     quantiles = special.gammaincinv((dimension + 1) / 2, np.arange(_PARTS) / _PARTS)
     return tuple((np.sqrt(2 * quantiles) * (1 - 1e-12)).tolist())
 
@@ -97,20 +103,21 @@ def _radii(dimension: int) -> tuple[float, ...]:
 class SphericalNumbers(NumberMechanism):
     """Spherical noise on the numbers of every row together.
 
-    Numbers are mapped to -1 to 1 over their range. Rows are rounded to the lattice of the noise, and, with a
-    norm bound, shortened to it before.
+    Numbers are mapped to -1 to 1 over their range. Rows are shortened to the norm bound, if there is one, and
+    rounded to the lattice of the noise.
 
     Parameters
     ----------
     columns : tuple of Column
-        The numbers.
+        Numeric columns that get the noise together.
     rate : float
-        Of the density ``exp(-rate |x|)`` of the noise, in units of half a range.
+        Rate of the density, proportional to ``exp(-rate |x|)``, in units of half a range.
     norm_bound : float or None
-        Largest norm of a mapped row.
+        Largest norm of a mapped row; None where rows are not shortened.
     """
 
     def __init__(self, columns: tuple[Column, ...], rate: float, norm_bound: float | None) -> None:
+        """Check that the lattice of the noise is fine enough and not too fine."""
         self.columns = columns
         self.rate = rate
         self.norm_bound = norm_bound
@@ -126,7 +133,7 @@ class SphericalNumbers(NumberMechanism):
 
     @property
     def distance(self) -> float:
-        """How far two mapped rows on the lattice can be apart."""
+        """Largest distance of two mapped rows on the lattice, rounded up."""
         d, step = len(self.columns), self.noise.step
         if self.norm_bound is None:
             # The lattice holds -1 and 1 exactly: its step is a power of two.
@@ -135,16 +142,16 @@ class SphericalNumbers(NumberMechanism):
 
     @property
     def row_epsilon(self) -> float:
-        """What the numbers of one row cost."""
+        """Epsilon of the numbers of one row, the error of computing the density counted in."""
         return (self.rate * self.distance + 2 * self.noise.log_density_error) * _UP
 
     def law(self, column: Column) -> SphericalLaw:
-        """Return the law of one column."""
-        scale, d = float(self._half[self.place(column)]) / self.rate, len(self.columns)
+        """Return the public law of the noise of one column."""
+        scale, d = float(self._half[self.column_index(column)]) / self.rate, len(self.columns)
         return SphericalLaw(variance=(d + 1) * scale**2, scale=scale, dimension=d)
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Promise a point event: spherical noise is pure but for a delta of about 2**-60."""
+        """Return a point event: spherical noise is pure but for a delta of about 2**-60."""
         covers = tuple(c.name for c in self.columns)
         total = n_rows * self.noise.total_variation
         epsilon = self.row_epsilon
@@ -152,8 +159,9 @@ class SphericalNumbers(NumberMechanism):
             return [
                 PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, total_variation=total, **common)
             ]
+        # Outside the tail the ratio of densities is bounded; the tail counts once for each of the two tables.
         delta = self.noise.tail * (1 + math.exp(min(epsilon, 600.0))) * _UP
-        # Rows of one unit have noise of their own; each is one step.
+        # Rows of one unit have independent noise; each is one step of composition.
         delta = delta if rows == 1 else group_delta(epsilon, delta, rows)
         if not delta < 1e-6:
             raise PromiseError(
@@ -172,7 +180,7 @@ class SphericalNumbers(NumberMechanism):
         ]
 
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return a lower bound on the Bayes error under the uniform prior; for one row per unit."""
+        """Return a lower bound on the Bayes error under the uniform prior; None where none is proven."""
         if rows > 1 or self.norm_bound is not None:
             return None
         law = self.law(column)
@@ -180,27 +188,27 @@ class SphericalNumbers(NumberMechanism):
         return additive_floor(
             column,
             LaplaceNoise(law.scale) if alone else SphericalColumn(law.scale, law.dimension),
-            lattice_step=self.noise.step * float(self._half[self.place(column)]),
+            lattice_step=self.noise.step * float(self._half[self.column_index(column)]),
             total_variation=samplers.LAPLACE_TOTAL_VARIATION
             if alone
             else self.noise.total_variation + self.noise.tail,
         )
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Map, shorten, round to the lattice, add the noise, map back."""
+        """Return rows mapped, shortened, rounded to the lattice, noised and mapped back."""
         mapped = np.clip((matrix - self._lower) / self._half - 1, -1.0, 1.0)
         if self.norm_bound is not None:
             size = np.sqrt(np.einsum("ij,ij->i", mapped, mapped))
-            # A little shorter, so that rounding does not lead outside.
+            # A little shorter, so that rounding does not lead outside the ball.
             limit = self.norm_bound * (1 - 2.0**-40)
             mapped *= np.minimum(1.0, limit / np.where(size > 0, size, 1.0))[:, np.newaxis]
         steps = np.rint(mapped / self.noise.step)
-        # Integers below 2**53 in doubles: these sums are exact.
+        # Sums of integers below 2**53 in doubles are exact.
         steps += self.noise.integers(len(steps), stream)
         return self._restore(steps)
 
     def _restore(self, steps: Floats) -> Floats:
-        """Map lattice integers back to the columns' own units."""
+        """Return lattice integers in the units of the columns."""
         return np.asarray((steps * self.noise.step + 1.0) * self._half + self._lower)
 
     def scaled(self, factor: float) -> SphericalNumbers:
@@ -208,14 +216,14 @@ class SphericalNumbers(NumberMechanism):
         return SphericalNumbers(self.columns, self.rate / factor, self.norm_bound)
 
     def repeat_chance(self) -> float:
-        """Bound the chance by the density of one coordinate, which is at most half its rate, times a step."""
+        """Return the largest density of one coordinate, at most half its rate, times a lattice step."""
         half = float(self._half[0])
         end = np.array(abs(float(self._lower[0])) + half * (2 + _FAR * len(self.columns) / self.rate))
         points = float(points_per_double(end, half * self.noise.step))
         return min(1.0, self.rate / 2 * self.noise.step * 1.001 * points)
 
-    def possible(self, matrix: Floats) -> Bools:
-        """Say which cells are numbers that :meth:`release` writes."""
+    def is_possible(self, matrix: Floats) -> Bools:
+        """Return, cell by cell, whether :meth:`release` can write the number."""
         places = ((matrix - self._lower) / self._half - 1.0) / self.noise.step
         return ~np.isnan(lattice_places(matrix, places, self._restore))
 
@@ -226,15 +234,15 @@ class InputPerturbation(TableRelease):
     Parameters
     ----------
     privacy : PureDP
-        What is promised; epsilon is split over all sensitive columns and the target, and the parts of the
-        numbers are spent on them together.
+        Promise of the release; epsilon is split over all sensitive columns and the target, and the parts of
+        the numbers are spent on them together.
     norm_bound : float, optional
         Largest norm of the numbers of a row, each mapped to -1 to 1 over its range; longer rows are
-        shortened. By default what a row can have. Less noise, for rows that are rarely that long.
+        shortened. By default the largest norm that the ranges allow. A smaller one needs less noise.
     label : {"randomized", "clear"}
         Whether the target is randomized; the paper publishes it as it is.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`.
+        As for :class:`~discreet.release.base.ReleaseMethod`.
 
     Privacy
     -------
@@ -273,6 +281,7 @@ class InputPerturbation(TableRelease):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check that the promise is pure and the norm bound positive, and store them."""
         if privacy is None:
             raise ParameterError(
                 "privacy of InputPerturbation must be a PureDP, was None: it has no default."
@@ -296,7 +305,13 @@ class InputPerturbation(TableRelease):
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> SphericalNumbers:
-        """Spend the parts of all numbers on them together."""
+        """Return the noise that spends the epsilons of all numbers on them together.
+
+        Notes
+        -----
+        The epsilon of a row is ``rate * distance + 2 * log_density_error``, which depends on the rate also
+        through the lattice; the rate is lowered until it fits.
+        """
         epsilon = math.fsum(epsilons.values()) / rows
         bound = self.norm_bound
         if bound is not None and bound >= math.sqrt(len(columns)):
@@ -315,9 +330,9 @@ class InputPerturbation(TableRelease):
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> NumberMechanism:
-        """Refuse: floors do not set this noise."""
+        """Raise: an error floor does not determine this noise."""
         raise PromiseError(f"privacy of InputPerturbation must be a PureDP. {self.refusal}")
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> NumberMechanism:
-        """Refuse: there is nothing else to be given."""
+        """Raise: no other parameter determines this noise."""
         raise PromiseError(f"privacy of InputPerturbation must be a PureDP. {self.refusal}")

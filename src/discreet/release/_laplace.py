@@ -1,4 +1,4 @@
-"""Publish a whole table with Laplace noise: pure differential privacy, column by column."""
+"""Release of a table with Laplace noise: pure differential privacy, column by column."""
 
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ from discreet.noise_law import LaplaceLaw
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP, floors
 from discreet.privacy.calibration import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
-from discreet.release.base import check_noise, parameters_of
+from discreet.release.base import check_noise, collect_parameters
 from discreet.release.gaussian import GaussianRelease
-from discreet.release.table import (
-    Label,
-    NumberMechanism,
-    TableRelease,
-    additive_floor,
-    as_good,
-    exactly_one,
-    prior_of,
-)
+from discreet.release.mechanism import NumberMechanism, additive_floor, is_close_size, prior_of
+from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,12 +41,18 @@ class LaplaceNumbers(NumberMechanism):
     Parameters
     ----------
     columns : tuple of Column
-        The numbers.
-    scale : array
-        One scale for each, in its own unit.
+        Numeric columns that get the noise.
+    scale : array of shape (p,)
+        Scale b of the noise of each column, in the unit of the column.
+
+    Notes
+    -----
+    A cell x becomes ``lower + (k + n) b / STEPS`` with ``k = round((x - lower) STEPS / b)`` and n discrete
+    Laplace noise of scale STEPS. Its epsilon is the largest k over STEPS.
     """
 
     def __init__(self, columns: tuple[Column, ...], scale: Floats) -> None:
+        """Check the scales against the declared ranges and compute the integer box."""
         self.columns = columns
         self.scale = scale
         check_noise(columns, scale, "The scale of Laplace noise")
@@ -66,19 +65,19 @@ class LaplaceNumbers(NumberMechanism):
                 "Ask for more noise, or declare tighter bounds."
             )
         self._forward = STEPS / scale
-        # The upper bound itself, by the operations that every cell goes through.
+        # The upper bound goes through the same operations as every cell, so that the box is exact.
         self._top = np.rint((ranges[:, 1] - ranges[:, 0]) * self._forward)
 
     def epsilon(self, column: Column) -> float:
-        """Return what one cell costs: the width of its integer box over the scale, exactly."""
-        return float(self._top[self.place(column)]) / STEPS
+        """Return the pure epsilon of one cell: the width of its integer box over the scale, exactly."""
+        return float(self._top[self.column_index(column)]) / STEPS
 
     def law(self, column: Column) -> LaplaceLaw:
-        """Return the law of one column."""
-        return LaplaceLaw(variance=2 * float(self.scale[self.place(column)]) ** 2)
+        """Return the public law of the noise of one column."""
+        return LaplaceLaw(variance=2 * float(self.scale[self.column_index(column)]) ** 2)
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Add the columns up: pure, up to the sampler's total variation."""
+        """Return the sum of the epsilons of the columns: pure, up to the total variation of the sampler."""
         epsilon = sum(int(top) for top in self._top) / STEPS
         return [
             PureDP(
@@ -90,10 +89,10 @@ class LaplaceNumbers(NumberMechanism):
         ]
 
     def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return the exact Bayes error under the uniform prior; for one row per unit."""
+        """Return the exact Bayes error under the uniform prior; None for units with several rows."""
         if rows > 1:
             return None
-        scale = float(self.scale[self.place(column)])
+        scale = float(self.scale[self.column_index(column)])
         return additive_floor(
             column,
             LaplaceNoise(scale),
@@ -102,40 +101,40 @@ class LaplaceNumbers(NumberMechanism):
         )
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Round to the lattice, clamp to the integer box, add the noise, map back."""
+        """Return rows rounded to the lattice, clamped to the integer box, noised and mapped back."""
         lattice = np.rint((matrix - self._lower) * self._forward)
         np.clip(lattice, 0, self._top, out=lattice)
-        # Integers below 2**53 in doubles: these sums are exact.
+        # Sums of integers below 2**53 in doubles are exact.
         lattice += rounded_laplace(float(STEPS), lattice.shape, stream)
         return self._restore(lattice)
 
     def _restore(self, lattice: Floats) -> Floats:
-        """Map lattice integers back to the columns' own units."""
+        """Return lattice integers in the units of the columns."""
         return np.asarray(lattice * (self.scale / STEPS) + self._lower)
 
     def scaled(self, factor: float) -> LaplaceNumbers:
         """Return the mechanism with ``factor`` times the scale."""
         return LaplaceNumbers(self.columns, self.scale * factor)
 
-    def possible(self, matrix: Floats) -> Bools:
-        """Say which cells are numbers that :meth:`release` writes."""
+    def is_possible(self, matrix: Floats) -> Bools:
+        """Return, cell by cell, whether :meth:`release` can write the number."""
         places = (matrix - self._lower) / (self.scale / STEPS)
         return ~np.isnan(lattice_places(matrix, places, self._restore))
 
     def repeat_chance(self) -> float:
-        """Bound the chance by the largest mass of a lattice point, in each column."""
+        """Return the largest mass of a lattice point, multiplied over columns."""
         ends = np.abs(self._lower) + self._top / self._forward + _FAR * self.scale
         mass = 1.001 / (2 * STEPS) * points_per_double(ends, self.scale / STEPS)
         return float(np.prod(np.minimum(1.0, mass)))
 
     def with_laws(self, laws: Mapping[str, Law]) -> LaplaceNumbers:
-        """Return the mechanism with the scales that published laws state, where they are as good."""
+        """Return the mechanism with the scales that published laws state, where they match its own."""
         scale = self.scale.copy()
         for j, c in enumerate(self.columns):
             law = laws.get(c.name)
-            if isinstance(law, LaplaceLaw) and as_good(law.scale, float(scale[j])):
+            if isinstance(law, LaplaceLaw) and is_close_size(law.scale, float(scale[j])):
                 near = law.scale
-                # The law has the square; its root may be one unit in the last place off.
+                # The law states the variance; its root may be one unit in the last place off.
                 candidates = (near, math.nextafter(near, 0.0), math.nextafter(near, math.inf))
                 scale[j] = next((s for s in candidates if 2 * s**2 == law.variance), near)
         return LaplaceNumbers(self.columns, scale)
@@ -149,16 +148,16 @@ class LaplaceRelease(TableRelease):
     Parameters
     ----------
     privacy : PureDP or ErrorFloor, optional
-        What is promised; epsilon is split over all sensitive columns and the target.
+        Promise of the release; epsilon is split over all sensitive columns and the target.
     scale : float, sequence or mapping, optional
-        The scale of the noise in each column's own unit.
+        Scale of the noise, in the unit of each column.
     match : GaussianRelease, optional
-        Noise to compare with.
+        Gaussian release whose noise is matched, for comparisons.
     on : {"fisher", "variance", "epsilon"}
-        What is matched: the Fisher information per column (Laplace noise then has twice the variance),
-        the variance, or the epsilon of the Gaussian release (spent without a delta).
+        Quantity that is matched: the Fisher information per column (Laplace noise then has twice the
+        variance), the variance, or the epsilon of the Gaussian release (spent without a delta).
     label, clamp, schema, bounds, ledger, random_state
-        See :class:`~discreet.release.table.TableRelease`.
+        As for :class:`~discreet.release.table.TableRelease`.
 
     Privacy
     -------
@@ -200,7 +199,8 @@ class LaplaceRelease(TableRelease):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        exactly_one(type(self).__name__, privacy=privacy, scale=scale, match=match)
+        """Check that exactly one of the three ways to set the noise is given, and store it."""
+        check_exactly_one(type(self).__name__, privacy=privacy, scale=scale, match=match)
         if on not in ("fisher", "variance", "epsilon"):
             raise ParameterError(
                 f"on of LaplaceRelease must be 'fisher', 'variance' or 'epsilon', was {on!r}."
@@ -226,21 +226,23 @@ class LaplaceRelease(TableRelease):
         self.on = on
 
     def parameters(self) -> dict[str, Any]:
-        """Return everything but the table, the ledger and the key; the release to match with its own."""
+        """Return the parameters as plain JSON values; those of a matched release are nested."""
         if self.match is None:
             return super().parameters()
-        return parameters_of(self, match=self.match.parameters(), privacy=None)
+        return collect_parameters(self, match=self.match.parameters(), privacy=None)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> LaplaceRelease:
-        """Make the method that :meth:`parameters` wrote down."""
-        made = dict(values)
-        if made.get("match") is not None:
-            made["match"] = GaussianRelease.from_parameters(made["match"], schema=common.get("schema"))
-        return super().from_parameters(made, **common)
+        """Return the method with the parameters that :meth:`parameters` returned."""
+        arguments = dict(values)
+        if arguments.get("match") is not None:
+            arguments["match"] = GaussianRelease.from_parameters(
+                arguments["match"], schema=common.get("schema")
+            )
+        return super().from_parameters(arguments, **common)
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> LaplaceNumbers:
-        """Use the scales, or those that match Gaussian noise."""
+        """Return noise with the given scales, or with those that match Gaussian noise."""
         if self.match is None:
             assert self.scale is not None
             return LaplaceNumbers(columns, self.per_column("scale", self.scale, columns))
@@ -250,20 +252,20 @@ class LaplaceRelease(TableRelease):
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> LaplaceNumbers:
-        """Spend each column's part on it."""
+        """Return the noise that spends its epsilon on each column."""
         scale = np.array([c.width * rows / epsilons[c.name] for c in columns])
         while True:
             numbers = LaplaceNumbers(columns, scale)
             over = np.array([numbers.epsilon(c) * rows > epsilons[c.name] for c in columns])
             if not over.any():
                 return numbers
-            # Rounding the range to the lattice pushed it over.
+            # Rounding the range to the lattice took the epsilon above its share.
             scale = np.where(over, scale * (1 + 2.0**-20), scale)
 
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> LaplaceNumbers:
-        """Find the least noise whose floors are the ones asked for."""
+        """Return the least noise that reaches the floors."""
         if rows > 1:
             raise PromiseError(
                 "ErrorFloor of LaplaceRelease is proven for one row per unit, and the schema allows "
@@ -273,6 +275,7 @@ class LaplaceRelease(TableRelease):
         scale = []
         for c in columns:
             prior = prior_of(c)
+            # The lattice step depends on the noise itself: solve without it, then with twice the step found.
             rough = floors.least_noise(LaplaceNoise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(
                 LaplaceNoise,

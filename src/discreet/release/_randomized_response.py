@@ -1,4 +1,4 @@
-"""Randomized response for everything that is not a number: categories, missing flags, labels."""
+"""Randomized response of categories, missing flags and labels."""
 
 from __future__ import annotations
 
@@ -22,25 +22,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A public list of levels that a release randomizes: of a category, or of a missing flag."""
+class LevelList:
+    """Public list of levels that a release randomizes: those of a category, or of a missing flag.
+
+    Attributes
+    ----------
+    column : Column
+        Declared column that the list belongs to.
+    missing_flag : bool
+        Whether the list is the missing flag of a number, with levels 0 and 1, not the column itself.
+    """
 
     column: Column
     missing_flag: bool = False
 
     @property
     def levels(self) -> int:
-        """Length of the list."""
+        """Number of levels in the list."""
         return 2 if self.missing_flag else len(self.column.levels)
 
     @property
     def prior(self) -> ListPrior:
-        """Over which a floor averages: the listed values, without "other" and "missing"."""
+        """Uniform prior that a floor averages over: the listed values, without "other" and "missing"."""
         return ListPrior((0, 1)) if self.missing_flag else list_prior(self.column)
 
     @property
     def largest_error(self) -> float:
-        """How often a blind guess is wrong; where one value is listed, a blind guess among all levels."""
+        """Error rate of a blind guess; where one value is listed, of a blind guess among all levels."""
         return self.prior.largest or 1 - 1 / self.levels
 
 
@@ -49,10 +57,10 @@ def list_prior(column: Column) -> ListPrior:
     return ListPrior(tuple(range(len(column.values or ()))))
 
 
-def listed_in(protected: Sequence[Column]) -> tuple[Listed, ...]:
+def level_lists(protected: Sequence[Column]) -> tuple[LevelList, ...]:
     """Return every list that a release of these columns has to randomize."""
-    categories = [Listed(c) for c in protected if c.is_category]
-    return (*categories, *(Listed(c, missing_flag=True) for c in protected if c.missing_flag))
+    categories = [LevelList(c) for c in protected if c.is_category]
+    return (*categories, *(LevelList(c, missing_flag=True) for c in protected if c.missing_flag))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,64 +69,66 @@ class Response:
 
     Parameters
     ----------
-    listed : Listed
-        What is randomized.
+    level_list : LevelList
+        List of levels that is randomized.
     keep : float
-        How often a cell is published as it is.
+        Probability that a cell is published as it is.
     """
 
-    listed: Listed
+    level_list: LevelList
     keep: float
 
     @classmethod
-    def for_epsilon(cls, listed: Listed, epsilon: float, rows: int) -> Response:
-        """Spend ``epsilon`` on a unit that has up to ``rows`` rows."""
-        return cls(listed, keep_probability(epsilon / rows, listed.levels))
+    def for_epsilon(cls, level_list: LevelList, epsilon: float, rows: int) -> Response:
+        """Return the response that spends ``epsilon`` on a unit with up to ``rows`` rows."""
+        return cls(level_list, keep_probability(epsilon / rows, level_list.levels))
 
     @classmethod
-    def for_error(cls, listed: Listed, error: float, rows: int) -> Response:
-        """Let a guess at one unit's value be wrong at least that often."""
-        # Where one value is listed, no floor is proven, and what is asked for is a share of all levels.
-        among = len(listed.prior.codes) if listed.prior.largest else listed.levels
+    def for_error(cls, level_list: LevelList, error: float, rows: int) -> Response:
+        """Return the response under which guesses at a unit are wrong with probability at least ``error``."""
+        # Where one value is listed no floor is proven, and the error is one among all levels.
+        among = len(level_list.prior.codes) if level_list.prior.largest else level_list.levels
         keep = floors.keep_for_wrong_guess(
-            error, listed.levels, listed=among, answers=rows, column=listed.column.name
+            error, level_list.levels, listed=among, answers=rows, column=level_list.column.name
         )
-        return cls(listed, keep)
+        return cls(level_list, keep)
 
     def scaled(self, factor: float) -> Response:
-        """Return the response whose log odds are divided by ``factor``: as noise grows, so does the doubt."""
-        return Response(self.listed, keep_probability(self.epsilon / factor, self.listed.levels))
+        """Return the response with epsilon, the log odds of keeping a cell, divided by ``factor``."""
+        return Response(self.level_list, keep_probability(self.epsilon / factor, self.level_list.levels))
 
     @property
     def name(self) -> str:
-        """Of the column."""
-        return self.listed.column.name
+        """Name of the randomized column."""
+        return self.level_list.column.name
 
     @property
     def epsilon(self) -> float:
-        """Of one answer, rounded up."""
-        return response_epsilon(self.keep, self.listed.levels)
+        """Epsilon of one answer, rounded up."""
+        return response_epsilon(self.keep, self.level_list.levels)
 
     @property
     def law(self) -> ResponseLaw:
-        """The public law of an answer."""
-        return ResponseLaw(levels=self.listed.levels, keep=self.keep)
+        """Public distribution of an answer given the true level."""
+        return ResponseLaw(levels=self.level_list.levels, keep=self.keep)
 
     def floor(self, rows: int) -> ColumnFloor | None:
-        """Return how often any guess is wrong, for a unit with up to ``rows`` rows; None where never."""
-        prior = self.listed.prior
-        error = floors.wrong_guess_floor(self.keep, self.listed.levels, listed=len(prior.codes), answers=rows)
+        """Return the least error rate of a guess at a unit with up to ``rows`` rows; None where it is 0."""
+        prior = self.level_list.prior
+        error = floors.wrong_guess_floor(
+            self.keep, self.level_list.levels, listed=len(prior.codes), answers=rows
+        )
         return floors.column_floor(error, prior)
 
     def draw(self, values: AnyArray, stream: Stream) -> AnyArray:
-        """Return the randomized codes; of a number, whether it is missing."""
-        codes = np.isnan(values).astype(np.int64) if self.listed.missing_flag else values
-        threshold = response_threshold(self.keep, self.listed.levels)
-        return randomized_response(codes, self.listed.levels, threshold, stream)
+        """Return the randomized codes; for a missing flag, whether each number is missing."""
+        codes = np.isnan(values).astype(np.int64) if self.level_list.missing_flag else values
+        threshold = response_threshold(self.keep, self.level_list.levels)
+        return randomized_response(codes, self.level_list.levels, threshold, stream)
 
 
 def response_promise(responses: Sequence[Response], rows: int, common: dict[str, Any]) -> PureDP:
-    """Add the answers of one unit up."""
+    """Return the promise for all answers of one unit, whose epsilons add up."""
     epsilon = math.fsum(r.epsilon for r in responses) * (1 + 2.0**-50)
     covers = tuple(dict.fromkeys(r.name for r in responses))
     return PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common)

@@ -1,11 +1,10 @@
-"""What every release has in common: rows in, plan, charge, draw, rows out, always in that order.
+"""Base class of all release methods, and their parameters as plain JSON values.
 
-The parameters of a method as plain JSON values, so that a stranger can plan what was planned.
+Every method reads rows, plans, charges, draws and writes, always in that order.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
@@ -19,48 +18,65 @@ from discreet.noise import Stream
 from discreet.privacy import Promise, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.unit_rows import LABEL, check_matrix_allowed, ledger_salt, limited_batches
+from discreet.release._rows import (
+    count_rows,
+    draw_in_memory,
+    is_matrix,
+    read_bare_matrix,
+    read_limited,
+    read_matrix,
+)
 from discreet.release.keystream import BatchStreams
 from discreet.release.publication import Publication, Release, ReleasePlan, published_fields
-from discreet.schema import Column, Schema
 from discreet.tables import ahead, check_target, open_table, write_table
 from discreet.tables._external_sort import word_order
-from discreet.tables.table import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
-    from discreet._types import AnyArray, Bools, Floats, Ints, Words
+    from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise_law import Law
     from discreet.release.publication import Encoded
+    from discreet.schema import Column, Schema
     from discreet.tables import Table
 
     Watch = Callable[[Encoded, Encoded], None]
 
 LEAST_NOISE, LARGEST_NOISE = 1e-12, 1e15
-"""Of noise, in ranges of its column: less is undone by rounding, and more is noise alone."""
+"""Least and largest size of noise, in ranges of its column: less is lost in rounding, more is useless."""
 _NOT_PARAMETERS = ("self", "schema", "bounds", "ledger", "random_state")
 
 
 def parameter_names(kind: type[ReleaseMethod]) -> tuple[str, ...]:
-    """Return the parameters of a method that say what is done, in the order of its constructor."""
+    """Return the names of the parameters that describe a method, in the order of its constructor."""
     names = inspect.signature(kind.__init__).parameters
     return tuple(name for name in names if name not in _NOT_PARAMETERS)
 
 
-def parameters_of(method: ReleaseMethod, **instead: Any) -> dict[str, Any]:
-    """Return every parameter that is not None; ``instead`` has those that need a form of their own."""
+def collect_parameters(method: ReleaseMethod, **instead: Any) -> dict[str, Any]:
+    """Return every parameter that is not None as a JSON value; ``instead`` replaces some of them."""
     given = {name: getattr(method, name) for name in parameter_names(type(method))} | instead
     return {
-        name: _plain(value, f"{name} of {type(method).__name__}")
+        name: _to_json(value, f"{name} of {type(method).__name__}")
         for name, value in given.items()
         if value is not None
     }
 
 
 def check_noise(columns: Sequence[Column], amounts: Floats, what: str) -> None:
-    """Refuse amounts of noise, or errors, that are out of all proportion to the ranges of their columns."""
+    """Raise if amounts of noise, or errors, are out of proportion to the ranges of their columns.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Columns that the amounts belong to.
+    amounts : array of shape (n_columns,)
+        Sizes of noise or errors, in the units of the columns.
+    what : str
+        Name of the quantity, for the error.
+    """
     with np.errstate(over="ignore"):
         ratios = amounts / np.array([c.width for c in columns])
     for column, ratio in zip(columns, ratios, strict=True):
@@ -73,16 +89,16 @@ def check_noise(columns: Sequence[Column], amounts: Floats, what: str) -> None:
             )
 
 
-def _plain(value: Any, where: str) -> Any:
-    """Write one value in JSON."""
+def _to_json(value: Any, where: str) -> Any:
+    """Return one value as plain JSON; raise if it has no such form."""
     if isinstance(value, Promise):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): _plain(part, where) for key, part in value.items()}
+        return {str(key): _to_json(part, where) for key, part in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [_plain(part, where) for part in value]
+        return [_to_json(part, where) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ParameterError(
@@ -100,31 +116,31 @@ ALWAYS_OPEN = (
     "it says something about people who are not in the table as well",
     "what was known before, or is published elsewhere",
 )
-"""What no released table hides, whatever the method."""
+"""Facts that no released table hides, whatever the method."""
 
 
 class ReleaseMethod(ABC):
-    """A way to publish a whole table.
+    """Method that publishes a whole table.
 
     Subclasses store their parameters in ``__init__`` and implement :meth:`plan`; reading, charging and
-    drawing happen here, in this order, so that no method can draw before it has paid.
+    drawing happen here, in this order, so that no method can draw before the charge.
 
     Parameters
     ----------
     schema : Schema, optional
-        What is declared about the table. Exactly one of ``schema`` and ``bounds`` is needed.
+        Declaration of the table. Exactly one of ``schema`` and ``bounds`` is needed.
     bounds : (lower, upper), optional
-        For a bare matrix: two numbers or two vectors.
+        Declared range of a bare matrix: two numbers, or two vectors with one entry for each column.
     ledger : Ledger, optional
-        Where the promises are charged, before the first random bit is drawn.
+        Ledger that is charged before the first random bit is drawn; None charges nothing.
     random_state : int, optional
-        A seed, for tests and examples alone: the receipt is marked, and whoever knows it can remove
-        the noise.
+        Seed for tests and examples alone: the receipt is marked, and anyone who knows the seed can remove the
+        noise.
     """
 
     name: ClassVar[str]
     replay_tolerance: ClassVar[float] = 0.0
-    """How far a replayed number may be from the published one, as a part of the largest of its column."""
+    """Largest error of a replayed number, as a share of the largest number of its column."""
 
     def __init__(
         self,
@@ -134,6 +150,7 @@ class ReleaseMethod(ABC):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check that the table is declared in exactly one way."""
         if (schema is None) == (bounds is None):
             raise ParameterError(
                 f"{type(self).__name__} needs exactly one of schema and bounds. "
@@ -146,55 +163,55 @@ class ReleaseMethod(ABC):
 
     @abstractmethod
     def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
-        """Say what will be done and promised, from the schema and the public number of rows."""
+        """Return noise and promises of a release, from the schema and the public number of rows."""
 
     @abstractmethod
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
-        """Plan with ``factor`` times the noise, for what-if tables; with 1 it is :meth:`plan`."""
+        """Return the plan with ``factor`` times the noise, for what-if tables; with 1 it is :meth:`plan`."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return everything but the table, the ledger and the key, as plain JSON values.
+        """Return the parameters, without table, ledger and key, as plain JSON values.
 
-        :func:`~discreet.release.method_from_dict` makes the method again, so that a stranger can plan what
-        was planned.
+        :func:`~discreet.release.method_from_dict` returns the method again, so that a reader of a statement
+        can repeat the plan.
         """
-        return parameters_of(self)
+        return collect_parameters(self)
 
     def plan_digest(self, n_rows: int) -> str:
-        """Return the SHA-256, in hexadecimal, of what fixes the noise beside the schema.
+        """Return the SHA-256, in hexadecimal, of the parameters and the number of rows.
 
-        Taken from what was asked for, not from what was computed: processors differ in the last digits of a
-        calibrated scale, and a replay shall meet the same bits on each.
+        Computed from requested parameters, not from calibrated ones: processors differ in the last digits of
+        a calibrated scale, and a replay must get the same bits on each.
         """
         facts = {"name": self.name, "parameters": self._noise_parameters(), "rows": n_rows}
         return hashlib.sha256(canonical(facts).encode()).hexdigest()
 
     def _noise_parameters(self) -> dict[str, Any]:
-        """Return the parameters that the noise depends on, as plain JSON values."""
+        """Return the parameters that the keystream of the noise depends on, as plain JSON values."""
         return self.parameters()
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
-        """Make the method that :meth:`parameters` wrote down; ``common`` are schema, ledger and the like."""
+        """Return the method with given :meth:`parameters`; ``common`` are schema, ledger and the like."""
         unknown = sorted(set(values) - set(parameter_names(cls)))
         if unknown:
             raise ParameterError(
                 f"{unknown[0]!r} is no parameter of {cls.__name__}; it has {', '.join(parameter_names(cls))}."
             )
-        made = dict(values)
-        if made.get("privacy") is not None:
-            made["privacy"] = promise_from_dict(made["privacy"])
-        return cls(**made, **common)
+        arguments = dict(values)
+        if arguments.get("privacy") is not None:
+            arguments["privacy"] = promise_from_dict(arguments["privacy"])
+        return cls(**arguments, **common)
 
-    def as_stated(self, laws: Mapping[str, Law]) -> Self:
-        """Return the method with the sizes of noise that published laws state, where they are as good.
+    def with_stated_laws(self, laws: Mapping[str, Law]) -> Self:
+        """Return the method with the sizes of noise that published laws state, where they match its own.
 
-        Only where sizes are calibrated to a floor can another processor come to another last digit.
+        Only sizes that are calibrated to a floor can differ in the last digit between processors.
         """
         return self
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         public = [c.name for c in schema.released if c.role == "public"]
         if not public:
             return ALWAYS_OPEN
@@ -209,13 +226,13 @@ class ReleaseMethod(ABC):
         Parameters
         ----------
         X : matrix, frame, path, URL or mapping of names to arrays
-            A matrix holds the numeric features in the schema's order; anything else is read by
-            name. Values outside the declared bounds are clipped in silence.
+            Rows to publish. A matrix holds the numeric features in the order of the schema; anything else is
+            read by name. Values outside the declared bounds are clipped silently.
         y : array, optional
-            With a matrix: the target, as values of its declared list; -1 and 1 where only bounds are given.
+            Target of a matrix, as values of its declared list; -1 and 1 where only bounds are given.
         shuffle : bool, optional
-            Whether rows come out in random order. By default those of a table do, because their order
-            identifies people, and those of a matrix do not, because other arrays go with them.
+            Whether rows are returned in random order. By default those of a table are, because their order
+            identifies people, and those of a matrix are not, because other arrays go with them.
 
         Returns
         -------
@@ -224,12 +241,12 @@ class ReleaseMethod(ABC):
         stream = self._stream()
         schema, rows, kept = self._read(X, y, self._rows_salt(stream))
         check_publishable(schema, type(self).__name__)
-        n_rows = _length(rows)
+        n_rows = count_rows(rows)
         plan = self.plan(schema, n_rows)
         receipt = self._charge(plan.promises, schema, stream.seeded)
         streams = self._streams(stream, schema, n_rows)
-        columns, words = _draw_in_memory(plan, rows, kept, streams)
-        if shuffle if shuffle is not None else not _is_matrix(X):
+        columns, words = draw_in_memory(plan, rows, kept, streams)
+        if shuffle if shuffle is not None else not is_matrix(X):
             order = word_order(words)
             columns = {name: values[order] for name, values in columns.items()}
         return Release(
@@ -257,30 +274,31 @@ class ReleaseMethod(ABC):
         Parameters
         ----------
         source : frame, path or URL
-            Read by name, as the schema declares.
+            Table to publish, read by name as the schema declares.
         target : path or URL
-            Where the released table goes, whole or not at all.
+            Address of the released table, which is written whole or not at all.
         shuffle : bool
-            Whether rows come out in random order.
+            Whether rows are written in random order.
         replace : bool
-            Whether ``target`` may exist.
+            Whether ``target`` is overwritten if it exists.
         stream : Stream, optional
-            Where randomness comes from, for a curator who keeps the key. A key that a release was drawn under
-            is spent, and refused before anything is charged; ``Stream.for_replay(key)`` draws the same
-            release again. By default a fresh one, forgotten when the release is done.
+            Source of randomness, for a curator who keeps the key. A key is spent by its first release, and
+            refused afterwards, before anything is charged; ``Stream.for_replay(key)`` draws the same release
+            again. By default a fresh one, forgotten when the release is done.
         watch : callable, optional
-            Shown the true rows of every batch, in the values of the published table, and the published ones,
-            row by row in the same order, in a thread of its own. What it sees is for the curator alone. Not
-            called where published rows are nobody's (``Plan.row_level``).
+            Function that is called with the true rows of every batch, in the values of the published table,
+            and with the published ones, row by row in the same order, in a thread of its own. Its arguments
+            are for the curator alone. Not called where published rows belong to no person
+            (``ReleasePlan.row_level``).
         rows_salt : str, optional
-            Decides which rows stay of a person who has too many: for an auditor, who finds it in the
-            statement. By default it follows from the ledger, or without one from the key.
+            Salt that decides which rows are kept of a unit that has too many: for an auditor, who finds it in
+            the statement. By default derived from the ledger, or without one from the key.
 
         Returns
         -------
         Publication
         """
-        schema = self._declared()
+        schema = self._require_schema()
         check_publishable(schema, type(self).__name__)
         check_target(target, replace=replace)
         stream = self._stream(stream)
@@ -289,11 +307,12 @@ class ReleaseMethod(ABC):
             if not n_rows:
                 raise DataError(f"{type(self).__name__}.publish needs at least one row, the table has none.")
             plan = self.plan(schema, n_rows)
+            # Before the charge: a key that was used already must cost nothing.
             stream.spend(f"{type(self).__name__}.publish")
             receipt = self._charge(plan.promises, schema, stream.seeded)
             salt = self._rows_salt(stream) if rows_salt is None else rows_salt
             streams = self._streams(stream, schema, n_rows)
-            batches = self._drawn(plan, table, schema, salt, streams, shuffle=shuffle, watch=watch)
+            batches = self._draw_batches(plan, table, schema, salt, streams, shuffle=shuffle, watch=watch)
             written = write_table(
                 target,
                 published_fields(plan.schema),
@@ -312,7 +331,7 @@ class ReleaseMethod(ABC):
             rows_salt=salt or None,
         )
 
-    def _drawn(
+    def _draw_batches(
         self,
         plan: ReleasePlan,
         table: Table,
@@ -323,7 +342,7 @@ class ReleaseMethod(ABC):
         shuffle: bool,
         watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
-        """Yield the published batches one after the other, with a random word for each row to sort by."""
+        """Yield the published batches, each with a random word for every row to sort by."""
         for number, (batch, kept) in enumerate(limited_batches(table, schema, salt)):
             rows: Encoded = batch
             if kept is not None:
@@ -333,10 +352,11 @@ class ReleaseMethod(ABC):
             if watch is not None:
                 watch(plan.truth(rows), columns)
             if shuffle:
-                columns[ORDER] = order.words(_length(columns))
+                columns[ORDER] = order.words(count_rows(columns))
             yield columns
 
-    def _declared(self) -> Schema:
+    def _require_schema(self) -> Schema:
+        """Return the schema; raise if only bounds were given."""
         if self.schema is None:
             raise ParameterError(
                 f"{type(self).__name__}.publish needs schema=, and only bounds= was given. "
@@ -345,6 +365,7 @@ class ReleaseMethod(ABC):
         return self.schema
 
     def _stream(self, given: Stream | None = None) -> Stream:
+        """Return the source of randomness: the given stream, a seeded one, or a fresh one."""
         if given is None:
             return Stream() if self.random_state is None else Stream.from_seed(self.random_state)
         if self.random_state is not None:
@@ -354,32 +375,33 @@ class ReleaseMethod(ABC):
             )
         return given
 
-    def charged_as(self, schema: Schema) -> str:
-        """Return the words for a release in its ledger and on its receipt."""
+    def describe_charge(self, schema: Schema) -> str:
+        """Return the description of a release in its ledger and on its receipt."""
         return f"{self.name} release of {schema.dataset or 'a table'}"
 
     def _streams(self, stream: Stream, schema: Schema, n_rows: int) -> BatchStreams:
         return BatchStreams(stream.derive("parts"), plan=self.plan_digest(n_rows), schema=schema.digest)
 
     def _rows_salt(self, stream: Stream) -> str:
-        """Return what decides which rows of a person stay; empty where every row is a unit."""
+        """Return the salt that decides which rows of a unit are kept; empty where every row is a unit."""
         if self.schema is None or self.schema.id_column is None:
             return ""
         return stream.salt(LABEL) if self.ledger is None else ledger_salt(self.ledger, self.schema)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
-        what = self.charged_as(schema)
+        """Charge the promises to the ledger and return the receipt; without a ledger, an unrecorded one."""
+        what = self.describe_charge(schema)
         if self.ledger is None:
             return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
         return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)
 
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
-        """Return the schema, the encoded rows, and which of them are used; None where every row is a unit."""
+        """Return schema, encoded rows, and a mask of the rows used; no mask where every row is a unit."""
         if self.schema is None:
-            return _read_bare(X, y, self.bounds)
-        if _is_matrix(X):
+            return read_bare_matrix(X, y, self.bounds)
+        if is_matrix(X):
             check_matrix_allowed(self.schema, f"X of {type(self).__name__}.release")
-            schema, rows = _read_matrix(np.asarray(X), y, self.schema)
+            schema, rows = read_matrix(np.asarray(X), y, self.schema)
             return schema, rows, None
         if y is not None:
             raise ParameterError(
@@ -393,131 +415,11 @@ class ReleaseMethod(ABC):
         return self.schema, rows, kept
 
 
-def read_limited(table: Table, schema: Schema, salt: str) -> tuple[Encoded, Bools | None]:
-    """Return all rows of a table, encoded, and which are used; nothing of a table without rows."""
-    parts = list(limited_batches(table, schema, salt))
-    if not parts:
-        return {}, None
-    rows = {c.name: np.concatenate([batch[c.name] for batch, _ in parts]) for c in schema.released}
-    masks = [kept for _, kept in parts if kept is not None]
-    return rows, np.concatenate(masks) if masks else None
-
-
-def _draw_in_memory(
-    plan: ReleasePlan, rows: Encoded, kept: Bools | None, streams: BatchStreams
-) -> tuple[dict[str, AnyArray], Words]:
-    """Draw the columns that ``publish`` draws from the same rows, and a word for each row to sort by."""
-    if not plan.by_rows:
-        rows = rows if kept is None else {name: values[kept] for name, values in rows.items()}
-        noise, order = streams.whole(rows)
-        columns = plan.draw(rows, noise)
-        return columns, order.words(_length(columns))
-    columns, words = {}, np.empty(0, np.uint64)
-    done, total = 0, _length(rows) if kept is None else int(kept.sum())
-    for number, start in enumerate(range(0, _length(rows), ROWS)):
-        place: slice | Ints = slice(start, start + ROWS)
-        if kept is not None:
-            place = start + np.flatnonzero(kept[place])
-        batch = {name: values[place] for name, values in rows.items()}
-        noise, order = streams.batch(batch, part=0, batch=number)
-        drawn = plan.draw(batch, noise)
-        if not columns:
-            columns = {name: np.empty(total, values.dtype) for name, values in drawn.items()}
-            words = np.empty(total, np.uint64)
-        # Copied while the batch is still at hand: joining all of them at the end takes twice as long.
-        end = done + _length(drawn)
-        for name, values in drawn.items():
-            columns[name][done:end] = values
-        words[done:end] = order.words(end - done)
-        done = end
-    return columns, words
-
-
-def _length(columns: Encoded) -> int:
-    return len(next(iter(columns.values())))
-
-
-def _is_matrix(X: Any) -> bool:
-    return isinstance(X, np.ndarray | list)
-
-
 def check_publishable(schema: Schema, where: str) -> None:
-    """Refuse promises that a published table cannot keep: it shows how many rows it has."""
+    """Raise if the schema hides the number of rows, which a published table shows."""
     if schema.neighbors != "replace-one" or schema.row_count != "public":
         raise SchemaError(
             f"schema of {where} must say neighbors: replace-one and row_count: public, said "
             f"{schema.neighbors} and {schema.row_count}. A released table shows its length; use queries "
             "where the length is secret."
         )
-
-
-def _read_bare(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded, None]:
-    matrix = np.asarray(X, np.float64)
-    if matrix.ndim != 2:
-        raise ParameterError(f"X must be a matrix of rows when bounds are given, had shape {matrix.shape}.")
-    try:
-        lower, upper = (np.broadcast_to(np.asarray(b, float), matrix.shape[1]) for b in bounds)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"bounds must be a pair of numbers or of vectors of length {matrix.shape[1]}. "
-            "Write bounds=(0, 1), or one lower and one upper bound for each column."
-        ) from None
-    columns = [
-        Column(f"x{j + 1}", lower=float(low), upper=float(high))
-        for j, (low, high) in enumerate(zip(lower, upper, strict=True))
-    ]
-    if y is None:
-        return (*_read_matrix(matrix, None, Schema(columns=columns)), None)
-    # Two classes under their usual names are the one list that can be known without a declaration.
-    if not np.isin(y, (-1, 1)).all():
-        raise DataError(
-            "y must hold -1 and 1 alone when bounds are given. Give schema= with a target that lists its "
-            "classes."
-        )
-    schema = Schema(columns=[*columns, Column("y", values=(-1, 1), role="target")])
-    return (*_read_matrix(matrix, y, schema), None)
-
-
-def _read_matrix(X: AnyArray, y: AnyArray | None, schema: Schema) -> tuple[Schema, Encoded]:
-    if not len(X):
-        raise DataError("X must have at least one row.")
-    if len(schema.features) != len(schema.numeric_features):
-        raise ParameterError(
-            "X must be a frame or a mapping of names to arrays when the schema has categories: "
-            "a matrix holds numeric features alone."
-        )
-    clipped = schema.clip(X)
-    rows: dict[str, AnyArray] = {c.name: clipped[:, j] for j, c in enumerate(schema.numeric_features)}
-    for j, column in enumerate(schema.numeric_features):
-        if column.required and np.isnan(clipped[:, j]).any():
-            raise DataError(
-                f"Column {column.name!r} is declared required and has missing cells. "
-                "Declare required=False, and missing becomes a level of its own.",
-                column=column.name,
-            )
-    if y is None:
-        if schema.target is not None:
-            schema = dataclasses.replace(
-                schema, target=None, columns=[c for c in schema.columns if c.role != "target"]
-            )
-        return schema, rows
-    if schema.target is None:
-        raise ParameterError("y was given, and the schema declares no target. Write target= in the schema.")
-    rows[schema.target] = _encode_target(np.asarray(y), schema.column(schema.target), len(X))
-    return schema, rows
-
-
-def _encode_target(y: AnyArray, column: Column, n_rows: int) -> AnyArray:
-    if y.shape != (n_rows,):
-        raise ParameterError(f"y must have one entry for each of the {n_rows} rows, had shape {y.shape}.")
-    if not column.is_category:
-        return column.clip(y)
-    codes = np.full(n_rows, -1, np.int32)
-    for code, level in enumerate(column.levels):
-        codes[y == level] = code
-    if (codes < 0).any():
-        raise DataError(
-            f"y must hold the declared values of {column.name!r} alone. Declare every class in its list.",
-            column=column.name,
-        )
-    return codes

@@ -1,6 +1,6 @@
-"""Publish a whole table with Gaussian noise: the optimum for a given loss of learning.
+"""Release of a table with Gaussian noise, the optimum for a given loss of utility.
 
-Sums over columns that the first paper prints as privacy, with what each of them really says.
+Also the sums over columns that the first paper prints as privacy, with what each of them says.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ from discreet.privacy.floors import GaussianNoise
 from discreet.privacy.rounding import root_down, shorter_up
 from discreet.privacy.sensitivity import linear_box_diameter
 from discreet.release.base import check_noise
-from discreet.release.table import (
-    AS_GOOD,
-    Label,
+from discreet.release.mechanism import (
+    SIZE_TOLERANCE,
     NumberMechanism,
-    TableRelease,
     additive_floor,
-    checked_weights,
-    exactly_one,
+    check_weights,
+    matrix_power,
     prior_of,
-    root_of,
 )
+from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,12 +50,18 @@ class GaussianNumbers(NumberMechanism):
     Parameters
     ----------
     columns : tuple of Column
-        The numbers.
-    covariance : array
-        A vector of variances for independent noise, or a matrix.
+        Numeric columns that get the noise together.
+    covariance : array of shape (p,) or (p, p)
+        Variances of independent noise, or the covariance matrix V, in the units of the columns.
+
+    Notes
+    -----
+    Rows are whitened by ``V^(-1/2)``, rounded to an integer lattice, and get independent rounded Gaussians.
+    The ``mu`` of one row is the longest diagonal of the declared box after whitening.
     """
 
     def __init__(self, columns: tuple[Column, ...], covariance: Floats) -> None:
+        """Check the size of the noise and compute the whitening map and the Fisher information."""
         self.columns = columns
         self.covariance = covariance
         variances = covariance if covariance.ndim == 1 else np.diagonal(covariance)
@@ -68,20 +72,20 @@ class GaussianNumbers(NumberMechanism):
             self.whitening = Whitening.diagonal(lower, upper, np.sqrt(covariance))
             self.information = 1 / covariance
         else:
-            matrix = root_of(covariance, -0.5)
+            matrix = matrix_power(covariance, -0.5)
             self.diameter = linear_box_diameter(matrix, upper - lower)
             self.whitening = Whitening.dense(
-                lower, upper, matrix, root_of(covariance, 0.5), self.diameter.upper
+                lower, upper, matrix, matrix_power(covariance, 0.5), self.diameter.upper
             )
-            self.information = np.diagonal(root_of(covariance, -1.0))
+            self.information = np.diagonal(matrix_power(covariance, -1.0))
 
     @property
     def sensitivity(self) -> float:
-        """How far two rows can be apart, in standard deviations: the ``mu`` of one row."""
+        """Largest distance of two rows in standard deviations: the ``mu`` of one row."""
         return self.whitening.sensitivity
 
     def unit_sensitivity(self, rows: int) -> float:
-        """Return the ``mu`` of a unit with up to ``rows`` rows: each has noise of its own, squares add up."""
+        """Return the ``mu`` of a unit with up to ``rows`` rows: ``sqrt(rows)`` times that of one."""
         if rows == 1:
             return self.sensitivity
         return math.nextafter(self.sensitivity * math.sqrt(rows) * (1 + 2.0**-52), math.inf)
@@ -94,13 +98,13 @@ class GaussianNumbers(NumberMechanism):
         # Each whitened coordinate moves by at most a step; the map back has rows of length sd.
         return 2 * sd * math.sqrt(len(self.columns)) * _STEP
 
-    def _noise(self, column: Column) -> GaussianNoise:
+    def _conditional_noise(self, column: Column) -> GaussianNoise:
         """Return the noise on one cell that remains once the noise of all others is known."""
-        return GaussianNoise(float(1 / math.sqrt(self.information[self.place(column)])))
+        return GaussianNoise(float(1 / math.sqrt(self.information[self.column_index(column)])))
 
     def law(self, column: Column) -> GaussianLaw:
-        """Return the law of one column, and how its noise goes together with that of others."""
-        j = self.place(column)
+        """Return the law of one column, with the covariances of its noise with that of the others."""
+        j = self.column_index(column)
         if self.covariance.ndim == 1:
             return GaussianLaw(variance=float(self.covariance[j]))
         return CorrelatedGaussianLaw(
@@ -110,7 +114,7 @@ class GaussianNumbers(NumberMechanism):
         )
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """One Gaussian promise for all numbers together."""
+        """Return one Gaussian promise for all numbers together."""
         return [
             GaussianDP(
                 mu=self.unit_sensitivity(rows),
@@ -124,26 +128,26 @@ class GaussianNumbers(NumberMechanism):
         """Return the exact Bayes error under the uniform prior, and the bounds beside it."""
         return additive_floor(
             column,
-            self._noise(column),
+            self._conditional_noise(column),
             lattice_step=self.lattice_step(column),
             total_variation=rows * self.whitening.total_variation(1),
             releases=rows,
         )
 
     def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Add the noise on the lattice."""
+        """Return the rows with noise, added on the lattice."""
         return self.whitening.release(matrix, stream)
 
     def scaled(self, factor: float) -> GaussianNumbers:
         """Return the mechanism with ``factor`` times the standard deviation."""
         return GaussianNumbers(self.columns, self.covariance * factor**2)
 
-    def possible(self, matrix: Floats) -> Bools:
-        """Say which cells are numbers that :meth:`release` writes."""
+    def is_possible(self, matrix: Floats) -> Bools:
+        """Return, cell by cell, whether :meth:`release` can write the number."""
         return self.whitening.possible(matrix)
 
     def repeat_chance(self) -> float:
-        """Bound the chance by the largest mass of a lattice point; correlated columns count as one."""
+        """Return the largest mass of a lattice point, multiplied over independent columns."""
         if self.covariance.ndim == 2:
             return _LARGEST_MASS
         spread = np.sqrt(self.covariance)
@@ -151,7 +155,7 @@ class GaussianNumbers(NumberMechanism):
         return float(np.prod(np.minimum(1.0, _LARGEST_MASS * points_per_double(ends, spread / STEPS))))
 
     def with_laws(self, laws: Mapping[str, Law]) -> GaussianNumbers:
-        """Return the mechanism with the covariance that published laws state, where it is as good."""
+        """Return the mechanism with the covariance that published laws state, where it matches its own."""
         stated = self.covariance.copy()
         for j, c in enumerate(self.columns):
             law = laws.get(c.name)
@@ -161,7 +165,7 @@ class GaussianNumbers(NumberMechanism):
                 stated[j] = law.covariances
         sd = np.sqrt(self.covariance if stated.ndim == 1 else np.diagonal(self.covariance))
         size = sd**2 if stated.ndim == 1 else np.outer(sd, sd)
-        good = (np.abs(stated - self.covariance) <= 2 * AS_GOOD * size).all()
+        good = (np.abs(stated - self.covariance) <= 2 * SIZE_TOLERANCE * size).all()
         if not good or (stated.ndim == 2 and (stated != stated.T).any()):
             return self
         return GaussianNumbers(self.columns, stated)
@@ -182,32 +186,32 @@ class GaussianRelease(TableRelease):
     Parameters
     ----------
     privacy : ErrorFloor, ApproxDP, GaussianDP or ZCDP, optional
-        What is promised. An :class:`ErrorFloor` names columns; the other sensitive columns get the
+        Promise of the release. An :class:`ErrorFloor` names columns; the other sensitive columns get the
         same share of what can be proven for them. An :class:`ApproxDP` covers all sensitive columns
         and the target jointly; a column's ``protect`` share is taken first, the rest of epsilon is
         split equally, and the numbers put theirs together into one ``mu``.
     regularization : float, optional
-        The weight lambda of the lost utility in ``Tr(Pi^-1 I) + lambda Tr(V)``, where ``I`` is the Fisher
+        Weight lambda of the lost utility in ``Tr(Pi^-1 I) + lambda Tr(V)``, where ``I`` is the Fisher
         information and ``V`` the covariance of the noise; the optimum is ``V = Pi^(-1/2) / sqrt(lambda)``.
     scale : float, sequence or mapping, optional
-        The standard deviation of the noise in each column's own unit.
+        Standard deviation of the noise, in the unit of each column.
     weights : vector or matrix, optional
-        ``Pi``: how much the error on each number, or combination of numbers, counts; symmetric positive
-        definite. By default the inverse fourth power of each declared range, so that the noise of every
-        column is in proportion to it.
+        ``Pi``: weight of the error on each number, or combination of numbers; symmetric positive definite. By
+        default the inverse fourth power of each declared range, so that the noise of every column is in
+        proportion to it.
     label : {"randomized", "clear"}
         Whether the target is randomized, or published as it is and covered by no promise.
     clamp : bool
-        Move noised numbers back into their declared range: post-processing, and part of the law.
+        Whether noised numbers are moved back into their declared range: post-processing, and part of the law.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`.
+        As for :class:`~discreet.release.base.ReleaseMethod`.
 
     Privacy
     -------
     One unit's rows replaced. Numbers: ``mu``-GDP with ``mu`` the longest diagonal of the declared box in
     standard deviations, computed on the integer lattice; categories and missing flags: pure epsilon
     each, added up. The floors are exact Bayes errors under the uniform prior on what was declared,
-    for somebody who knows nothing else. Open: the number of rows, the column names, declared lists
+    for an attacker who knows nothing else. Open: the number of rows, the column names, declared lists
     and bounds, public columns, and the target when ``label="clear"``.
 
     Reference
@@ -246,6 +250,7 @@ class GaussianRelease(TableRelease):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check that exactly one of the three ways to set the noise is given, and store it."""
         super().__init__(
             privacy=privacy,
             label=label,
@@ -255,7 +260,7 @@ class GaussianRelease(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        exactly_one(type(self).__name__, privacy=privacy, regularization=regularization, scale=scale)
+        check_exactly_one(type(self).__name__, privacy=privacy, regularization=regularization, scale=scale)
         if regularization is not None and not (
             isinstance(regularization, int | float) and 0 < regularization < math.inf
         ):
@@ -275,17 +280,17 @@ class GaussianRelease(TableRelease):
         """Return ``Pi^(-1/2)``: the covariance of the noise up to a factor, as a vector or a matrix."""
         if self.weights is None:
             return np.array([c.width**2 for c in columns])
-        return root_of(checked_weights(self.weights, columns, type(self).__name__), -0.5)
+        return matrix_power(check_weights(self.weights, columns, type(self).__name__), -0.5)
 
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> GaussianNumbers:
-        """Use lambda, the standard deviations, or a Gaussian promise."""
+        """Return the mechanism for a Gaussian promise, for lambda, or for given standard deviations."""
         rows = schema.max_rows_per_unit or 1
         if isinstance(self.privacy, GaussianDP):
-            return self._for_mu(columns, self.privacy.mu, rows)
+            return self._calibrate_mu(columns, self.privacy.mu, rows)
         if isinstance(self.privacy, ZCDP):
-            # Down: noise for a larger mu would cost more than was asked for.
-            return self._for_mu(columns, root_down(2 * exact(self.privacy.rho)), rows)
-        # What passes all numbers is refused there.
+            # Rounded down: noise for a larger mu would cost more than was asked for.
+            return self._calibrate_mu(columns, root_down(2 * exact(self.privacy.rho)), rows)
+        # An overflow to infinity is refused by GaussianNumbers.
         with np.errstate(over="ignore"):
             if self.regularization is not None:
                 return GaussianNumbers(columns, self.shape(columns) / math.sqrt(self.regularization))
@@ -295,9 +300,9 @@ class GaussianRelease(TableRelease):
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> GaussianNumbers:
-        """Put the parts of epsilon together into one ``mu``."""
+        """Return the mechanism whose ``mu`` spends the epsilons of all columns together."""
         assert isinstance(self.privacy, ApproxDP)
-        # The sampler's own distance is paid out of delta.
+        # The distance of the sampler from its law is paid out of delta, for both tables.
         growth = 1 + math.exp(min(self.privacy.epsilon, 700.0))
         tv = n_rows * len(columns) * samplers.GAUSSIAN_TOTAL_VARIATION * growth
         if tv >= self.privacy.delta / 2:
@@ -306,18 +311,25 @@ class GaussianRelease(TableRelease):
                 f"{self.privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
             )
         mu = gaussian_mu(math.fsum(epsilons.values()), self.privacy.delta - 2 * tv)
-        return self._for_mu(columns, mu, rows)
+        return self._calibrate_mu(columns, mu, rows)
 
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> GaussianNumbers:
-        """Find the least noise whose floors are the ones asked for."""
+        """Return the least noise that reaches the floors for a unit with up to ``rows`` rows.
+
+        Notes
+        -----
+        Without weights every column gets its own least standard deviation. With weights the covariance is
+        ``factor Pi^(-1/2)``; the noise of a column given that of all others has variance
+        ``1 / (V^-1)_jj``, which sets the factor.
+        """
         check_noise(columns, np.array([errors[c.name] for c in columns]), "The error floor")
-        least = np.array([self._least_sd(c, errors[c.name], len(columns), rows) for c in columns])
+        least = np.array([self._smallest_sd(c, errors[c.name], len(columns), rows) for c in columns])
         if self.weights is None:
             return GaussianNumbers(columns, least**2)
         shape = self.shape(columns)
-        information = 1 / shape if shape.ndim == 1 else np.diagonal(root_of(shape, -1.0))
+        information = 1 / shape if shape.ndim == 1 else np.diagonal(matrix_power(shape, -1.0))
         factor = float(np.max(least**2 * information))
         while True:
             factor = shorter_up(factor)
@@ -329,7 +341,8 @@ class GaussianRelease(TableRelease):
             factor *= 1 + 2.0**-16
 
     @staticmethod
-    def _least_sd(column: Column, error: float, p: int, rows: int) -> float:
+    def _smallest_sd(column: Column, error: float, p: int, rows: int) -> float:
+        """Return the least standard deviation that proves an error, lattice and sampler counted in."""
         prior, tv = prior_of(column), rows * (p + 1) * samplers.GAUSSIAN_TOTAL_VARIATION
         rough = floors.least_noise(GaussianNoise, prior, error, column=column.name, releases=rows)
         return floors.least_noise(
@@ -343,15 +356,15 @@ class GaussianRelease(TableRelease):
             start=rough.sd,
         ).sd
 
-    def _for_mu(self, columns: tuple[Column, ...], mu: float, rows: int) -> GaussianNumbers:
-        """Scale the shape until the rows of two units are at most ``mu`` standard deviations apart."""
+    def _calibrate_mu(self, columns: tuple[Column, ...], mu: float, rows: int) -> GaussianNumbers:
+        """Return the noise under which the rows of two units are at most ``mu`` standard deviations apart."""
         shape = self.shape(columns)
         widths = np.array([c.width for c in columns])
         if shape.ndim == 1:
             diameter = float(np.sqrt(np.sum(widths**2 / shape)))
         else:
-            # Its last digits depend on the processor, and the noise must not.
-            diameter = shorter_up(linear_box_diameter(root_of(shape, -0.5), widths).upper)
+            # Shortened to 24 bits: the last digits depend on the processor, and the noise must not.
+            diameter = shorter_up(linear_box_diameter(matrix_power(shape, -0.5), widths).upper)
         factor = rows * (diameter / mu) ** 2
         while True:
             factor *= 1 + 2.0**-20  # rounding to the lattice may take a little more
@@ -361,7 +374,7 @@ class GaussianRelease(TableRelease):
 
 
 def printed_epsilon(mu: float, delta: float) -> float:
-    """Return the epsilon that the paper's theorem 2.5 prints for Gaussian noise: shown, never promised.
+    """Return the epsilon that theorem 2.5 of the paper prints for Gaussian noise: shown, never promised.
 
     It is larger than the true one up to about 20 (at delta 1e-5) and smaller, hence false, beyond.
 
@@ -381,15 +394,16 @@ class TraceBounds:
     Attributes
     ----------
     unbiased : float
-        ``Tr V``, on ``E |x - guess|^2``; unbiased attackers without other knowledge only.
+        ``Tr V``: bound on ``E |x - guess|^2`` for unbiased attackers without other knowledge.
     half : float
-        ``Tr(Pi V)``, on ``E |Pi^(1/2) (x - guess)|^2``; the same attackers. The paper's number.
+        ``Tr(Pi V)``: bound on ``E |Pi^(1/2) (x - guess)|^2`` for the same attackers; the number of the paper.
     full : float
-        ``Tr(Pi V Pi)``, on ``E |Pi (x - guess)|^2``; the same attackers. What the paper's left side says.
+        ``Tr(Pi V Pi)``: bound on ``E |Pi (x - guess)|^2`` for the same attackers; the left side in the paper.
     weak : float
-        ``p^2 / Tr(Pi^-1 V^-1)``, below ``half``.
+        ``p^2 / Tr(Pi^-1 V^-1)``: a weaker bound, below ``half``.
     anyone : float
-        Every attacker, for some rows in the declared box: van Trees with the cosine-squared prior.
+        ``Tr (V^-1 + 4 pi^2 / widths^2)^-1``: bound for every attacker and some rows in the declared box, by
+        van Trees with the cosine-squared prior.
 
     Privacy
     -------
@@ -409,7 +423,17 @@ class TraceBounds:
 
 
 def trace_bounds(covariance: Floats, weights: Floats, widths: Floats) -> TraceBounds:
-    """Compute the bounds for noise of one covariance (vector or matrix) and weights ``Pi``."""
+    """Return the bounds for noise of one covariance.
+
+    Parameters
+    ----------
+    covariance : array of shape (p,) or (p, p)
+        Variances of independent noise, or the covariance matrix V.
+    weights : array of shape (p,) or (p, p)
+        Weights ``Pi`` on the columns, as a vector or a positive definite matrix.
+    widths : array of shape (p,)
+        Width of the declared range of each column.
+    """
     V = np.diag(covariance) if covariance.ndim == 1 else covariance
     Pi = np.diag(weights) if weights.ndim == 1 else weights
     information = linalg.inv(V)
@@ -428,6 +452,12 @@ def clamped_information(sd: float, value: float, lower: float, upper: float) -> 
 
     Never more than the ``1 / sd**2`` of the sum itself: clamping is post-processing.
 
+    Notes
+    -----
+    With ``a = (lower - value) / sd``, ``b = (upper - value) / sd`` and the normal density phi and
+    distribution function Phi, the information times ``sd**2`` is ``Phi(b) - Phi(a) + a phi(a) - b phi(b) +
+    phi(a)^2 / Phi(a) + phi(b)^2 / (1 - Phi(b))``.
+
     Reference
     ---------
     docs/explanation/theorems/fisher-cramer-rao.md
@@ -440,9 +470,13 @@ def clamped_information(sd: float, value: float, lower: float, upper: float) -> 
 
 
 def informed_error(covariance: Floats, population: Floats) -> float:
-    """Return the squared error of the linear guess by somebody who knows the population's covariance.
+    """Return the squared error of the best linear guess that knows the covariance of the population.
 
     Given class by class where labels are public: an attack that succeeds, not a bound.
+
+    Notes
+    -----
+    ``Tr(S - S (S + V)^-1 S)`` with S the covariance of the population and V that of the noise.
 
     Reference
     ---------

@@ -1,8 +1,8 @@
-"""Where the noise of a table comes from: for each batch a stream of its own, by key, plan, place and content.
+"""Random streams of the noise of a table, one for each batch, by key, plan, position and content.
 
 A key that served two tables, or one table at two scales, would let the noise be subtracted. So the keystream
-of a batch follows from everything that its noise is for: the same rows at the same place under the same plan
-meet the same bits, whatever process draws them, and anything else meets independent ones.
+of a batch depends on everything that its noise is for: the same rows at the same position under the same plan
+get the same bits, whatever process draws them, and anything else gets independent ones.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class BatchStreams:
-    """The streams of one release of one table.
+    """Random streams of one release of one table.
 
     Parameters
     ----------
     parts : Stream
-        ``derive("parts")`` of the release's stream: all that whoever draws a part has to know.
+        ``derive("parts")`` of the stream of the release: all that a process that draws a part has to know.
     plan : str
-        Digest of what is done to the rows, in hexadecimal.
+        SHA-256 of the plan of the release, in hexadecimal.
     schema : str
-        Digest of what was declared about them.
+        SHA-256 of the schema of the table, in hexadecimal.
 
     Privacy
     -------
@@ -60,19 +60,23 @@ class BatchStreams:
         Parameters
         ----------
         rows : mapping of str to array
-            The encoded rows that noise is drawn for, without those that were left out.
+            Encoded rows that noise is drawn for, without those that were left out.
         part : int
             Number of the part of the source, from 0; a source read by one process is one part.
         batch : int
             Number of the batch in its part, from 0.
+
+        Returns
+        -------
+        noise, order : Stream
         """
-        return self._for(rows, part, batch)
+        return self._derive_streams(rows, part, batch)
 
     def whole(self, rows: Mapping[str, AnyArray]) -> tuple[Stream, Stream]:
-        """Return the two streams of a method that needs all rows at once."""
-        return self._for(rows, None, None)
+        """Return the streams for noise and order of a method that needs all rows at once."""
+        return self._derive_streams(rows, None, None)
 
-    def _for(
+    def _derive_streams(
         self, rows: Mapping[str, AnyArray], part: int | None, batch: int | None
     ) -> tuple[Stream, Stream]:
         facts = [self._plan, self._schema, part, batch, rows_digest(rows)]
@@ -85,8 +89,8 @@ def rows_digest(rows: Mapping[str, AnyArray]) -> str:
 
     Notes
     -----
-    Over the columns in the order of their names: name, type and bytes, each with its length before it as a
-    64-bit number, so that no two tables are written alike.
+    Hashes the columns in the order of their names: name, type and bytes, each preceded by its length as a
+    64-bit number, so that no two tables have the same encoding.
     """
     digest = hashlib.sha256()
     for name in sorted(rows):

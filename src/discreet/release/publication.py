@@ -1,4 +1,4 @@
-"""How a released table looks in a file, and how to read it back without touching a cell."""
+"""Published tables, what is known of them, and the plan that they are drawn by."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def published_fields(schema: Schema) -> tuple[Field, ...]:
-    """Return how the released columns look in a file: noised integers and dates are plain numbers."""
+    """Return the fields of the released columns in a file; noised integers and dates are plain numbers."""
     return tuple(
         Field.from_column(c) if c.is_category or c.role == "public" else Field(c.name)
         for c in schema.released
@@ -38,14 +38,15 @@ def published_fields(schema: Schema) -> tuple[Field, ...]:
 def published_schema(schema: Schema) -> Schema:
     """Return the schema under which a released file is read back, cell for cell.
 
-    Noised numbers have no bounds worth the name, every list is closed, and nothing else is in the file.
-    Codes of lists are positions in the levels of the original column.
+    Noised numbers have no bounds, every list is closed, and the file has no other columns. Codes of lists are
+    positions in the levels of the original column.
     """
-    columns = [_as_published(c) for c in schema.released]
+    columns = [_published_column(c) for c in schema.released]
     return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)
 
 
-def _as_published(column: Column) -> Column:
+def _published_column(column: Column) -> Column:
+    """Return one released column as it is declared for reading back."""
     if column.role == "public" and column.is_number:
         return column
     if column.is_number:
@@ -68,21 +69,21 @@ def in_words(column: Column, values: AnyArray) -> AnyArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
-    """What was done to one published column and what that proves.
+    """Noise of one published column, and what it proves.
 
     Attributes
     ----------
     column : str
-        Its name.
+        Name of the published column.
     law : Law
-        How a published cell follows from a true one.
+        Distribution of a published cell given the true one.
     epsilon : float or None
-        The pure epsilon that a unit spends on it; None where it has none of its own, as for Gaussian
+        Pure epsilon that a unit spends on the column; None where it has none of its own, as for Gaussian
         noise, whose columns have one promise together.
     floor : ColumnFloor or None
-        The least error of any guess; None where none is proven.
+        Least error of any guess at a cell; None where none is proven.
     prior : UniformPrior, IntegerPrior, ListPrior or None
-        What the floor averages over; None where cells do not follow from their own value alone.
+        Prior that the floor averages over; None where cells do not follow from their own value alone.
     """
 
     column: str
@@ -94,18 +95,19 @@ class ColumnSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What is known of a table that was released straight into a file.
+    """Facts about a table that was released straight into a file.
 
     Attributes
     ----------
     n_rows : int
-        How many rows were written.
+        Number of rows written to the file.
     n_read : int
-        How many rows the source had; more where a unit had more rows than it may have.
+        Number of rows of the source; larger where a unit had more rows than it may have.
     schema, promises, receipt, summary, commitment
-        As of a :class:`Release`.
+        As for :class:`Release`.
     rows_salt : str or None
-        What decided which rows stayed of a person who had too many; None where every row is a unit. Public.
+        Salt that decides which rows are kept of a unit that has too many, in hexadecimal, public; None where
+        every row is a unit.
     """
 
     n_rows: int
@@ -125,24 +127,24 @@ class Release:
     Attributes
     ----------
     columns : mapping of str to array
-        The published columns in encoded form: numbers as float64 (NaN = missing), categories as
-        positions in their levels.
+        Published columns in encoded form: numbers as float64 (NaN = missing), categories as positions in
+        their levels.
     schema : Schema
-        What was declared about the table before a row was read.
+        Schema of the published table, declared before a row was read.
     promises : tuple of Promise
         Every promise that holds; those on different columns of one row add up.
     receipt : Receipt
-        What was charged, and whether a seed makes the noise public.
+        Receipt of the charge, which also says whether a seed makes the noise public.
     summary : tuple of ColumnSummary
-        For each published column what was done to it and what that proves.
+        Noise of each published column, and what it proves.
     commitment : str
-        SHA-256 of the key that the noise was drawn under: shows, to whoever is given the key, that it was
+        SHA-256 of the key of the noise, in hexadecimal: shows an auditor who is given the key that it was
         this one.
 
     Privacy
     -------
     Only ``columns`` depends on rows, and only through the mechanism of the release. The rows of a table are
-    in random order; those of a matrix keep theirs, and each promise holds for somebody who knows it.
+    in random order; those of a matrix keep theirs, and each promise holds against an attacker who knows it.
 
     Reference
     ---------
@@ -158,7 +160,7 @@ class Release:
 
     @property
     def data(self) -> Floats:
-        """The numeric features as a matrix, in the order of ``schema.numeric_features``.
+        """Numeric features as a matrix, in the order of ``schema.numeric_features``.
 
         Where every feature is published as a level of a list, their codes as a matrix of integers, in the
         order of ``schema.features``; :meth:`decoded` has the levels themselves.
@@ -170,12 +172,12 @@ class Release:
 
     @property
     def target(self) -> AnyArray | None:
-        """The published labels, or None."""
+        """Published labels, decoded; None if the table has no target."""
         name = self.schema.target
         return None if name is None or name not in self.columns else self.decoded(name)
 
     def decoded(self, name: str) -> AnyArray:
-        """Return one published column in the words of its schema: levels, not codes."""
+        """Return one published column with the levels of its schema in place of codes."""
         column, values = self.schema.column(name), self.columns[name]
         if not column.is_category:
             return values
@@ -186,11 +188,11 @@ class Release:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """How the columns look in a file: noised integers and dates are plain numbers."""
+        """Fields of the columns in a file; noised integers and dates are plain numbers."""
         return tuple(f for f in published_fields(self.schema) if f.name in self.columns)
 
     def noise_law(self) -> NoiseLaw:
-        """Return how every published cell follows from the true one, for learners that correct for it."""
+        """Return the distribution of every published cell given the true one, for learners that use it."""
         return NoiseLaw.from_columns((self.schema.column(s.column), s.law) for s in self.summary)
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
@@ -199,16 +201,16 @@ class Release:
 
 
 class ReleasePlan(ABC):
-    """What will be done to each row and what it promises: made from public facts alone.
+    """Noise and promises of a release, chosen from public facts alone.
 
     Attributes
     ----------
     schema : Schema
-        Of the published table.
+        Schema of the published table.
     promises : tuple of Promise
-        Everything that will hold for one unit of the schema, with all its rows.
+        Promises that will hold for one unit of the schema, with all its rows.
     columns : tuple of ColumnSummary
-        What will be done to each published column.
+        Noise of each published column, and what it proves.
     """
 
     schema: Schema
@@ -216,57 +218,57 @@ class ReleasePlan(ABC):
     columns: tuple[ColumnSummary, ...]
     row_level: ClassVar[bool] = True
     """Whether every published row comes from one true row, so that there is a row to attack or compare."""
-    by_rows: ClassVar[bool] = True
+    is_row_wise: ClassVar[bool] = True
     """Whether rows are noised each by itself, so that a table can be drawn a batch at a time."""
 
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Return the published columns of some rows; a stream that was drawn from gives other noise."""
+        """Return the published columns of some encoded rows; the noise continues where the stream stands."""
 
     def truth(self, rows: Encoded) -> Encoded:
-        """Return declared rows in the values of the published table, without noise: what there is to guess.
+        """Return rows with the values that the published table would have without noise.
 
         The same rows, unless a release publishes bins or groups.
         """
         return rows
 
     def noise(self, truth: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Return the published columns of rows that :meth:`truth` has made."""
+        """Return the published columns of rows that :meth:`truth` returned."""
         return self.draw(truth, stream)
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Name the columns with published cells that this plan cannot have drawn, and say why.
+        """Return the columns with cells that this plan cannot have drawn, each with the reason.
 
         Parameters
         ----------
         columns : mapping of str to array
-            Some rows of a published table, encoded.
+            Some rows of a published table, encoded, by column name.
 
         Returns
         -------
         dict of str to str
             Empty when every cell is possible, which says nothing about how likely they are.
         """
-        found = {}
+        misfits = {}
         for column in self.schema.released:
             values = columns[column.name]
             if column.is_category:
                 if ((values < 0) | (values >= len(column.levels))).any():
-                    found[column.name] = "a level that was not declared"
+                    misfits[column.name] = "a level that was not declared"
             elif column.required and np.isnan(values).any():
-                found[column.name] = "missing cells in a column that has none"
-        return found
+                misfits[column.name] = "missing cells in a column that has none"
+        return misfits
 
     def repeat_chance(self) -> float:
-        """Bound the chance that two rows get the same :meth:`noised` numbers; 1 where nothing bounds it."""
+        """Return a bound on the chance that two rows agree in :meth:`noised_columns`; 1 if unknown."""
         return 1.0
 
-    def noised(self) -> tuple[str, ...]:
-        """Name the columns of numbers that :meth:`repeat_chance` is about."""
+    def noised_columns(self) -> tuple[str, ...]:
+        """Return the names of the numeric columns that :meth:`repeat_chance` refers to."""
         return ()
 
     def length_misfit(self, n_read: int, n_published: int) -> str | None:
-        """Say what is wrong with how many rows were published of those that were read; None if nothing is."""
+        """Return what is wrong with the number of published rows; None if nothing is."""
         if n_published > n_read:
             return "More rows were published than read."
         if self.schema.id_column is None and n_published != n_read:

@@ -1,42 +1,37 @@
-"""Row by row: what noised tables of every kind share. A method adds what it does to the numbers."""
+"""Releases that add noise row by row: the plan, and the split of a promise over numbers and lists."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy import linalg
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise._linear import product, symmetric_eigen
 from discreet.noise.whitening import same_bits
 from discreet.noise_law import Additive, Clear
-from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
-from discreet.privacy.floors import IntegerPrior, UniformPrior
-from discreet.release._randomized_response import Listed, Response, listed_in, response_promise
+from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP
+from discreet.release._randomized_response import LevelList, Response, level_lists, response_promise
 from discreet.release.base import ReleaseMethod, parameter_names
+from discreet.release.mechanism import NumberMechanism, prior_of
 from discreet.release.publication import ColumnSummary, ReleasePlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._types import AnyArray, Bools, Floats
+    from discreet._types import AnyArray, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.noise_law import Law
     from discreet.privacy import Promise
-    from discreet.privacy.floors import Noise
     from discreet.release.publication import Encoded
     from discreet.schema import Column, Schema
 
-    Calibrated = tuple["NumberMechanism | None", tuple[Response, ...]]
+    Calibration = tuple["NumberMechanism | None", tuple[Response, ...]]
 
 INDEPENDENT = (
     "under the prior and in the noise the column is independent of everything else that is published; "
@@ -56,25 +51,8 @@ ROWS_KNOWN = "how many rows each unit has is public"
 Label = Literal["randomized", "clear"]
 
 
-AS_GOOD = 1.2e-7
-"""How far, relatively, a stated size of noise may be from the calibrated one: a step of 24 bits."""
-
-
-def as_good(stated: float, own: float) -> bool:
-    """Say whether a stated size of noise is the calibrated one, up to what processors compute differently."""
-    return abs(stated - own) <= AS_GOOD * abs(own)
-
-
-def prior_of(column: Column) -> UniformPrior | IntegerPrior:
-    """Return the uniform prior on what was declared; whole numbers stay whole."""
-    lower, upper = column.range
-    if column.type == "number":
-        return UniformPrior(lower, upper)
-    return IntegerPrior(int(lower), int(upper))
-
-
-def exactly_one(where: str, **given: object) -> None:
-    """Refuse a method that is told how much noise to use in several ways, or in none."""
+def check_exactly_one(where: str, **given: object) -> None:
+    """Raise unless exactly one of the parameters that set the noise is given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         *first, last = given
@@ -84,134 +62,31 @@ def exactly_one(where: str, **given: object) -> None:
         )
 
 
-def additive_floor(
-    column: Column,
-    noise: Noise,
-    *,
-    lattice_step: float,
-    total_variation: float = 0.0,
-    releases: int = 1,
-) -> ColumnFloor | None:
-    """Return the exact Bayes error under the uniform prior and the bounds beside it; None where it is 0."""
-    prior = prior_of(column)
-    error = floors.bayes_floor(
-        noise,
-        prior,
-        releases=releases,
-        total_variation=total_variation,
-        lattice_step=lattice_step,
-    )
-    return floors.column_floor(error, prior, measure=column.measure, noise=noise, releases=releases)
-
-
 def floor_promise(
     schema: Schema, proven: Mapping[str, ColumnFloor], assumes: tuple[str, ...]
 ) -> list[ErrorFloor]:
-    """State the floors of a release that publishes each row by itself, and what it does not publish."""
+    """Return the promise of the proven floors, with the columns that are not published; none if none hold."""
     if not proven:
         return []
     unpublished = tuple(c.name for c in schema.columns if not c.leaves)
     return [ErrorFloor(proven, unit=schema.unit, assumes=assumes, unpublished=unpublished)]
 
 
-def root_of(positive: Floats, power: float) -> Floats:
-    """Return a power of a positive definite matrix, or of a diagonal one given as a vector."""
-    if positive.ndim == 1:
-        return np.asarray(positive**power)
-    values, vectors = symmetric_eigen(positive)
-    return product(vectors * values**power, vectors.T)
-
-
-def checked_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
-    """Return weights ``Pi`` on the columns, a positive vector or a positive definite matrix."""
-    weights, p = np.asarray(given, float), len(columns)
-    if weights.shape not in ((p,), (p, p)) or not np.isfinite(weights).all():
-        raise ParameterError(
-            f"weights of {where} must be {p} finite numbers or a {p} by {p} matrix, for "
-            f"{', '.join(c.name for c in columns)}; had shape {weights.shape}."
-        )
-    if weights.ndim == 2 and np.abs(weights - weights.T).max() > 1e-12 * np.abs(weights).max():
-        raise ParameterError(f"weights of {where} must be a symmetric matrix.")
-    least = float(weights.min() if weights.ndim == 1 else linalg.eigvalsh(weights)[0])
-    if not least > 0:
-        raise ParameterError(
-            f"weights of {where} must be positive definite, and their smallest eigenvalue is {least:.6g}. "
-            "Give every direction a weight above 0."
-        )
-    return weights
-
-
-class NumberMechanism(ABC):
-    """What a method does to the numbers of a row.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TablePlan(ReleasePlan):
+    """Plan of a row-by-row release: a mechanism for numbers, randomized response for lists.
 
     Attributes
     ----------
-    columns : tuple of Column
-        The numbers, in the order of the matrices below.
+    schema, columns, promises
+        As for :class:`~discreet.release.publication.ReleasePlan`.
+    numbers : NumberMechanism or None
+        Mechanism for the numeric columns; None where no number is protected.
+    responses : tuple of Response
+        Randomized response of each protected list and missing flag.
+    clamp : bool
+        Whether noised numbers are moved back into their declared range.
     """
-
-    columns: tuple[Column, ...]
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {c.name: j for j, c in enumerate(self.columns)}
-
-    def has(self, column: Column) -> bool:
-        """Say whether it is one of the columns."""
-        return column.name in self._places
-
-    def place(self, column: Column) -> int:
-        """Return which of the columns it is."""
-        return self._places[column.name]
-
-    @abstractmethod
-    def law(self, column: Column) -> Law:
-        """Return the public law of one column, in its own unit."""
-
-    @abstractmethod
-    def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Say what holds for a unit with up to ``rows`` rows of a table of ``n_rows``."""
-
-    @abstractmethod
-    def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return the least error of any guess at one column; None where none is proven."""
-
-    @abstractmethod
-    def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Return the noised numbers of some rows, none of them missing."""
-
-    @abstractmethod
-    def scaled(self, factor: float) -> NumberMechanism:
-        """Return the mechanism with ``factor`` times as much noise."""
-
-    @abstractmethod
-    def possible(self, matrix: Floats) -> Bools:
-        """Say which published cells this mechanism can have drawn, whatever was true."""
-
-    def repeat_chance(self) -> float:
-        """Bound the chance that the numbers of two rows come out the same, whatever was true; 1 at most."""
-        return 1.0
-
-    def reach(self, column: Column) -> tuple[float, float]:
-        """Return the least and the largest number that can be published."""
-        return -math.inf, math.inf
-
-    def with_laws(self, laws: Mapping[str, Law]) -> NumberMechanism:
-        """Return the mechanism with the sizes that published laws state, where they are as good as its own.
-
-        A size that was calibrated on another processor may differ in its last digit. Whoever checks or
-        replays what was drawn needs the one that it was drawn with.
-        """
-        return self
-
-    def epsilon(self, column: Column) -> float | None:
-        """Return the pure epsilon of one cell; None where the columns have none of their own."""
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TablePlan(ReleasePlan):
-    """Numbers by one mechanism, lists by randomized response, public columns as they are."""
 
     schema: Schema
     numbers: NumberMechanism | None
@@ -221,7 +96,7 @@ class TablePlan(ReleasePlan):
     promises: tuple[Promise, ...]
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Noise every protected column; the others leave as they are."""
+        """Return rows with every protected column noised, and the public columns as they are."""
         out = {c.name: rows[c.name] for c in self.schema.released if c.name in rows}
         if self.numbers is not None:
             columns = self.numbers.columns
@@ -231,67 +106,67 @@ class TablePlan(ReleasePlan):
                     np.nan_to_num(matrix[:, j], copy=False, nan=c.fill)
             noised = self.numbers.release(matrix, stream)
             for j, c in enumerate(columns):
-                out[c.name] = self._finished(c, noised[:, j])
+                out[c.name] = self._post_process(c, noised[:, j])
         for response in self.responses:
             codes = response.draw(rows[response.name], stream)
-            if response.listed.missing_flag:
+            if response.level_list.missing_flag:
                 codes = np.where(codes == 1, np.nan, out[response.name])
             out[response.name] = codes
         return out
 
     def repeat_chance(self) -> float:
-        """Bound the chance that two rows get the same noised numbers; post-processing may bring it about."""
+        """Return a bound on the chance that two rows agree in all numbers; 1 if clamped or rounded."""
         plain = (
             self.numbers is not None and not self.clamp and all(c.grid is None for c in self.numbers.columns)
         )
         return self.numbers.repeat_chance() if self.numbers is not None and plain else 1.0
 
-    def noised(self) -> tuple[str, ...]:
-        """Name the columns of numbers."""
+    def noised_columns(self) -> tuple[str, ...]:
+        """Return the names of the numeric columns."""
         return () if self.numbers is None else tuple(c.name for c in self.numbers.columns)
 
-    def _finished(self, column: Column, noised: Floats) -> Floats:
-        """Clamp and round as was declared: post-processing."""
+    def _post_process(self, column: Column, noised: Floats) -> Floats:
+        """Return noised numbers clamped and rounded as declared."""
         if self.clamp:
             noised = column.clip(noised)
-        return noised if column.grid is None else on_grid(column, noised)
+        return noised if column.grid is None else round_to_grid(column, noised)
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Name the columns with published cells that this plan cannot have drawn, and say why."""
-        found = ReleasePlan.misfits(
+        """Return the columns with cells that this plan cannot have drawn, each with the reason."""
+        misfits = ReleasePlan.misfits(
             self, columns
-        )  # a class with slots is made twice, and super() knows the first
+        )  # a dataclass with slots is a second class, which super() does not know
         if self.numbers is None:
-            return found
+            return misfits
         matrix = np.column_stack([columns[c.name] for c in self.numbers.columns])
-        with np.errstate(over="ignore"):  # whoever wrote the file may have written anything
-            fits = self.numbers.possible(matrix) | np.isnan(matrix)
+        with np.errstate(over="ignore"):  # the file may hold any number
+            fits = self.numbers.is_possible(matrix) | np.isnan(matrix)
         for j, c in enumerate(self.numbers.columns):
             values = matrix[:, j]
-            ends = np.array(c.range if self.clamp else self.numbers.reach(c), float)
+            ends = np.array(c.range if self.clamp else self.numbers.output_range(c), float)
             if c.grid is not None:
                 # Rounding can lead from inside the ends to the next step outside.
-                ends = np.where(np.isinf(ends), ends, on_grid(c, ends))
-                fits[:, j] = same_bits(on_grid(c, values), values)
+                ends = np.where(np.isinf(ends), ends, round_to_grid(c, ends))
+                fits[:, j] = same_bits(round_to_grid(c, values), values)
             elif self.clamp:
                 fits[:, j] |= same_bits(values, ends[:1]) | same_bits(values, ends[1:])
             if self.clamp or c.grid is not None:
                 fits[:, j] &= (values >= ends[0]) & (values <= ends[1])
                 fits[:, j] |= np.isnan(values)
-            if not fits[:, j].all() and c.name not in found:
-                found[c.name] = "values that the noise cannot have led to (off its lattice or its support)"
-        return found
+            if not fits[:, j].all() and c.name not in misfits:
+                misfits[c.name] = "values that the noise cannot have led to (off its lattice or its support)"
+        return misfits
 
 
-def on_grid(column: Column, values: Floats) -> Floats:
-    """Round to the public step of a column, counted from its lower bound."""
+def round_to_grid(column: Column, values: Floats) -> Floats:
+    """Return values rounded to the public step of a column, counted from its lower bound."""
     assert column.grid is not None
     lower = column.range[0]
     return np.asarray(lower + np.rint((values - lower) / column.grid) * column.grid)
 
 
 class TableRelease(ReleaseMethod):
-    """A release that noises each row by itself.
+    """Release that adds noise to each row independently.
 
     Subclasses turn floors, epsilons or their own parameters into a :class:`NumberMechanism`; everything
     that is not a number, and the split of what is promised, is handled here.
@@ -299,15 +174,15 @@ class TableRelease(ReleaseMethod):
     Parameters
     ----------
     privacy : Promise, optional
-        What is promised. An :class:`ErrorFloor` names columns; the other sensitive columns get the
+        Promise of the release. An :class:`ErrorFloor` names columns; the other sensitive columns get the
         same share of what can be proven for them. An epsilon covers all sensitive columns and the
         target jointly: declared shares (``protect``) first, the rest in equal parts.
     label : {"randomized", "clear"}
         Whether the target is randomized, or published as it is and covered by no promise.
     clamp : bool
-        Move noised numbers back into their declared range: post-processing, and part of the law.
+        Whether noised numbers are moved back into their declared range: post-processing, and part of the law.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`.
+        As for :class:`~discreet.release.base.ReleaseMethod`.
     """
 
     accepts: ClassVar[tuple[type[Promise], ...]]
@@ -323,6 +198,7 @@ class TableRelease(ReleaseMethod):
         ledger: Ledger | None,
         random_state: int | None,
     ) -> None:
+        """Check label, clamp and the kind of promise, and store them."""
         super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
         if label not in ("randomized", "clear"):
             raise ParameterError(
@@ -339,20 +215,20 @@ class TableRelease(ReleaseMethod):
         self.privacy = privacy
         self.label = label
         self.clamp = clamp
-        self._last: tuple[int, tuple[Any, ...], Calibrated] | None = None
+        self._last: tuple[int, tuple[Any, ...], Calibration] | None = None
         self._laws: Mapping[str, Law] = {}
 
-    def as_stated(self, laws: Mapping[str, Law]) -> Self:
-        """Return the method with the sizes of noise that published laws state, where they are as good."""
-        made = copy.copy(self)
-        made._laws = {} if self.privacy is None else laws
-        return made
+    def with_stated_laws(self, laws: Mapping[str, Law]) -> Self:
+        """Return the method with the sizes of noise that published laws state, where they match its own."""
+        result = copy.copy(self)
+        result._laws = {} if self.privacy is None else laws
+        return result
 
     refusal: ClassVar[str] = ""
-    """Why other promises are not accepted."""
+    """Reason why other promises are not accepted, for the error."""
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         clear = self.label == "clear" and schema.target is not None
         return (
             *super().not_protected(schema),
@@ -365,22 +241,32 @@ class TableRelease(ReleaseMethod):
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
     ) -> NumberMechanism:
-        """Reach the floor ``errors[name]`` for each column, for a unit with up to ``rows`` rows."""
+        """Return the mechanism with floors ``errors[name]``, for a unit with up to ``rows`` rows."""
 
     @abstractmethod
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
     ) -> NumberMechanism:
-        """Spend ``epsilons[name]`` on each column of a unit."""
+        """Return the mechanism that spends ``epsilons[name]`` on each column of a unit."""
 
     @abstractmethod
     def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> NumberMechanism:
-        """Use a promise without an epsilon, or the parameters that stand in place of one."""
+        """Return the mechanism for a promise without an epsilon, or for the parameters in place of one."""
 
     def per_column(
         self, parameter: str, given: float | Sequence[float] | Mapping[str, float], columns: Sequence[Column]
     ) -> Floats:
-        """Return a positive number for each column, from one number, several, or a mapping of names."""
+        """Return a positive number for each column.
+
+        Parameters
+        ----------
+        parameter : str
+            Name of the parameter, for errors.
+        given : float, sequence or mapping
+            One number for all columns, one for each, or numbers by column name; finite and above 0.
+        columns : sequence of Column
+            Columns in the order of the result.
+        """
         where, names = f"{parameter} of {type(self).__name__}", [c.name for c in columns]
         if isinstance(given, Mapping):
             if set(given) != set(names):
@@ -400,11 +286,11 @@ class TableRelease(ReleaseMethod):
         return values
 
     def plan(self, schema: Schema, n_rows: int) -> TablePlan:
-        """Choose the noise of each column and say what it promises."""
+        """Return the noise of each column and its promises, from the schema and the number of rows."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> TablePlan:
-        """Plan with ``factor`` times the noise: what if? The log odds of lists are divided by it."""
+        """Return the plan with ``factor`` times the noise; the log odds of lists are divided by it."""
         where = type(self).__name__
         protected = tuple(
             c
@@ -417,8 +303,8 @@ class TableRelease(ReleaseMethod):
                 "There is nothing to protect."
             )
         rows = schema.max_rows_per_unit or 1
-        columns, listed = tuple(c for c in protected if c.is_number), listed_in(protected)
-        numbers, responses = self._calibrated(columns, listed, schema, n_rows)
+        columns, lists = tuple(c for c in protected if c.is_number), level_lists(protected)
+        numbers, responses = self._cached_calibration(columns, lists, schema, n_rows)
         numbers = numbers.with_laws(self._laws) if numbers and self._laws else numbers
         if factor != 1.0:
             numbers = numbers.scaled(factor) if numbers else None
@@ -429,7 +315,7 @@ class TableRelease(ReleaseMethod):
         promises = numbers.promises(n_rows, rows, common) if numbers else []
         if responses:
             promises.append(response_promise(responses, rows, common))
-        summaries = tuple(self._summary(c, numbers, responses, rows) for c in schema.released)
+        summaries = tuple(self._summarize_column(c, numbers, responses, rows) for c in schema.released)
         proven = {s.column: s.floor for s in summaries if s.floor is not None}
         promises += floor_promise(schema, proven, (*assumes, INDEPENDENT))
         return TablePlan(
@@ -441,28 +327,33 @@ class TableRelease(ReleaseMethod):
             promises=tuple(promises),
         )
 
-    def _calibrated(
-        self, columns: tuple[Column, ...], listed: tuple[Listed, ...], schema: Schema, n_rows: int
-    ) -> Calibrated:
-        """Remember the last calibration: a job plans the same table several times."""
-        asked = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
+    def _cached_calibration(
+        self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
+    ) -> Calibration:
+        """Return the calibration, cached because a job plans the same table several times."""
+        requested = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
         last = self._last
-        if last is None or last[0] != n_rows or any(a is not b for a, b in zip(asked, last[1], strict=True)):
-            self._last = last = (n_rows, asked, self._calibrate(columns, listed, schema, n_rows))
+        if (
+            last is None
+            or last[0] != n_rows
+            or any(a is not b for a, b in zip(requested, last[1], strict=True))
+        ):
+            self._last = last = (n_rows, requested, self._calibrate(columns, lists, schema, n_rows))
         return last[2]
 
     def _calibrate(
-        self, columns: tuple[Column, ...], listed: tuple[Listed, ...], schema: Schema, n_rows: int
+        self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
     ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
+        """Return mechanism and responses for the kind of promise, or for given noise."""
         rows = schema.max_rows_per_unit or 1
         if isinstance(self.privacy, ErrorFloor):
-            return self._for_errors(self.privacy, columns, listed, rows)
+            return self._calibrate_errors(self.privacy, columns, lists, rows)
         if isinstance(self.privacy, ApproxDP | PureDP):
-            return self._for_epsilon(self.privacy.epsilon, columns, listed, n_rows, rows)
-        if self.privacy is not None and listed:
+            return self._split_epsilon(self.privacy.epsilon, columns, lists, n_rows, rows)
+        if self.privacy is not None and lists:
             raise PromiseError(
                 f"privacy of {type(self).__name__} must have an epsilon or be an ErrorFloor, was "
-                f"{self.privacy}: {listed[0].column.name!r} is randomized by levels, which promises no "
+                f"{self.privacy}: {lists[0].column.name!r} is randomized by levels, which promises no "
                 "other way."
             )
         if not columns:
@@ -474,64 +365,71 @@ class TableRelease(ReleaseMethod):
         shares = [
             floor.error / prior_of(c).largest if (floor := numbers.floor(c, rows)) else 0.0 for c in columns
         ]
-        return numbers, self._at_share(min(shares), listed, rows)
+        return numbers, self._responses_for_share(min(shares), lists, rows)
 
-    def _at_share(self, share: float, listed: Sequence[Listed], rows: int) -> tuple[Response, ...]:
-        """Give every list the share of what can be proven that the numbers have."""
-        if listed and not share > 0:
+    def _responses_for_share(
+        self, share: float, lists: Sequence[LevelList], rows: int
+    ) -> tuple[Response, ...]:
+        """Return responses whose floors are the given share of the largest ones."""
+        if lists and not share > 0:
             raise ParameterError(
                 f"The noise of {type(self).__name__} proves nothing about some number, so nothing says how "
-                f"to randomize {listed[0].column.name!r}. Ask for more noise, or give privacy=."
+                f"to randomize {lists[0].column.name!r}. Ask for more noise, or give privacy=."
             )
-        # Noise that hides the numbers altogether leaves no share by which a list could be hidden more.
+        # Below 1 by a little: at 1 a list would be published independently of the truth.
         share = min(share, 1 - 2.0**-30)
-        return tuple(Response.for_error(item, share * item.largest_error, rows) for item in listed)
+        return tuple(Response.for_error(item, share * item.largest_error, rows) for item in lists)
 
-    def _for_errors(
+    def _calibrate_errors(
         self,
         privacy: ErrorFloor,
         columns: tuple[Column, ...],
-        listed: tuple[Listed, ...],
+        lists: tuple[LevelList, ...],
         rows: int,
     ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
-        asked = {name: floor.error for name, floor in privacy.entries}
+        """Return the noise that reaches an error floor.
+
+        Columns that the floor does not name get the same share of their largest error as the most protected
+        named one.
+        """
+        requested = {name: floor.error for name, floor in privacy.entries}
         largest = {c.name: prior_of(c).largest for c in columns}
-        largest |= {item.column.name: item.largest_error for item in listed if not item.missing_flag}
-        if unknown := sorted(set(asked) - set(largest)):
+        largest |= {item.column.name: item.largest_error for item in lists if not item.missing_flag}
+        if unknown := sorted(set(requested) - set(largest)):
             raise ParameterError(
                 f"ErrorFloor names {unknown[0]!r}, which is not a protected column of the schema. "
                 f"It has {', '.join(largest)}."
             )
-        for item in listed:
-            if item.column.name in asked and item.column.is_category and not item.prior.largest:
+        for item in lists:
+            if item.column.name in requested and item.column.is_category and not item.prior.largest:
                 raise PromiseError(
                     f"ErrorFloor names {item.column.name!r}, which lists one value: a guess needs no file to "
                     "be right. Leave it out of the ErrorFloor, or declare every value that it may have."
                 )
-        share = max(error / largest[name] for name, error in asked.items())
+        share = max(error / largest[name] for name, error in requested.items())
         if share >= 1:
-            # It is refused below, in the name of the column that asked for it and not of one that did not.
+            # Refused below, with the name of the column that asked for it and not of another one.
             share = 0.5
-        errors = {name: asked.get(name, share * most) for name, most in largest.items()}
+        errors = {name: requested.get(name, share * most) for name, most in largest.items()}
         numbers = self.numbers_for_errors(columns, errors, rows) if columns else None
         responses = tuple(
             Response.for_error(
                 item, share * item.largest_error if item.missing_flag else errors[item.column.name], rows
             )
-            for item in listed
+            for item in lists
         )
         return numbers, responses
 
-    def _for_epsilon(
+    def _split_epsilon(
         self,
         epsilon: float,
         columns: tuple[Column, ...],
-        listed: tuple[Listed, ...],
+        lists: tuple[LevelList, ...],
         n_rows: int,
         rows: int,
     ) -> tuple[NumberMechanism | None, tuple[Response, ...]]:
-        """Split epsilon: declared shares first, the rest equally."""
-        items = [item.column for item in listed] + list(columns)
+        """Return the noise that spends epsilon: declared shares first, the rest in equal parts."""
+        items = [item.column for item in lists] + list(columns)
         given = [c.protect.share if c.protect and c.protect.share else None for c in items]
         rest = 1 - sum(share for share in given if share is not None)
         free = given.count(None)
@@ -540,34 +438,35 @@ class TableRelease(ReleaseMethod):
                 "The protect shares of the schema must leave epsilon for every sensitive column, and sum to "
                 f"{1 - rest:g}. Lower them, or give every column one so that they sum to 1."
             )
-        # The last binary digits are left over, so that the sum of rounded parts stays below epsilon.
+        # The last binary digits are left unused, so that the sum of rounded parts stays below epsilon.
         parts = [epsilon * (rest / free if share is None else share) * (1 - 2.0**-40) for share in given]
         responses = tuple(
-            Response.for_epsilon(item, part, rows) for item, part in zip(listed, parts, strict=False)
+            Response.for_epsilon(item, part, rows) for item, part in zip(lists, parts, strict=False)
         )
         if not columns:
             return None, responses
-        epsilons = {c.name: part for c, part in zip(columns, parts[len(listed) :], strict=True)}
+        epsilons = {c.name: part for c, part in zip(columns, parts[len(lists) :], strict=True)}
         return self.numbers_for_epsilon(columns, epsilons, n_rows, rows), responses
 
-    def _summary(
+    def _summarize_column(
         self,
         column: Column,
         numbers: NumberMechanism | None,
         responses: Sequence[Response],
         rows: int,
     ) -> ColumnSummary:
-        flags = {r.name: r for r in responses if r.listed.missing_flag}
+        """Return law, epsilon, floor and prior of one released column."""
+        flags = {r.name: r for r in responses if r.level_list.missing_flag}
         for r in responses:
-            if r.name == column.name and not r.listed.missing_flag:
+            if r.name == column.name and not r.level_list.missing_flag:
                 return ColumnSummary(
                     column=column.name,
                     law=r.law,
                     epsilon=r.epsilon * rows,
                     floor=r.floor(rows),
-                    prior=r.listed.prior,
+                    prior=r.level_list.prior,
                 )
-        if numbers is None or not numbers.has(column):
+        if numbers is None or not numbers.has_column(column):
             return ColumnSummary(column=column.name, law=Clear())
         law, epsilon = numbers.law(column), numbers.epsilon(column)
         if isinstance(law, Additive):

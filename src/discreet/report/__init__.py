@@ -1,8 +1,8 @@
-"""What is published about a release or a model, and what the curator reads about it.
+"""Statements of releases and models, public folders and their verification, and the internal report.
 
-``statement`` holds the published documents and builds them, ``folder`` writes and reads the files beside
-them, ``verify`` checks a folder again; ``findings``, ``pages`` and ``charts`` make the internal report and
-the page of the statement. Names are loaded when they are first used.
+``statement`` builds the published documents, ``folder`` writes and reads the files of a public folder,
+``verify`` checks such a folder; ``findings`` holds what the curator learns, and ``pages`` and ``charts`` draw
+the internal report and the page of the statement. Names are loaded when they are first used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the curator learns about a release: attacks on real rows, learning, comparisons. Internal, all of it.
+"""Findings of the curator about a release: attacks on real rows, learning, comparisons; all of it internal.
 
-:class:`Findings` is the content of ``internal/attacks.json``; the internal report is drawn from it and from
-the statement, so that a report can be made again without the rows.
+:class:`Findings` is the content of ``internal/attacks.json``. The internal report is drawn from it and from
+the statement, so that it can be made again without the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from discreet.report.statement.documents import Record
 
 
 class Stage(Record):
-    """One stage of the main job: what it did, and how long it took."""
+    """One stage of a job: what it did, and how long it took."""
 
     name: str
     said: str
@@ -22,27 +22,27 @@ class Stage(Record):
 
 
 class Score(Record):
-    """How good one model is at the target.
+    """Quality of one model on the target.
 
     Attributes
     ----------
     trained_on : str
-        "original", "release", "aware" (on the release too, by a learner that corrects for its published noise
-        law) or "majority" (the best guess without looking at a row).
+        Training rows: "original", "release", "aware" (the release too, by a learner that corrects for its
+        published noise law) or "majority" (the best guess without any row).
     tested_on : str
-        "original" rows or "release"d ones; the same people either way, none of whom was trained on (an
-        invariant release keeps its model on the whole table alone, so there everybody was, and
+        Test rows: "original" or "release"; the same people either way, none of whom was trained on (an
+        invariant release keeps its model on the whole table alone, so there everyone was, and
         :attr:`Learning.note` says so).
     train_rows : int or None
-        How many rows it was trained on, where models had different numbers of them.
+        Number of training rows, where models had different numbers of them; else None.
     accuracy, lower, upper : float or None
-        Of a classifier, with a 95 % interval.
+        Accuracy of a classifier with its 95 % interval, as shares; None for a regression.
     auc : float or None
         Area under the ROC curve; averaged one against the rest for several classes.
     r2, rmse : float or None
-        Of a regression; ``rmse`` in the target's unit.
+        Quality of a regression, ``rmse`` in the unit of the target; None for a classifier.
     calibration : list of (predicted, observed, share of rows)
-        For the last class; empty where there is none.
+        Calibration of the last class; empty where there is none.
     """
 
     trained_on: Literal["original", "release", "aware", "majority"]
@@ -58,7 +58,7 @@ class Score(Record):
 
 
 class Subgroup(Record):
-    """Accuracy (or R2) within one level of one column, so that nobody is forgotten."""
+    """Accuracy (or R2) within one level of one column."""
 
     column: str
     level: str
@@ -68,18 +68,17 @@ class Subgroup(Record):
 
 
 class Learning(Record):
-    """What the release is worth to somebody who trains a model on it.
+    """Value of the release for training a model on it.
 
     Attributes
     ----------
     equals_share : float or None
-        The better model trained on the release is as good as one trained on this share of the original
-        training rows; 1 where it is as good as all of them, None where even the smallest share tried is
-        better or more rows hardly help.
+        Share of the original training rows that give as good a model as the release; 1 where it is as good as
+        all of them, None where even the smallest share tried is better or more rows hardly help.
     curve : list of (share, accuracy or R2)
-        The learning curve that this was read off.
+        Learning curve from which ``equals_share`` was computed.
     note : str
-        What the reader must know, such as "the target has one class in these rows".
+        Remark that the reader needs, such as "the target has one class in these rows".
     """
 
     target: str
@@ -100,21 +99,21 @@ class WhatIf(Record):
     Attributes
     ----------
     factor : float
-        Of the noise that was chosen: 1 is the release as it is. Numbers get so many times the noise; the
+        Factor on the chosen noise: 1 is the release as it is. The noise of numbers is multiplied by it; the
         log odds of keeping a cell of a list, and the epsilon of an in-range column, are divided by it.
     noise : mapping of str to float
         Standard deviation of the noise in each number's unit (in range: root-mean-square distance of what
         is published from the truth, over the range); for a list, how often a cell is changed.
     floors : mapping of str to float
-        The proven floor of each column, in its unit; a column without one is left out.
+        Proven floor of each column, in its unit; a column without one is left out.
     epsilon : float or None
-        Of the whole row at ``delta``; None where no differential privacy is promised, or only such as is
-        too large to be read at that delta.
+        Epsilon of the whole row at ``delta``; None where no differential privacy is promised at that delta.
     accuracy : float or None
-        Of the model of the learning section (R2 for a regression), on the curator's own rows; in a plan
-        made before a cell was read, on rows drawn from the schema or on a public sample.
+        Accuracy of the model of the learning section (R2 for a regression), on the rows of the curator; in a
+        plan made before a cell was read, on rows drawn from the schema or on a public sample; None if not
+        measured.
     regularization : float or None
-        The weight lambda of Gaussian noise that gives the same.
+        Weight lambda that gives the same Gaussian noise; None for other methods.
     """
 
     factor: float
@@ -127,18 +126,18 @@ class WhatIf(Record):
 
 
 class ColumnComparison(Record):
-    """One column before and after.
+    """Distribution of one column before and after the release.
 
     Attributes
     ----------
     distance : float
         Largest difference between the two distribution functions, or half the sum of absolute differences
-        of a list's shares: 0 is equal, 1 as far apart as can be. Reports show the worst first.
+        of the shares of a list: 0 is equal, 1 as far apart as possible. Reports show the worst first.
     labels : list of str
         Names of the bars: levels of a list, or the middles of bins over the declared range, with one bin
         on either side for what left the range.
     original, release : list of float
-        The share of rows in each bar.
+        Share of the rows in each bar.
     outside : float
         Share of released cells outside the declared range.
     """
@@ -180,11 +179,11 @@ class Findings(Record):
     exposures : list of mappings
         Linkage and membership on real rows, as :meth:`discreet.audit.Reidentification.to_dict` writes them.
     compared_rows : int
-        How many rows the attacks and comparisons on real rows looked at, drawn at random.
+        Number of rows that the attacks and comparisons on real rows used, drawn at random.
     command : str
-        How to run it again.
+        Command line that repeats the job.
     composition : str
-        Everything charged for the same table so far, in words.
+        Text about everything charged for the same table so far.
     """
 
     kind: Literal["discreet-findings"] = "discreet-findings"

@@ -1,7 +1,7 @@
-"""Few values of each column, randomized, of some columns of each row.
+"""Release of few values of each column, randomized, and of some columns of each row.
 
-``codings`` is the public map to few values, ``cells`` randomizes them, ``plan`` picks what a row shows, and
-``method`` is the release.
+``_codings`` maps declared columns to few values, ``_plan`` randomizes them and picks the columns that a row
+shows, and ``_method`` is the release.
 """
 
 from discreet.release.coarse._method import CoarseRelease

@@ -1,4 +1,4 @@
-"""From a declared column to the few values that a coarse release publishes of it: a public map."""
+"""Public map from a declared column to the few values that a coarse release publishes of it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Groups: TypeAlias = Mapping[str, Mapping[str, Sequence[Level]]]
 
 MOST_VALUES = 6
-"""How many values a number gets where nothing is said; "missing" is one of them."""
+"""Number of values that a number gets by default, "missing" included."""
 WIDE = 1000.0
-"""From this upper bound on, a number that is never negative is cut where it doubles, not in equal parts."""
+"""Upper bound from which on a nonnegative number is cut where it doubles, not in equal parts."""
 MOST_CUTS = 1000
 NOT_PUBLISHED = "not published"
 _OWNER = "CoarseRelease"
@@ -33,20 +33,20 @@ _OWNER = "CoarseRelease"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coding:
-    """What one column becomes.
+    """Map from one declared column to the few values that are published of it.
 
     Attributes
     ----------
     column : Column
-        As declared.
+        Declared column that is coded.
     values : tuple
-        What it may be afterwards, a missing cell left out.
+        Published values, without the missing cell.
     cuts : array or None
-        Of a number: where each value but the first begins.
+        Lower ends of all values of a number but the first; None for a list.
     places : array or None
-        Of a list: the place in ``values`` of each declared level.
+        Position in ``values`` of each declared level of a list; None for a number.
     sampled : bool
-        Whether some rows do not show it.
+        Whether some rows do not show the column.
     """
 
     column: Column
@@ -57,17 +57,17 @@ class Coding:
 
     @property
     def name(self) -> str:
-        """Of the column."""
+        """Name of the column."""
         return self.column.name
 
     @property
     def levels(self) -> int:
-        """How many values, a missing cell counted where there may be one."""
+        """Number of values, the missing cell included where there may be one."""
         return len(self.values) + (not self.column.required)
 
     @property
     def prior(self) -> ListPrior:
-        """Uniform on the values that hold something which was declared: no "other", no "missing"."""
+        """Uniform prior on the values of declared levels, without "other" and "missing"."""
         codes = tuple(range(len(self.values)))
         if self.places is not None:
             codes = tuple(sorted(set(self.places[: len(self.column.values or ())].tolist())))
@@ -76,7 +76,7 @@ class Coding:
 
     @property
     def unpublished(self) -> str | int:
-        """What stands in the file where a row does not show the column: none of its values."""
+        """Value in the file where a row does not show the column; it is none of ``values``."""
         if all(type(value) is int for value in self.values):
             least = min(int(value) for value in self.values if value is not None)
             return min(-1, least - 1)
@@ -89,7 +89,7 @@ class Coding:
 
     @property
     def published(self) -> Column:
-        """The column of the released table."""
+        """Column of the released table."""
         values = (*self.values, self.unpublished) if self.sampled else self.values
         return Column(
             self.name,
@@ -102,21 +102,21 @@ class Coding:
             description=self.column.description,
         )
 
-    def hidden(self) -> int:
+    def hidden_code(self) -> int:
         """Return the published code of "not published"."""
         return len(self.values)
 
     def to_published(self, codes: Ints) -> Ints:
-        """Turn places among the values, "missing" being the last, into codes of the released table."""
+        """Return codes of the released table for positions among the values, "missing" being the last."""
         return codes + (codes == len(self.values)) if self.sampled else codes
 
     def from_published(self, codes: AnyArray) -> Ints:
-        """Turn codes of the released table, none of them "not published", into places among the values."""
+        """Return positions among the values for codes of the released table, none "not published"."""
         codes = np.asarray(codes, np.int64)
         return codes - (codes > len(self.values)) if self.sampled else codes
 
     def encode(self, cells: AnyArray) -> Ints:
-        """Return the codes that true cells have in the released table."""
+        """Return the codes of true cells in the released table."""
         if self.cuts is not None:
             missing = np.isnan(cells)
             codes = np.searchsorted(self.cuts, np.where(missing, self.column.fill, cells), side="right")
@@ -126,26 +126,26 @@ class Coding:
             codes = self.places[cells]
         return self.to_published(codes.astype(np.int64))
 
-    def shown_in_part(self) -> Coding:
-        """Return the same for a column that some rows do not show."""
+    def to_sampled(self) -> Coding:
+        """Return the coding of a column that some rows do not show."""
         values = self.values
         if all(isinstance(value, bool) for value in values):
-            # A list of yes and no has no third.
+            # A third value, "not published", does not fit into a list of booleans.
             values = tuple("true" if value else "false" for value in values)
         return replace(self, values=values, sampled=True)
 
 
-def coding_of(column: Column, cuts: Cuts, groups: Groups) -> Coding:
-    """Return what a column becomes, by what was declared for it or by default."""
+def build_coding(column: Column, cuts: Cuts, groups: Groups) -> Coding:
+    """Return the coding of a column, by its given cuts or groups or by default."""
     if column.is_category:
-        return _grouped(column, groups.get(column.name, {}))
+        return _group_levels(column, groups.get(column.name, {}))
     given = cuts.get(column.name)
-    points = _default_cuts(column) if given is None else _checked_cuts(column, given)
-    return Coding(column, _labels(column, points), cuts=points)
+    points = _default_cuts(column) if given is None else _check_cuts(column, given)
+    return Coding(column, _value_labels(column, points), cuts=points)
 
 
 def check_names(parameter: str, given: Mapping[str, Any], columns: Sequence[Column], what: str) -> None:
-    """Refuse names of columns that are not there, or of another kind."""
+    """Raise if a parameter names a column that does not exist or is of another kind."""
     known = [column.name for column in columns]
     for name in given:
         if name not in known:
@@ -158,8 +158,8 @@ def check_names(parameter: str, given: Mapping[str, Any], columns: Sequence[Colu
 def _default_cuts(column: Column) -> Floats:
     """Cut the declared range at round numbers, into equal parts or, where it is wide, into doubling ones.
 
-    Amounts that may be large are small for most people, and equal parts would put nearly everybody into the
-    first. What is declared says so, not the rows.
+    Amounts that may be large are small for most people, and equal parts would put nearly everyone into the
+    first. The declared range decides, not the rows.
     """
     lower, upper = column.range
     parts = MOST_VALUES - (not column.required)
@@ -180,10 +180,11 @@ def _default_cuts(column: Column) -> Floats:
     )
 
 
-def _checked_cuts(column: Column, given: Sequence[float | str | datetime.date]) -> Floats:
+def _check_cuts(column: Column, given: Sequence[float | str | datetime.date]) -> Floats:
+    """Return given cut points as numbers; raise if they do not increase inside the declared range."""
     where = f"cuts of {_OWNER} for {column.name!r}"
     try:
-        points = [_point(column, cut) for cut in given]
+        points = [_parse_cut(column, cut) for cut in given]
     except (TypeError, ValueError):
         kind = "dates" if column.type == "date" else "numbers"
         raise ParameterError(f"{where} must be {kind}, each larger than the one before.") from None
@@ -198,7 +199,8 @@ def _checked_cuts(column: Column, given: Sequence[float | str | datetime.date]) 
     return np.array(points)
 
 
-def _point(column: Column, cut: float | str | datetime.date) -> float:
+def _parse_cut(column: Column, cut: float | str | datetime.date) -> float:
+    """Return a cut point as a number: days for a date, rounded up for an integer."""
     if column.type == "date":
         day = datetime.date.fromisoformat(cut) if isinstance(cut, str) else cut
         if not isinstance(day, datetime.date) or not isinstance(column.lower, datetime.date):
@@ -209,51 +211,58 @@ def _point(column: Column, cut: float | str | datetime.date) -> float:
     return float(math.ceil(cut)) if column.type == "integer" else float(cut)
 
 
-def _labels(column: Column, cuts: Floats) -> tuple[Level, ...]:
-    """Say what each value holds, as people do."""
+def _value_labels(column: Column, cuts: Floats) -> tuple[Level, ...]:
+    """Return the published name of each value, such as "17 to 24"."""
     lower, upper = column.range
     starts = [lower, *cuts.tolist()]
     if column.type == "number":
-        ends = [f"under {_said(cut)}" for cut in cuts.tolist()] + [_said(upper)]
-        return tuple(f"{_said(a)} to {b}" for a, b in zip(starts, ends, strict=True))
+        ends = [f"under {_format_number(cut)}" for cut in cuts.tolist()] + [_format_number(upper)]
+        return tuple(f"{_format_number(a)} to {b}" for a, b in zip(starts, ends, strict=True))
     lasts = [cut - 1 for cut in cuts.tolist()] + [upper]
     pairs = list(zip(starts, lasts, strict=True))
     if column.type == "integer" and all(a == b for a, b in pairs):
         return tuple(int(a) for a, _ in pairs)
-    said = [(_day(column, a), _day(column, b)) for a, b in pairs]
-    return tuple(a if a == b else f"{a} to {b}" for a, b in said)
+    texts = [(_format_day(column, a), _format_day(column, b)) for a, b in pairs]
+    return tuple(a if a == b else f"{a} to {b}" for a, b in texts)
 
 
-def _said(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def _day(column: Column, value: float) -> str:
+def _format_day(column: Column, value: float) -> str:
     if isinstance(column.lower, datetime.date):
         return (column.lower + datetime.timedelta(days=int(value))).isoformat()
     return f"{int(value)}"
 
 
-def _grouped(column: Column, groups: Mapping[str, Sequence[Level]]) -> Coding:
+def _group_levels(column: Column, groups: Mapping[str, Sequence[Level]]) -> Coding:
+    """Return the coding of a list by given groups; levels in no group stay as they are.
+
+    Raises
+    ------
+    ParameterError
+        If a level is unknown, in two groups, or has the name of a group, or if one value alone is left.
+    """
     where = f"groups of {_OWNER} for {column.name!r}"
     declared = [level for level in column.levels if level is not None]
     if not isinstance(groups, Mapping) or any(
         isinstance(members, str) or not isinstance(members, Sequence) for members in groups.values()
     ):
         raise ParameterError(f"{where} must give each group a list of levels, such as {{'yes': ['a', 'b']}}.")
-    of: dict[Level, str] = {}
+    group_of: dict[Level, str] = {}
     for name, members in groups.items():
         for member in members:
-            if member not in declared or member in of:
-                why = "is in two groups" if member in of else "is none"
+            if member not in declared or member in group_of:
+                why = "is in two groups" if member in group_of else "is none"
                 raise ParameterError(
                     f"{where} must hold declared levels, each in one group at most, and {member!r} {why}. "
                     f"The levels are {', '.join(map(repr, declared))}."
                 )
-            of[member] = name
-    named = [of.get(level, level if not groups else str(level)) for level in declared]
+            group_of[member] = name
+    named = [group_of.get(level, level if not groups else str(level)) for level in declared]
     values = tuple(dict.fromkeys(named))
-    alone = {str(level) for level in declared if level not in of}
+    alone = {str(level) for level in declared if level not in group_of}
     if clash := sorted(alone & set(groups)):
         raise ParameterError(
             f"{where} must not call a group {clash[0]!r}, a level that is not in it. Put it in, or call the "

@@ -1,4 +1,4 @@
-"""Few values per column, randomized response, some columns of each row: useful at a small local epsilon."""
+"""Release of few values per column by randomized response, for models at a small local epsilon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from discreet.noise_law import Clear
 from discreet.privacy import PureDP
 from discreet.privacy.calibration import group_epsilon
 from discreet.release.base import ReleaseMethod
-from discreet.release.coarse._codings import Coding, check_names, coding_of
+from discreet.release.coarse._codings import Coding, build_coding, check_names
 from discreet.release.coarse._plan import CoarseCell, CoarsePlan
 from discreet.release.publication import ColumnSummary
 from discreet.release.table import (
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 TWO_FROM = 4.0
-"""From this epsilon on, spent on the columns of one row, a row shows two of them; below, one."""
+"""Epsilon for the columns of one row from which on a row shows two of them by default; below, one."""
 LABEL_SHARE = 0.5
 MOST_COMBINATIONS = 1 << 20
+"""Largest number of combinations of columns that are randomized together."""
 _SPARED = 1 - 2.0**-40
-"""The last binary digits are left over, so that the sum of rounded parts stays below epsilon."""
+"""Factor that leaves the last binary digits unused, so that the sum of rounded parts is below epsilon."""
 TOGETHER = (
     "columns that are randomized together are independent of each other under the prior; correlated ones "
     "lower each other's floor"
@@ -47,23 +48,23 @@ class CoarseRelease(ReleaseMethod):
     """Publish few values of each column, randomized, and of each row a few columns.
 
     Numbers are binned at public cut points and lists grouped as declared. Each row then shows some of its
-    columns, picked at random; every cell that is shown goes through randomized response. Noise is so spent on
-    few cells that say something, in place of many that say nothing: with
+    columns, picked at random; every cell that is shown goes through randomized response. So epsilon is spent
+    on few informative cells in place of many uninformative ones: with
     :class:`~discreet.NoiseAwareClassifier`, which knows the law, models can be learned at a local epsilon at
     which noised numbers teach nothing.
 
     Parameters
     ----------
     privacy : PureDP
-        What is promised about everything in a row together, the label included.
+        Promise about all columns of a row together, the label included.
     cuts : mapping of str to sequence of numbers, optional
-        For a number or date, where each value but the first begins: ``{"age": [25, 35, 45, 55, 65]}``. By
+        Lower ends of all values but the first, for numbers and dates: ``{"age": [25, 35, 45, 55, 65]}``. By
         default its range is cut into equal parts, so that it has six values, "missing" among them; one from 0
         on (or nearly) to 1,000 or more into parts of which each is twice as wide as the one before.
     groups : mapping of str to mapping of str to sequence, optional
-        For a list, which levels go together under which name. Levels that are not named stay as they are.
+        Levels of a list that are published under one name; other levels stay as they are.
     per_row : int, optional
-        How many columns each row shows. By default one, and two from an epsilon of four on; "not
+        Number of columns that each row shows. By default one, and two from an epsilon of four on; "not
         published" stands in the others.
     joint : sequence of str, optional
         Columns that are randomized together, as one list of all combinations; the target may be one of them.
@@ -71,17 +72,17 @@ class CoarseRelease(ReleaseMethod):
     label : {"randomized", "clear"}
         Whether the target is randomized, or published as it is and covered by no promise.
     label_share : float
-        Which part of epsilon is for the target (and for what is randomized together with it).
+        Share of epsilon for the target (and for columns randomized together with it); above 0, below 1.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`. Cut points and groups are public and must not be
+        As for :class:`~discreet.release.base.ReleaseMethod`. Cut points and groups are public and must not be
         read off the rows.
 
     Privacy
     -------
     Pure local differential privacy: each row is randomized by itself, and the epsilons of the cells that it
-    shows add up to what is promised. Which columns a row shows is drawn without looking at it and is seen by
-    everybody, so that it neither costs nor saves anything. Floors are about the value that is published, a
-    bin or group, not about the number in it. With ``label="clear"`` no promise covers the target.
+    shows add up to what is promised. Which columns a row shows is drawn independently of the row and is
+    public, so that it neither costs nor saves anything. Floors are about the value that is published, a bin
+    or group, not about the number in it. With ``label="clear"`` no promise covers the target.
 
     Reference
     ---------
@@ -118,6 +119,7 @@ class CoarseRelease(ReleaseMethod):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check each parameter and store it in plain form."""
         super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
         if privacy is None:
             raise ParameterError("privacy of CoarseRelease must be a PureDP, was None: it has no default.")
@@ -138,15 +140,15 @@ class CoarseRelease(ReleaseMethod):
                 f"per_row of CoarseRelease must be a whole number of at least 1, was {per_row!r}."
             )
         self.privacy = privacy
-        self.cuts = _by_name("cuts", cuts)
-        self.groups = _by_name("groups", groups)
+        self.cuts = _check_mapping("cuts", cuts)
+        self.groups = _check_mapping("groups", groups)
         self.per_row = per_row
-        self.joint = _names(joint)
+        self.joint = _check_joint(joint)
         self.label = label
         self.label_share = float(label_share)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         clear = self.label == "clear" and schema.target is not None
         return (
             *super().not_protected(schema),
@@ -157,22 +159,22 @@ class CoarseRelease(ReleaseMethod):
         )
 
     def plan(self, schema: Schema, n_rows: int) -> CoarsePlan:
-        """Choose what each row shows and how often it is true, and say what that promises."""
+        """Return the plan: what each row shows, with which probability it is true, and the promises."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> CoarsePlan:
-        """Plan with the log odds of every cell divided by ``factor``, for what-if tables."""
+        """Return the plan with the log odds of every cell divided by ``factor``, for what-if tables."""
         rows = schema.max_rows_per_unit or 1
-        cells, picked = self._cells(schema, rows)
+        cells, picked = self._build_cells(schema, rows)
         if factor != 1.0:
             cells = tuple(cell.scaled(factor) for cell in cells)
-        return self._planned(schema, cells, picked, rows)
+        return self._build_plan(schema, cells, picked, rows)
 
-    def _cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
-        """Split epsilon: the label's part first, the rest on as many answers as a row shows."""
-        always, others = self._answers(schema)
+    def _build_cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
+        """Return the cells and the number that a row shows: epsilon goes to the label first, then to them."""
+        always, others = self._split_answers(schema)
         epsilon = self.privacy.epsilon * _SPARED / rows
-        share = self._share(schema)
+        share = self._label_share(schema)
         spent = 0.0 if not always else epsilon if not others else share * epsilon
         rest = epsilon - spent
         picked = self.per_row or (1 if rest < TWO_FROM * _SPARED else 2)
@@ -184,13 +186,13 @@ class CoarseRelease(ReleaseMethod):
                 )
             picked = len(others)
         if picked < len(others):
-            others = [tuple(coding.shown_in_part() for coding in codings) for codings in others]
+            others = [tuple(coding.to_sampled() for coding in codings) for codings in others]
         cells = [CoarseCell.for_epsilon(codings, rest / picked) for codings in others]
         cells += [CoarseCell.for_epsilon(codings, spent) for codings in always]
         return tuple(cells), picked
 
-    def _answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
-        """Return what every row shows, which has the label in it, and what a row shows some of."""
+    def _split_answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
+        """Return the answers that every row shows, with the label, and those that it shows some of."""
         protected = [
             c
             for c in schema.released
@@ -205,12 +207,14 @@ class CoarseRelease(ReleaseMethod):
         check_names("cuts", cuts, [c for c in protected if c.is_number], "numbers")
         check_names("groups", groups, [c for c in protected if c.is_category], "lists")
         check_names("joint", dict.fromkeys(self.joint or ()), protected, "columns")
-        codings = {c.name: coding_of(c, cuts, groups) for c in protected}
-        units: list[tuple[str, ...]] = [(c.name,) for c in protected if c.name not in (self.joint or ())]
+        codings = {c.name: build_coding(c, cuts, groups) for c in protected}
+        answer_names: list[tuple[str, ...]] = [
+            (c.name,) for c in protected if c.name not in (self.joint or ())
+        ]
         if self.joint:
-            units.append(tuple(self.joint))
-        answers = [tuple(codings[name] for name in unit) for unit in units]
-        for unit, answer in zip(units, answers, strict=True):
+            answer_names.append(tuple(self.joint))
+        answers = [tuple(codings[name] for name in unit) for unit in answer_names]
+        for unit, answer in zip(answer_names, answers, strict=True):
             combinations = math.prod(coding.levels for coding in answer)
             if combinations > MOST_COMBINATIONS:
                 raise ParameterError(
@@ -223,36 +227,45 @@ class CoarseRelease(ReleaseMethod):
             [answer for answer, is_label in zip(answers, labelled, strict=True) if not is_label],
         )
 
-    def _share(self, schema: Schema) -> float:
-        """Return the label's part of epsilon: as the schema says, or as the method was told."""
+    def _label_share(self, schema: Schema) -> float:
+        """Return the share of epsilon for the label, from the schema or from ``label_share``."""
         for column in schema.released:
-            asked = column.protect.share if column.protect else None
-            if asked is None:
+            share = column.protect.share if column.protect else None
+            if share is None:
                 continue
             if column.role != "target":
                 raise ParameterError(
-                    f"The protect share of {column.name!r} must be left out for CoarseRelease, was {asked:g}"
+                    f"The protect share of {column.name!r} must be left out for CoarseRelease, was {share:g}"
                     ": every column that a row shows has the same part. Only the target's can be set."
                 )
-            if not asked < 1:
+            if not share < 1:
                 raise ParameterError(
                     f"The protect share of the target {column.name!r} must be below 1 for CoarseRelease, was "
-                    f"{asked:g}. Something must be left for the columns."
+                    f"{share:g}. Something must be left for the columns."
                 )
-            return asked
+            return share
         return self.label_share
 
-    def _planned(self, schema: Schema, cells: tuple[CoarseCell, ...], picked: int, rows: int) -> CoarsePlan:
+    def _build_plan(
+        self, schema: Schema, cells: tuple[CoarseCell, ...], picked: int, rows: int
+    ) -> CoarsePlan:
+        """Return the plan for given cells.
+
+        Notes
+        -----
+        The epsilon of a row is the sum over the cells that it always shows and the ``picked`` largest of the
+        others.
+        """
         sampled = [cell.epsilon for cell in cells if cell.sampled]
         among = len(sampled)
-        # The answers that a row shows are any `picked` of them: at worst the dearest.
-        dearest = sorted(sampled, reverse=True)[:picked]
+        # A row shows any `picked` of the answers: at worst the most expensive ones.
+        most_expensive = sorted(sampled, reverse=True)[:picked]
         always = [cell.epsilon for cell in cells if not cell.sampled]
-        total = math.fsum((*dearest, *always)) * (1 + 2.0**-50)
+        total = math.fsum((*most_expensive, *always)) * (1 + 2.0**-50)
         clear = self.label == "clear" and schema.target is not None
         assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (schema.id_column is not None)
         common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
-        found = {
+        summaries = {
             coding.name: ColumnSummary(
                 column=coding.name,
                 law=cell.law(coding, picked, among),
@@ -263,18 +276,20 @@ class CoarseRelease(ReleaseMethod):
             for cell in cells
             for coding in cell.codings
         }
-        columns = tuple(found.get(c.name, ColumnSummary(column=c.name, law=Clear())) for c in schema.released)
+        columns = tuple(
+            summaries.get(c.name, ColumnSummary(column=c.name, law=Clear())) for c in schema.released
+        )
         floors = {s.column: s.floor for s in columns if s.floor is not None}
         together = (TOGETHER,) * any(len(cell.codings) > 1 for cell in cells)
         return CoarsePlan(
-            schema=_published(schema, {c.name: c for cell in cells for c in cell.codings}),
+            schema=_published_schema(schema, {c.name: c for cell in cells for c in cell.codings}),
             cells=cells,
             picked=picked,
             columns=columns,
             promises=(
                 PureDP(
                     epsilon=group_epsilon(total, rows),
-                    covers=tuple(s.column for s in columns if s.column in found),
+                    covers=tuple(s.column for s in columns if s.column in summaries),
                     **common,
                 ),
                 *floor_promise(schema, floors, (*assumes, INDEPENDENT, *together)),
@@ -282,8 +297,8 @@ class CoarseRelease(ReleaseMethod):
         )
 
 
-def _published(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
-    """Return the schema of the released table; what does not leave stays as declared."""
+def _published_schema(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
+    """Return the schema of the released table; unpublished columns stay as declared."""
 
     def as_published(column: Column) -> Column:
         coding = codings.get(column.name)
@@ -292,8 +307,8 @@ def _published(schema: Schema, codings: Mapping[str, Coding]) -> Schema:
     return dataclasses.replace(schema, columns=[as_published(c) for c in schema.columns])
 
 
-def _by_name(parameter: str, given: Any) -> Any:
-    """Check that something is said column by column; keep it in plain form, in which it is published."""
+def _check_mapping(parameter: str, given: Any) -> Any:
+    """Return a parameter given by column name as plain lists and dicts; raise if it is no mapping."""
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -301,18 +316,20 @@ def _by_name(parameter: str, given: Any) -> Any:
             f"{parameter} of CoarseRelease must be a mapping of column names, was {type(given).__name__}."
         )
     return {
-        name: dict(said) if isinstance(said, Mapping) else _listed(parameter, name, said)
-        for name, said in given.items()
+        name: dict(value) if isinstance(value, Mapping) else _check_list(parameter, name, value)
+        for name, value in given.items()
     }
 
 
-def _listed(parameter: str, name: str, said: Any) -> list[Any]:
-    if isinstance(said, str) or (not isinstance(said, Sequence) and not hasattr(said, "tolist")):
-        raise ParameterError(f"{parameter} of CoarseRelease for {name!r} must be a list, was {said!r}.")
-    return [part.isoformat() if hasattr(part, "isoformat") else part for part in said]
+def _check_list(parameter: str, name: str, value: Any) -> list[Any]:
+    """Return a given sequence as a list, dates as ISO text; raise if it is no sequence."""
+    if isinstance(value, str) or (not isinstance(value, Sequence) and not hasattr(value, "tolist")):
+        raise ParameterError(f"{parameter} of CoarseRelease for {name!r} must be a list, was {value!r}.")
+    return [part.isoformat() if hasattr(part, "isoformat") else part for part in value]
 
 
-def _names(given: Any) -> tuple[str, ...] | None:
+def _check_joint(given: Any) -> tuple[str, ...] | None:
+    """Return the columns that are randomized together; raise unless they are two or more names."""
     if given is None:
         return None
     names = tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else tuple(given)

@@ -1,7 +1,4 @@
-"""One randomized answer of a row: for a column, or for several columns together.
-
-What a coarse release does to each row: a public map to few values, then randomized answers.
-"""
+"""Plan of a coarse release: randomized answers for columns or combinations, and what each row shows."""
 
 from __future__ import annotations
 
@@ -27,19 +24,19 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 _DOWN = 1 - 2.0**-40
-"""Floors are rounded down by more than their arithmetic is off."""
+"""Factor that rounds a floor down by more than its arithmetic is off."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoarseCell:
-    """Randomized response on the combination of some columns, of one most of the time.
+    """Randomized response on one column, or on the combination of several.
 
     Attributes
     ----------
     codings : tuple of Coding
-        What the columns hold; combinations are counted with the last one moving fastest.
+        Codings of the columns; combinations are numbered with the last column changing fastest.
     keep : float
-        How often a combination is published as it is.
+        Probability that a combination is published as it is.
     """
 
     codings: tuple[Coding, ...]
@@ -47,30 +44,30 @@ class CoarseCell:
 
     @classmethod
     def for_epsilon(cls, codings: tuple[Coding, ...], epsilon: float) -> CoarseCell:
-        """Spend ``epsilon`` on one answer."""
+        """Return the cell that spends ``epsilon`` on one answer."""
         return cls(codings, keep_probability(epsilon, math.prod(c.levels for c in codings)))
 
     @property
     def levels(self) -> int:
-        """How many combinations there are."""
+        """Number of combinations of values."""
         return math.prod(c.levels for c in self.codings)
 
     @property
     def sampled(self) -> bool:
-        """Whether some rows do not show it."""
+        """Whether some rows do not show the cell."""
         return self.codings[0].sampled
 
     @property
     def epsilon(self) -> float:
-        """Of one answer, rounded up."""
+        """Epsilon of one answer, rounded up."""
         return response_epsilon(self.keep, self.levels)
 
     def scaled(self, factor: float) -> CoarseCell:
-        """Return the cell whose log odds are divided by ``factor``."""
+        """Return the cell with epsilon, its log odds, divided by ``factor``."""
         return CoarseCell(self.codings, keep_probability(self.epsilon / factor, self.levels))
 
     def law(self, coding: Coding, picked: int, among: int) -> Law:
-        """Return the public law of one of its columns."""
+        """Return the public law of one column, of which ``picked`` of ``among`` are shown by each row."""
         law: Law
         if len(self.codings) == 1:
             law = ResponseLaw(levels=self.levels, keep=self.keep)
@@ -82,9 +79,14 @@ class CoarseCell:
         return SampledLaw(law=law, picked=picked, among=among, unpublished=coding.unpublished)
 
     def floor(self, coding: Coding, share: float, rows: int) -> ColumnFloor | None:
-        """Return how often any guess at one of its columns is wrong, for a unit with up to ``rows`` rows.
+        """Return the least error rate of a guess at one column, for a unit with up to ``rows`` rows.
 
         Each row shows the cell with probability ``share``; None where a blind guess is always right.
+
+        Notes
+        -----
+        ``sum over j of C(rows, j) share^j (1 - share)^(rows - j) e_j`` with e_j the least error rate given j
+        answers.
 
         Reference
         ---------
@@ -101,32 +103,34 @@ class CoarseCell:
         return floors.column_floor(error * _DOWN, prior)
 
     def draw(self, truth: Mapping[str, AnyArray], shown: Bools | None, stream: Stream) -> dict[str, AnyArray]:
-        """Return the published codes of its columns; ``shown`` says which rows show it, None all."""
+        """Return the published codes of the columns; ``shown`` marks the rows that show them, None all."""
         codes: Ints = np.zeros(len(truth[self.codings[0].name]), np.int64)
         for coding in self.codings:
             codes = codes * coding.levels + coding.from_published(truth[coding.name])
-        # Drawn for every row, so that the time says nothing about which rows show it.
+        # Drawn for every row, so that the time does not depend on which rows show the cell.
         answers = randomized_response(codes, self.levels, response_threshold(self.keep, self.levels), stream)
         out: dict[str, AnyArray] = {}
         for coding in reversed(self.codings):
             answers, own = np.divmod(answers, coding.levels)
             codes = coding.to_published(own)
-            out[coding.name] = codes if shown is None else np.where(shown, codes, coding.hidden())
+            out[coding.name] = codes if shown is None else np.where(shown, codes, coding.hidden_code())
         return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoarsePlan(ReleasePlan):
-    """Cells by randomized response, of which each row shows some; public columns as they are.
+    """Plan of a coarse release: randomized cells, of which each row shows some.
 
     Attributes
     ----------
     schema : Schema
-        Of the released table: every protected column is a list.
+        Schema of the released table, in which every protected column is a list.
     cells : tuple of CoarseCell
-        The answers of a row; those that are sampled are what a row's are picked from.
+        Answers of a row; each row shows some of those that are sampled, and all others.
     picked : int
-        How many sampled ones a row shows.
+        Number of sampled cells that a row shows.
+    columns, promises
+        As for :class:`~discreet.release.publication.ReleasePlan`.
     """
 
     schema: Schema
@@ -136,7 +140,7 @@ class CoarsePlan(ReleasePlan):
     promises: tuple[Promise, ...]
 
     def truth(self, rows: Encoded) -> Encoded:
-        """Return rows in the values of the released table, without any noise."""
+        """Return rows with the values of the released table, without noise."""
         out = {c.name: rows[c.name] for c in self.schema.released if c.name in rows}
         for cell in self.cells:
             for coding in cell.codings:
@@ -145,11 +149,11 @@ class CoarsePlan(ReleasePlan):
         return out
 
     def noise(self, truth: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Randomize rows that are in the values of the released table."""
+        """Return randomized rows, from rows with the values of the released table."""
         out = {c.name: truth[c.name] for c in self.schema.released if c.name in truth}
         among = sum(cell.sampled for cell in self.cells)
         n_rows = len(next(iter(out.values())))
-        # Drawn before anything is looked at, from a number of rows alone.
+        # Drawn first, from the number of rows alone, so that no cell can influence what is shown.
         marked = subsets(among, self.picked, n_rows, stream) if among else None
         place = 0
         for cell in self.cells:
@@ -161,25 +165,25 @@ class CoarsePlan(ReleasePlan):
         return out
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Bin, group and randomize; public columns leave as they are."""
+        """Return rows binned, grouped and randomized, with public columns as they are."""
         return self.noise(self.truth(rows), stream)
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Name the columns with published cells that this plan cannot have drawn, and say why."""
-        found = ReleasePlan.misfits(
+        """Return the columns with cells that this plan cannot have drawn, each with the reason."""
+        misfits = ReleasePlan.misfits(
             self, columns
-        )  # a class with slots is made twice, and super() knows the first
+        )  # a dataclass with slots is a second class, which super() does not know
         sampled = [cell for cell in self.cells if cell.sampled]
         if not sampled:
-            return found
-        seen = np.zeros(len(columns[sampled[0].codings[0].name]), np.int64)
+            return misfits
+        n_shown = np.zeros(len(columns[sampled[0].codings[0].name]), np.int64)
         for cell in sampled:
-            shown = [columns[c.name] != c.hidden() for c in cell.codings]
+            shown = [columns[c.name] != c.hidden_code() for c in cell.codings]
             for coding, also in zip(cell.codings[1:], shown[1:], strict=True):
                 if (also != shown[0]).any():
-                    found.setdefault(coding.name, "cells without those that go with them")
-            seen += shown[0]
-        if (seen != self.picked).any():
+                    misfits.setdefault(coding.name, "cells without those that go with them")
+            n_shown += shown[0]
+        if (n_shown != self.picked).any():
             name = sampled[0].codings[0].name
-            found.setdefault(name, f"rows that do not show {self.picked} of {len(sampled)} answers")
-        return found
+            misfits.setdefault(name, f"rows that do not show {self.picked} of {len(sampled)} answers")
+        return misfits

@@ -1,8 +1,8 @@
-"""A table on which a model trains to exactly what it was.
+"""Release of a table on which a model trains to exactly the same result as on the true rows.
 
-``learners``, ``logistic`` and ``network`` say what a model asks of the noise, ``noise`` draws it, ``gram``
-draws rows with the same products; ``encoding`` turns a table into the numbers that a model sees; ``plan``
-trains, checks and draws, and ``method`` is the release.
+``_learners`` trains models and returns weights and derivatives, ``_noise`` draws the noise and the tables
+with the same products, ``plan`` encodes a table as numbers, trains, checks and draws, and ``_method`` is the
+release.
 """
 
 from discreet.release.invariant._learners import (

@@ -1,13 +1,10 @@
-"""What the noise has to respect: the weights of a trained model and how each row pulls at them.
+"""Learners whose models an invariant release keeps, each solved until only rounding errors are left.
 
-A learner here minimizes ``sum_i L(y_i, F'x_i + b) + R(F)``. At the minimum, ``C[i, k]`` is the derivative of
-row ``i``'s loss by its ``k``-th score. Noise with ``W F = 0`` moves no score and noise with ``C'W = 0`` does
-not move the gradient, so the minimum stays where it is (docs/explanation/theorems/fisher-invariant.md). That
-is all that :class:`~discreet.release.invariant._noise.InvariantNoise` needs to know about a model.
-
-Logistic regression for two classes and for several, solved until rounding errors are left.
-
-The first layer of a trained network: what noise must keep so that the network does not notice.
+A learner minimizes ``sum_i L(y_i, F'x_i + b) + R(F)``. At the minimum, ``C[i, k]`` is the derivative of the
+loss of row ``i`` by its ``k``-th score. Noise with ``W F = 0`` moves no score and noise with ``C'W = 0`` does
+not move the gradient, so the minimum stays where it is (docs/explanation/theorems/fisher-invariant.md).
+Weights F and derivatives C are all that :class:`~discreet.release.invariant._noise.InvariantNoise` needs to
+know of a model. For a network they are those of its first layer.
 """
 
 from __future__ import annotations
@@ -27,13 +24,13 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
 
 Wants: TypeAlias = Literal["two classes", "classes", "number"]
-_NOTHING = 1e-12
-"""Weights below this share of the terms that they are a sum of are rounding errors."""
+_ROUNDING = 1e-12
+"""Weights below this share of their summands are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnerSolution:
-    """A trained model, as the noise sees it.
+    """A trained model: its weights, and the derivatives of its loss.
 
     Attributes
     ----------
@@ -42,11 +39,12 @@ class LearnerSolution:
     derivatives : array of shape (n_rows, n_outputs)
         ``C``: derivative of each row's loss by each of its scores.
     intercept : array of shape (n_outputs,)
-        Not touched by the noise.
+        Intercept of each score; the noise does not change it.
     residual : float
-        Certificate: how far the gradient is from zero, relative to the terms that it is a sum of.
+        Largest entry of the gradient, relative to the absolute values of its summands; 0 at an exact minimum.
     outward : array of shape (n_rows,) or None
-        +1 or -1 for rows whose loss stays zero when their score grows in that direction, 0 for others.
+        +1 or -1 for rows whose loss stays zero when their score grows in that direction, 0 for others; None
+        if no row has such a direction.
     """
 
     weights: Floats
@@ -58,12 +56,12 @@ class LearnerSolution:
 
 @runtime_checkable
 class InvariantLearner(Protocol):
-    """What :class:`~discreet.release.invariant.InvariantRelease` asks of a learner.
+    """Interface of the learners that :class:`~discreet.release.invariant.InvariantRelease` accepts.
 
     Attributes
     ----------
     wants : {"two classes", "classes", "number"}
-        Which targets it takes.
+        Kind of target that the learner is trained on.
     unique : bool
         Whether its training problem has one solution. If not, the trained model stays a stationary point
         of the problem on the released table, and training anew may end at another.
@@ -71,12 +69,12 @@ class InvariantLearner(Protocol):
 
     @property
     def wants(self) -> Wants:
-        """Which targets it takes."""
+        """Kind of target that the learner is trained on."""
         ...
 
     @property
     def unique(self) -> bool:
-        """Whether its training problem has one solution."""
+        """Whether the training problem has exactly one solution."""
         ...
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
@@ -85,17 +83,21 @@ class InvariantLearner(Protocol):
         Parameters
         ----------
         X : array of shape (n_rows, n_columns)
-            The features.
+            Features of the rows, as numbers.
         y : array of shape (n_rows,)
-            Numbers, or classes counted from 0.
+            Targets: numbers, or classes counted from 0.
         n_classes : int
-            How many classes are declared; 0 for numbers.
+            Number of declared classes; 0 where the target is a number.
+
+        Returns
+        -------
+        LearnerSolution
         """
         ...
 
 
 def relative_gradient(X: Floats, derivatives: Floats, weights: Floats, penalty: float) -> float:
-    """Return the largest entry of ``X'C + penalty F``, relative to the absolute values of what is summed."""
+    """Return the largest entry of ``[X 1]'C + penalty F``, relative to the size of its summands."""
     columns = np.column_stack([X, np.ones(len(X))])
     pull = penalty * np.vstack([weights, np.zeros((1, weights.shape[1]))])
     size = np.abs(columns).T @ np.abs(derivatives) + np.abs(pull)
@@ -103,12 +105,12 @@ def relative_gradient(X: Floats, derivatives: Floats, weights: Floats, penalty: 
 
 
 def largest_share(values: Floats, sizes: Floats) -> float:
-    """Return the largest of ``|values| / sizes``; where nothing was summed up, nothing is left."""
+    """Return the largest of ``|values| / sizes``; entries of size 0 count as they are."""
     return float(np.max(np.abs(values) / np.where(sizes > 0, sizes, 1.0)))
 
 
 def check_penalty(owner: str, alpha: float) -> None:
-    """Refuse a penalty under which the minimum need not be unique."""
+    """Raise if a penalty is not above 0: without one the minimum need not be unique."""
     if not (isinstance(alpha, int | float) and 0 < alpha < np.inf):
         raise ParameterError(
             f"alpha of {owner} must be a number above 0, was {alpha!r}. Without a penalty the minimum need "
@@ -123,7 +125,7 @@ class SVMLearner:
     Parameters
     ----------
     theta, rho : float
-        Weight of the slack, and of the squares of slack and intercept.
+        Weight of the slack, and weight of the squares of slack and intercept; both above 0.
     """
 
     theta: float = 1.0
@@ -133,25 +135,25 @@ class SVMLearner:
     one_sided: ClassVar[bool] = True
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
-        """Train; see :class:`InvariantLearner`."""
-        # Here, so that whoever releases without a model does not wait for scikit-learn.
+        """Train by :class:`~discreet.learn.svm.RegularizedSVM`; see :class:`InvariantLearner`."""
+        # Imported here, so that releases without a model do not wait for scikit-learn.
         from discreet.learn.svm import RegularizedSVM
 
         signs = 2.0 * y - 1.0
         model = RegularizedSVM(theta=self.theta, rho=self.rho).fit(X, signs)
         pull = np.asarray(model.dual_coef_, np.float64).reshape(-1)
-        # With a := X'c, primal and dual value on the released rows are those on the true ones, so that what
-        # the solver left open does not grow with the noise.
+        # With weights X'c, primal and dual value on the released rows are those on the true ones, so that the
+        # remaining gap of the solver does not grow with the noise.
         weights = X.T @ pull
-        found = model.certificate_
-        open_gap = 0.0 if found.converged else found.gap / model.objective_
-        if np.linalg.norm(weights) <= _NOTHING * (np.abs(pull) @ np.linalg.norm(X, axis=1)):
+        certificate = model.certificate_
+        open_gap = 0.0 if certificate.converged else certificate.gap / model.objective_
+        if np.linalg.norm(weights) <= _ROUNDING * (np.abs(pull) @ np.linalg.norm(X, axis=1)):
             weights = np.zeros_like(weights)
         return LearnerSolution(
             weights=weights[:, None],
             derivatives=-pull[:, None],
             intercept=np.atleast_1d(np.asarray(model.intercept_, np.float64)),
-            residual=max(found.residual, open_gap),
+            residual=max(certificate.residual, open_gap),
             outward=np.where(pull == 0, signs, 0.0),
         )
 
@@ -163,7 +165,7 @@ class RidgeLearner:
     Parameters
     ----------
     alpha : float
-        Above 0.
+        Weight of the penalty on the squared weights; above 0.
     """
 
     alpha: float = 1.0
@@ -174,7 +176,8 @@ class RidgeLearner:
         check_penalty("RidgeLearner", self.alpha)
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
-        """Train in closed form, then correct by the residual until rounding errors are left."""
+        """Solve the normal equations by Cholesky decomposition, with four steps of iterative refinement."""
+        # Centering removes the free intercept from the problem.
         middle, level = X.mean(axis=0), float(y.mean())
         centered = X - middle
         gram = centered.T @ centered
@@ -184,6 +187,7 @@ class RidgeLearner:
         for _ in range(4):
             weights += solve(centered.T @ (y - level - centered @ weights) - self.alpha * weights)
         left = y - level - centered @ weights
+        # The derivative by the intercept is exactly zero at the minimum; rounding is removed.
         left -= left.mean()
         derivatives, column = -left[:, None], weights[:, None]
         return LearnerSolution(
@@ -195,14 +199,14 @@ class RidgeLearner:
 
 
 def positive_solver(matrix: Floats) -> Callable[[Floats], Floats]:
-    """Factor a positive definite matrix, its rows and columns brought to one size first."""
+    """Return a function that solves with a positive definite matrix, scaled to a unit diagonal first."""
     size = 1.0 / np.sqrt(np.diag(matrix))
     factor = linalg.cho_factor(matrix * size * size[:, None])
     return lambda right: np.asarray(size * linalg.cho_solve(factor, size * right))
 
 
 def check_classes(y: AnyArray, n_classes: int, where: str) -> None:
-    """Refuse a table in which a declared class has no row: its model has no minimum, or a constant one."""
+    """Raise if a declared class has no row: the model then has no minimum, or a constant one."""
     present = np.bincount(y, minlength=n_classes) > 0
     if not present.all():
         raise DataError(
@@ -212,8 +216,8 @@ def check_classes(y: AnyArray, n_classes: int, where: str) -> None:
 
 
 _MOST_STEPS = 100
-_SMALL_ENOUGH = 1e-14
-"""Relative gradient at which Newton's method stops; rounding errors are about this large."""
+_GRADIENT_TOLERANCE = 1e-14
+"""Relative gradient at which Newton's method stops: about the size of rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +227,7 @@ class LogisticLearner:
     Parameters
     ----------
     alpha : float
-        Above 0.
+        Weight of the penalty on the squared weights; above 0.
     """
 
     alpha: float = 1.0
@@ -234,7 +238,13 @@ class LogisticLearner:
         check_penalty("LogisticLearner", self.alpha)
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
-        """Train by Newton's method; see :class:`InvariantLearner`."""
+        """Train by Newton's method; see :class:`InvariantLearner`.
+
+        Notes
+        -----
+        With signs s and ``c = -s sigma(-s X w)``, the gradient is ``X'c + alpha w`` and the Hessian
+        ``X' diag(|c| (1 - |c|)) X + alpha``; the intercept, the last column of ones, has no penalty.
+        """
         signs = 2.0 * y - 1.0
         columns = np.column_stack([X, np.ones(len(X))])
         penalty = np.append(np.full(X.shape[1], self.alpha), 0.0)
@@ -272,7 +282,7 @@ class MultinomialLearner:
     Parameters
     ----------
     alpha : float
-        Above 0.
+        Weight of the penalty on the squared weights; above 0.
     """
 
     alpha: float = 1.0
@@ -283,7 +293,13 @@ class MultinomialLearner:
         check_penalty("MultinomialLearner", self.alpha)
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
-        """Train by Newton's method; see :class:`InvariantLearner`."""
+        """Train by Newton's method; see :class:`InvariantLearner`.
+
+        Notes
+        -----
+        With probabilities p, the gradient for class a is ``X'(p_a - 1[y = a]) + alpha w_a`` and the block a,
+        b of the Hessian ``X' diag(p_a (1[a = b] - p_b)) X``, plus alpha on the diagonal.
+        """
         n, k = len(X), n_classes
         columns = np.column_stack([X, np.ones(n)])
         width = columns.shape[1]
@@ -291,7 +307,7 @@ class MultinomialLearner:
         true[np.arange(n), y] = 1.0
         penalty = np.append(np.full(X.shape[1], self.alpha), 0.0)
 
-        # Adding one number to all intercepts changes nothing, so their sum is held at zero.
+        # One number added to all intercepts changes no probability; a penalty holds their sum at zero.
         def value(w: Floats) -> float:
             table = w.reshape(k, width)
             loss = -(true * log_softmax(columns @ table.T, axis=1)).sum()
@@ -328,7 +344,11 @@ class MultinomialLearner:
 def _newton(
     w: Floats, value: Callable[[Floats], float], step: Callable[[Floats], tuple[Floats, float]]
 ) -> Floats:
-    """Minimize a smooth, strictly convex function until its relative gradient is rounding error."""
+    """Return the minimizer of a smooth, strictly convex function, by Newton's method with backtracking.
+
+    ``step`` returns the Newton step and the relative gradient at w. Of all iterates, the one with the
+    smallest relative gradient is returned: at the end, rounding errors move it up and down.
+    """
     best, least = w, np.inf
     stalled = 0
     for _ in range(_MOST_STEPS):
@@ -337,7 +357,7 @@ def _newton(
             best, least, stalled = w, gradient, 0
         else:
             stalled += 1
-        if least <= _SMALL_ENOUGH or (stalled >= 3 and least <= 1e-9):
+        if least <= _GRADIENT_TOLERANCE or (stalled >= 3 and least <= 1e-9):
             break
         length, start = 1.0, value(w)
         # Far from the minimum a full step may overshoot; close to it, values differ by rounding alone.
@@ -365,15 +385,15 @@ class NetworkLearner:
     Parameters
     ----------
     weights : sequence of arrays
-        One matrix for each layer, inputs in rows.
+        Weight matrix of each layer, of shape (n_inputs, n_outputs).
     biases : sequence of arrays
-        One vector for each layer.
+        Bias vector of each layer, of shape (n_outputs,).
     activation : {"identity", "logistic", "tanh", "relu"}
-        Of the hidden layers.
+        Activation function of the hidden layers.
     output : {"number", "two classes", "classes"}
-        Squared error on one number, cross entropy of one logistic unit, or of a softmax over classes.
+        Loss: squared error on one number, cross entropy of one logistic unit, or of a softmax over classes.
     alpha : float
-        Penalty ``alpha / 2 |weights|**2`` beside the summed loss, for the certificate.
+        Weight of the penalty ``alpha / 2 |weights|**2`` beside the summed loss; used for the residual alone.
     """
 
     unique = False
@@ -387,6 +407,7 @@ class NetworkLearner:
         output: Wants = "number",
         alpha: float = 0.0,
     ) -> None:
+        """Store the layers as arrays, after checking the activation."""
         if activation not in _ACTIVATIONS:
             raise ParameterError(
                 f"activation of NetworkLearner must be one of {', '.join(_ACTIVATIONS)}, was {activation!r}."
@@ -399,7 +420,7 @@ class NetworkLearner:
 
     @classmethod
     def from_sklearn(cls, model: Any) -> NetworkLearner:
-        """Take the layers of a fitted ``MLPClassifier`` or ``MLPRegressor``."""
+        """Return the learner of a fitted ``MLPClassifier`` or ``MLPRegressor`` of scikit-learn."""
         loss = {"squared_error": "number", "log_loss": "two classes", "binary_log_loss": "two classes"}
         output = loss.get(model.loss)
         if output is None or model.n_outputs_ != 1:
@@ -418,7 +439,7 @@ class NetworkLearner:
         )
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
-        """Propagate forward and back; nothing is trained."""
+        """Return the first layer and the derivatives by its scores, by backpropagation, without training."""
         if X.shape[1] != len(self.weights[0]):
             raise ParameterError(
                 f"weights of NetworkLearner must start with one row for each of the {X.shape[1]} columns, "
@@ -441,6 +462,7 @@ class NetworkLearner:
         )
 
     def _output_derivatives(self, score: Floats, y: AnyArray) -> Floats:
+        """Return the derivative of the loss by the scores of the last layer: output minus target."""
         if self.wants == "classes":
             chance = np.asarray(softmax(score, axis=1))
             chance[np.arange(len(y)), y] -= 1.0

@@ -1,4 +1,4 @@
-"""Publish a table on which a model trains to exactly what it was, and say what that gives away."""
+"""Release method that keeps one model exactly, and says what that gives away."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.release.base import ReleaseMethod, check_publishable, parameters_of
+from discreet.release.base import ReleaseMethod, check_publishable, collect_parameters
 from discreet.release.invariant._learners import (
     InvariantLearner,
     LogisticLearner,
@@ -22,10 +22,10 @@ from discreet.release.invariant.plan import (
     NO_EPSILON,
     Exposure,
     InvariantPlan,
+    declared_name,
     encoded_rows,
     encoded_schema,
-    origin,
-    warn,
+    warn_curator,
 )
 from discreet.release.publication import Publication, published_fields
 from discreet.schema import Column, unclipped_column
@@ -60,30 +60,31 @@ class InvariantRelease(ReleaseMethod):
     Parameters
     ----------
     learner : {"svm", "ridge", "logistic", "multinomial", "gram"} or InvariantLearner
-        Whose model is kept. For other parameters than the default ones give an object, such as
+        Learner whose model is kept. For other parameters than the default ones give an object, such as
         ``SVMLearner(theta=10)`` or ``NetworkLearner.from_sklearn(model)``. ``"gram"`` replaces the rows by
         others with the same sums, squares and products instead of adding noise, which keeps least squares,
         ridge regression for every penalty and principal components.
     variance : float, optional
-        Of the noise in each column before it is projected, in the units of ``scales``. With neither of the
-        two, the standard deviation is a quarter of each declared range. Left out for ``"gram"``.
+        Variance of the noise in each column before it is projected, in the units of ``scales``. With neither
+        of the two, the standard deviation is a quarter of each declared range. Left out for ``"gram"``.
     scales : mapping, sequence or "range", optional
-        The unit in which each noised column gets the same noise; by default 1 for every column, with
+        Unit in which each noised column gets the same noise; by default 1 for every column, with
         ``"range"`` the width of its declared range.
     outward : bool
-        Of a support vector machine: whether rows that are no support vectors also move away from the
-        boundary, by a Maxwell-distributed length. Hides their exact scores, and shifts their mean.
+        Whether rows that are no support vectors also move away from the boundary of a support vector machine,
+        by a Maxwell-distributed length. Hides their exact scores, and shifts their mean.
     precision : int or "float32", optional
-        Round what is published to so many decimals. The model then moves, and a warning says so.
+        Number of decimals to which published numbers are rounded, or 32-bit numbers; None keeps all digits.
+        Rounding moves the model, and a warning says so.
     privacy
-        Refused: there is no promise that this release could be calibrated to.
+        Must be None: there is no promise that this release could be calibrated to.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`. With ``bounds``, classes are -1 and 1.
+        As for :class:`~discreet.release.base.ReleaseMethod`. With ``bounds``, classes are -1 and 1.
 
     Attributes
     ----------
     exposure_ : Exposure or None
-        What the last release means for each row, for the curator alone; None for ``"gram"``.
+        Exposure of each row by the last release, for the curator alone; None for ``"gram"``.
 
     Privacy
     -------
@@ -92,7 +93,7 @@ class InvariantRelease(ReleaseMethod):
     only those of support vectors), and so is which rows the model leans on and how much. Whoever knows all
     other rows computes such a row without error. No error floor holds against every attacker in a column's
     own unit: the model may rest on that column alone, and then the score is the column. What holds is
-    Cramér-Rao: an unbiased guess by somebody who knows no other row has a squared error, summed over
+    Cramér-Rao: an unbiased guess that knows no other row has a squared error, summed over
     columns, of at least ``variance (p - 1) (1 - h_i)``; it is in :attr:`exposure_`, is no promise, and
     shrinkage does better. Labels and public columns are published as they are. Repeated releases average
     out. Categories become columns of numbers ``name=level``, with noise. Refusals and warnings depend on the
@@ -133,6 +134,7 @@ class InvariantRelease(ReleaseMethod):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Check the parameters against each other and store them."""
         super().__init__(schema=schema, bounds=bounds, ledger=ledger, random_state=random_state)
         if privacy is not None:
             raise PromiseError(
@@ -163,7 +165,7 @@ class InvariantRelease(ReleaseMethod):
         self.outward = outward
         self.precision = precision
         self.privacy = privacy
-        self._model = _learner_of(learner)
+        self._model = _make_learner(learner)
         if outward and not getattr(self._model, "one_sided", False):
             raise ParameterError(
                 "outward of InvariantRelease must be False unless the learner is a support vector machine: "
@@ -172,11 +174,11 @@ class InvariantRelease(ReleaseMethod):
         self.exposure_: Exposure | None = None
 
     def plan(self, schema: Schema, n_rows: int) -> InvariantPlan:
-        """Say what will be done and what it gives away, from the schema alone."""
+        """Return the plan of the release, from the schema alone."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> InvariantPlan:
-        """Plan with ``factor`` times the standard deviation; a table with the same products has no knob."""
+        """Return the plan with ``factor`` times the standard deviation; ``"gram"`` has none to change."""
         schema = encoded_schema(schema)
         noised = [c for c in schema.numeric_features if c.role == "sensitive"]
         if not noised:
@@ -185,7 +187,7 @@ class InvariantRelease(ReleaseMethod):
                 "protect."
             )
         if any(c.grid is not None for c in noised) and self.precision is None:
-            warn(
+            warn_curator(
                 "The declared grid is not applied to an invariant release: rounding would move the model. "
                 "Publish all 17 digits."
             )
@@ -197,8 +199,8 @@ class InvariantRelease(ReleaseMethod):
             scales=self._scales(noised),
             outward=self.outward,
             precision=self.precision,
-            label=_in_words(self._model),
-            report=self._keep,
+            label=_describe_learner(self._model),
+            report=self._store_exposure,
         )
 
     def publish(
@@ -219,33 +221,33 @@ class InvariantRelease(ReleaseMethod):
         Parameters
         ----------
         source, target, shuffle, replace, stream, watch, rows_salt
-            As of every method; ``watch`` is shown encoded rows.
+            As for :meth:`ReleaseMethod.publish`; ``watch`` is called with encoded rows.
 
         Returns
         -------
         Publication
         """
-        self._declared()
+        self._require_schema()
         check_target(target, replace=replace)
         stream = self._stream(stream)
         salt = self._rows_salt(stream) if rows_salt is None else rows_salt
         schema, rows, kept = self._read(source, None, salt)
         check_publishable(schema, type(self).__name__)
-        n_read = _length(rows)
+        n_read = count_rows(rows)
         plan = self.plan(schema, n_read)
         stream.spend(f"{type(self).__name__}.publish")
         receipt = self._charge(plan.promises, schema, stream.seeded)
         if kept is not None:
             rows = {name: values[kept] for name, values in rows.items()}
         noise, words = self._streams(stream, schema, n_read).whole(rows)
-        order = np.arange(_length(rows))
+        order = np.arange(count_rows(rows))
         if shuffle:
             order = word_order(words.words(len(order)))
             rows = {name: values[order] for name, values in rows.items()}
-        batches = _watched(rows, plan.batches(rows, noise), watch)
+        batches = _show_batches(rows, plan.batches(rows, noise), watch)
         written = write_table(target, published_fields(plan.schema), batches, replace=replace)
         if self.exposure_ is not None:
-            self.exposure_ = self.exposure_.in_order(order)
+            self.exposure_ = self.exposure_.reorder(order)
         return Publication(
             n_rows=written,
             n_read=n_read,
@@ -259,29 +261,29 @@ class InvariantRelease(ReleaseMethod):
 
     def parameters(self) -> dict[str, Any]:
         """Return everything but the table, the ledger and the key; the learner by name."""
-        return parameters_of(self, learner=_by_name(self.learner))
+        return collect_parameters(self, learner=_serialize_learner(self.learner))
 
     def _noise_parameters(self) -> dict[str, Any]:
-        # A learner of the caller's own cannot be written down for others, and is named here all the same.
-        named = self.learner if isinstance(self.learner, str) else _in_words(self._model)
-        return parameters_of(self, learner=named)
+        # A learner of the caller's own cannot be serialized for others, but is named in the digest.
+        named = self.learner if isinstance(self.learner, str) else _describe_learner(self._model)
+        return collect_parameters(self, learner=named)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> InvariantRelease:
-        """Make the method that :meth:`parameters` wrote down."""
-        made = dict(values)
-        learner = made.get("learner")
+        """Return the method with the parameters that :meth:`parameters` returned."""
+        arguments = dict(values)
+        learner = arguments.get("learner")
         if isinstance(learner, Mapping):
             kind = LEARNERS.get(str(learner.get("name")))
             if kind is None:
                 raise ParameterError(
                     f"learner of InvariantRelease must be one of {', '.join([*LEARNERS, 'gram'])}."
                 )
-            made["learner"] = kind(**learner["parameters"])
-        return super().from_parameters(made, **common)
+            arguments["learner"] = kind(**learner["parameters"])
+        return super().from_parameters(arguments, **common)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         return (*super().not_protected(schema), *self.plan(schema, 1).leaks)
 
     def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
@@ -289,6 +291,7 @@ class InvariantRelease(ReleaseMethod):
         return super()._charge(promises, self.schema or schema, seeded)
 
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
+        """Read and encode a table; a bare matrix gets its target as a column."""
         bare = self.schema is None and y is not None
         self.exposure_ = None
         schema, rows, kept = super()._read(X, None if bare else y, salt)
@@ -296,12 +299,12 @@ class InvariantRelease(ReleaseMethod):
             schema, rows = self._with_bare_target(schema, rows, np.asarray(y))
         return encoded_schema(schema), encoded_rows(schema, rows), kept
 
-    def _keep(self, exposure: Exposure) -> None:
+    def _store_exposure(self, exposure: Exposure) -> None:
         self.exposure_ = exposure
 
     def _with_bare_target(self, schema: Schema, rows: Encoded, y: AnyArray) -> tuple[Schema, Encoded]:
-        """Add the target that goes with a bare matrix: -1 and 1, or any number."""
-        n_rows = _length(rows)
+        """Return schema and rows with the target of a bare matrix: -1 and 1, or any number."""
+        n_rows = count_rows(rows)
         if y.shape != (n_rows,):
             raise ParameterError(
                 f"y of InvariantRelease.release must have one entry for each of the {n_rows} rows, had shape "
@@ -315,7 +318,7 @@ class InvariantRelease(ReleaseMethod):
                 )
             column, values = Column("y", values=(-1, 1), role="target"), (y > 0).astype(np.int32)
         else:
-            # A bare target has no declared range: nothing is promised about it, and nothing clipped.
+            # A bare target has no declared range; nothing is promised about it, so nothing is clipped.
             column = unclipped_column("y", role="target")
             values = np.asarray(y, np.float64)
         return dataclasses.replace(schema, columns=[*schema.columns, column], target="y"), {
@@ -324,7 +327,7 @@ class InvariantRelease(ReleaseMethod):
         }
 
     def _check_target(self, schema: Schema) -> None:
-        """Refuse a target that the learner cannot take, from the schema alone."""
+        """Raise if the schema has no target that the learner can take."""
         if schema.target is None:
             if self._model is None:
                 return
@@ -354,14 +357,14 @@ class InvariantRelease(ReleaseMethod):
             )
 
     def _scales(self, noised: Sequence[Column]) -> Floats:
-        """Return the unit of each noised column; an encoded one may go by the name it was declared under."""
+        """Return the unit of each noised column; a mapping may use declared names for encoded columns."""
         if self.scales is None:
             return np.ones(len(noised))
         given: Any = self.scales
         if isinstance(given, Mapping):
             names = [c.name for c in noised]
             if self.schema is not None:
-                names = [name if name in given else origin(name, self.schema) for name in names]
+                names = [name if name in given else declared_name(name, self.schema) for name in names]
             if set(names) != set(given):
                 raise ParameterError(
                     f"scales of InvariantRelease must name the sensitive columns "
@@ -382,8 +385,8 @@ class InvariantRelease(ReleaseMethod):
         return scales
 
 
-def _learner_of(learner: str | InvariantLearner) -> InvariantLearner | None:
-    """Return the learner that was named or given; None for the one that keeps sums and products."""
+def _make_learner(learner: str | InvariantLearner) -> InvariantLearner | None:
+    """Return the learner for a name or an object; None for ``"gram"``."""
     if learner == "gram":
         return None
     if isinstance(learner, str) and learner in LEARNERS:
@@ -396,15 +399,15 @@ def _learner_of(learner: str | InvariantLearner) -> InvariantLearner | None:
     )
 
 
-def _in_words(learner: InvariantLearner | None) -> str:
-    """Name a learner with its parameters, for whoever trains on the released table."""
+def _describe_learner(learner: InvariantLearner | None) -> str:
+    """Return the name of a learner with its parameters, for analysts of the released table."""
     if learner is None:
         return "gram"
     return repr(learner) if dataclasses.is_dataclass(learner) else type(learner).__name__
 
 
-def _by_name(learner: str | InvariantLearner) -> str | dict[str, Any]:
-    """Write a learner down: its name, or its name and parameters."""
+def _serialize_learner(learner: str | InvariantLearner) -> str | dict[str, Any]:
+    """Return a learner as JSON: its name, or its name and parameters."""
     if isinstance(learner, str):
         return learner
     for name, kind in LEARNERS.items():
@@ -416,18 +419,18 @@ def _by_name(learner: str | InvariantLearner) -> str | dict[str, Any]:
     )
 
 
-def _watched(
+def _show_batches(
     rows: Encoded, batches: Iterator[dict[str, AnyArray]], watch: Watch | None
 ) -> Iterator[dict[str, AnyArray]]:
-    """Pass batches on, each shown beside the true rows that it comes from."""
+    """Yield the batches, after calling ``watch`` with each and the true rows that it comes from."""
     start = 0
     for batch in batches:
-        n_rows = _length(batch)
+        n_rows = count_rows(batch)
         if watch is not None:
             watch({name: values[start : start + n_rows] for name, values in rows.items()}, batch)
         start += n_rows
         yield batch
 
 
-def _length(rows: Encoded) -> int:
+def count_rows(rows: Encoded) -> int:
     return len(next(iter(rows.values())))

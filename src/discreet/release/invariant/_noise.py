@@ -1,18 +1,15 @@
-"""Another table with exactly the same sums, squares and products.
+"""Gaussian noise that a trained model does not notice, and random tables with the same products.
 
-Least squares, ridge regression for every penalty and principal components read a table through
-``[1 X y]'[1 X y]`` alone. The rows that have this matrix are, up to what is fixed, the rotations of one
-another; this draws one at random. A true row then enters the released ones only through those aggregates.
+:class:`InvariantNoise` keeps two families of equations, ``C'W = 0`` and ``W F = 0``. The first keeps the
+gradient, the second every score, so a learner that sees the rows only through its scores ends where it ended
+before. The two act on different sides of the matrix: projecting takes two small products, and time and memory
+are proportional to the table. Noise is drawn in blocks of rows, each under a key derived from its position,
+so that the same noise can be drawn twice: once to compute its effect on the gradient, once to publish it
+corrected. In memory the first draw is kept; as a stream, nothing is.
 
-Gaussian noise that keeps two families of equations: ``C'W = 0`` and ``W F = 0``.
-
-The first keeps a gradient, the second keeps every score, so a learner that sees the rows only through its
-scores ends where it ended before. Both act on different sides of the matrix, so projecting is two small
-products and the whole draw takes time and memory proportional to the table.
-
-Noise is drawn in blocks of rows, each under a key derived from its place. So the same noise can be drawn
-twice: once to learn what it would do to the gradient, once to publish it corrected. In memory the first
-draw is kept; as a stream, nothing is.
+:func:`draw_same_gram` serves learners that read a table through ``[1 X y]'[1 X y]`` alone: least squares,
+ridge regression for every penalty, principal components. The tables with this matrix are, up to what is
+fixed, the rotations of one another; one of them is drawn at random.
 """
 
 from __future__ import annotations
@@ -34,19 +31,19 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 _BLOCKS_PER_KEY = 8
-"""A key and its buffers cost as much as a tenth of a block."""
+"""Blocks drawn under one key; a key and its buffers cost as much as a tenth of a block."""
 RANK_TOLERANCE = 1e-12
-"""Directions that are weaker than this, relative to the strongest, are rounding errors."""
+"""Singular values below this share of the largest are rounding errors."""
 
 
 def orthonormal_basis(matrix: Floats) -> Floats:
-    """Return orthonormal columns that span those of ``matrix``, each of which counts by its direction."""
+    """Return orthonormal columns that span those of ``matrix``, which are scaled to length 1 first."""
     # Dividing by the largest entry first: squares of 1e-200 would vanish.
     largest = np.abs(matrix).max(axis=0, initial=0.0)
-    kept = matrix[:, largest > 0] / largest[largest > 0]
-    if not kept.size:
+    directions = matrix[:, largest > 0] / largest[largest > 0]
+    if not directions.size:
         return np.empty((len(matrix), 0))
-    left, strength, _ = np.linalg.svd(kept / np.linalg.norm(kept, axis=0), full_matrices=False)
+    left, strength, _ = np.linalg.svd(directions / np.linalg.norm(directions, axis=0), full_matrices=False)
     return np.ascontiguousarray(left[:, strength > RANK_TOLERANCE * strength[0]])
 
 
@@ -60,28 +57,34 @@ class InvariantNoise:
     Parameters
     ----------
     derivatives : array of shape (n_rows, n_outputs)
-        ``C``: how the loss of each row moves with each of its scores.
+        ``C``: derivative of the loss of each row by each of its scores.
     weights : array of shape (n_columns, n_outputs)
-        ``F``: the scores are ``X F``.
+        ``F``: weights of the model, whose scores are ``X F``.
     variance : float
-        Of the entries of ``G``.
+        Variance of the entries of ``G``, before projection; above 0.
     scales : array of shape (n_columns,), optional
-        Unit of each column; 1 by default.
+        Unit of each column, the diagonal of ``S``; None means 1 for all.
     outward : array of shape (n_rows,), optional
-        +1 or -1 for rows that may also move along the score in that direction, 0 for the others.
+        +1 or -1 for rows that may also move along the score in that direction, 0 for the others; None
+        means that no row may.
 
     Attributes
     ----------
     leverage : array of shape (n_rows,)
-        How much of its noise each row loses to ``C'W = 0``; 1 means that it is published as it is.
+        Share of its noise that each row loses to ``C'W = 0``; at 1 the row is published as it is.
     row_variance : float
         Sum over columns of the noise variance of a row with leverage 0, without the outward move.
     dimension : int
-        Of the space of such matrices.
+        Dimension of the space of the matrices ``W``.
 
     Privacy
     -------
     None by itself: see :class:`~discreet.release.invariant.InvariantRelease`.
+
+    Notes
+    -----
+    Row i has covariance ``(1 - h_i) S (I - Q_B Q_B') S variance`` with leverage ``h_i = |row i of Q_C|^2``,
+    so its total variance is ``(1 - h_i) row_variance``.
 
     Reference
     ---------
@@ -97,61 +100,71 @@ class InvariantNoise:
         scales: Floats | None = None,
         outward: Floats | None = None,
     ) -> None:
+        """Compute both bases and the leverages; nothing is drawn."""
         self.n_rows, self.n_columns = len(derivatives), len(weights)
         ones = np.ones(self.n_columns) if scales is None else np.asarray(scales, np.float64)
         self._scale = math.sqrt(variance) * ones
-        self._right = orthonormal_basis(ones[:, None] * weights)
-        self._held: Ints = np.flatnonzero(derivatives.any(axis=1))
-        self._left = orthonormal_basis(derivatives[self._held])
+        self._column_basis = orthonormal_basis(ones[:, None] * weights)
+        # Rows without a derivative do not enter C'W, and need no row of the basis.
+        self._support: Ints = np.flatnonzero(derivatives.any(axis=1))
+        self._row_basis = orthonormal_basis(derivatives[self._support])
         self._outward = outward
         self.leverage = np.zeros(self.n_rows)
-        self.leverage[self._held] = np.minimum(1.0, np.einsum("ij,ij->i", self._left, self._left))
+        self.leverage[self._support] = np.minimum(
+            1.0, np.einsum("ij,ij->i", self._row_basis, self._row_basis)
+        )
         squares = self._scale**2
-        self._along = float(squares @ (self._right**2).sum(axis=1))
-        self.row_variance = max(0.0, float(squares.sum()) - self._along)
+        self._score_variance = float(squares @ (self._column_basis**2).sum(axis=1))
+        self.row_variance = max(0.0, float(squares.sum()) - self._score_variance)
 
     @property
     def n_directions(self) -> int:
-        """Dimension of the space in which a row moves."""
-        return int(self.n_columns - self._right.shape[1])
+        """Dimension of the space in which the noise moves each row."""
+        return int(self.n_columns - self._column_basis.shape[1])
 
     @property
     def dimension(self) -> int:
-        """Dimension of the space of such matrices."""
-        return int((self.n_rows - self._left.shape[1]) * self.n_directions)
+        """Dimension of the space of the matrices ``W``."""
+        return int((self.n_rows - self._row_basis.shape[1]) * self.n_directions)
 
     def covariance(self, row: int) -> Floats:
-        """Return the covariance of one row's noise, without the outward move."""
-        kept = np.eye(self.n_columns) - self._right @ self._right.T
-        return np.asarray((1 - self.leverage[row]) * self._scale[:, None] * kept * self._scale)
+        """Return the covariance of the noise of one row, without the outward move."""
+        directions = np.eye(self.n_columns) - self._column_basis @ self._column_basis.T
+        return np.asarray((1 - self.leverage[row]) * self._scale[:, None] * directions * self._scale)
 
     def unbiased_bound(self) -> Floats:
-        """Return for each row the least total squared error of an unbiased guess without other records."""
+        """Return for each row the Cramér-Rao bound on the total squared error of an unbiased guess."""
         bound = (1 - self.leverage) * self.row_variance
         if self._outward is None:
             return bound
         # Fisher information of the outward move is 3, and it is independent of the rest.
-        return np.asarray(bound + np.abs(self._outward) * self._along / 3)
+        return np.asarray(bound + np.abs(self._outward) * self._score_variance / 3)
 
     def draw(self, stream: Stream) -> Floats:
-        """Return ``W``, whole; another one at every call."""
+        """Return a matrix ``W``, freshly drawn at every call."""
         stream = stream.spawn()
         out = np.empty((self.n_rows, self.n_columns))
-        gradient = np.zeros((self._left.shape[1], self.n_columns))
-        for rows, block in self._raw(stream, out):
-            gradient += self._pull(rows, block)
+        gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
+        for rows, block in self._projected_blocks(stream, out):
+            gradient += self._gradient_change(rows, block)
         outward = self._outward_lengths(stream)
         for rows in self._blocks():
-            self._finish(rows, out[rows], gradient, outward)
+            self._correct_block(rows, out[rows], gradient, outward)
         return out
 
     def add(self, batches: Iterable[Floats], stream: Stream) -> Iterator[Floats]:
-        """Add the same noise to a table that comes in batches, holding one block of noise at a time."""
+        """Yield the batches of a table with the noise of :meth:`draw`, one block in memory at a time.
+
+        Raises
+        ------
+        DataError
+            If the batches do not have as many rows together as the derivatives.
+        """
         stream = stream.spawn()
-        gradient = np.zeros((self._left.shape[1], self.n_columns))
-        for rows, block in self._raw(stream, only_held=True):
-            gradient += self._pull(rows, block)
-        finished = self._finished(stream, gradient)
+        gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
+        for rows, block in self._projected_blocks(stream, only_support=True):
+            gradient += self._gradient_change(rows, block)
+        blocks = self._corrected_blocks(stream, gradient)
         spare = np.empty((0, self.n_columns))
         for batch in batches:
             out = np.array(batch, np.float64)
@@ -159,34 +172,36 @@ class InvariantNoise:
             while done < len(out):
                 if not len(spare):
                     try:
-                        spare = next(finished)
+                        spare = next(blocks)
                     except StopIteration:
-                        raise _wrong_length(self.n_rows) from None
+                        raise _length_error(self.n_rows) from None
                 n = min(len(spare), len(out) - done)
                 out[done : done + n] += spare[:n]
                 spare, done = spare[n:], done + n
             yield out
-        if len(spare) or next(finished, None) is not None:
-            raise _wrong_length(self.n_rows)
+        if len(spare) or next(blocks, None) is not None:
+            raise _length_error(self.n_rows)
 
-    def _finished(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
+    def _corrected_blocks(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
+        """Yield the blocks of ``W`` one after the other."""
         outward = self._outward_lengths(stream)
-        for rows, block in self._raw(stream):
-            self._finish(rows, block, gradient, outward)
+        for rows, block in self._projected_blocks(stream):
+            self._correct_block(rows, block, gradient, outward)
             yield block
 
-    def _finish(self, rows: slice, block: Floats, gradient: Floats, outward: Floats | None) -> None:
-        """Take the gradient's share out of projected noise, and move rows outward where they may."""
-        part, places = self._part(rows), self._places(rows)
+    def _correct_block(self, rows: slice, block: Floats, gradient: Floats, outward: Floats | None) -> None:
+        """Subtract ``Q_C (Q_C' noise)`` from a block, and add the outward moves, in place."""
+        part, places = self._basis_rows(rows), self._support_offsets(rows)
         if len(part) == len(block):
             _subtract_product(block, part, gradient)
         elif len(part):
             block[places] -= part @ gradient
         if outward is not None:
-            block += outward[rows, None] * (self._scale * self._right[:, 0])
+            block += outward[rows, None] * (self._scale * self._column_basis[:, 0])
 
     def _outward_lengths(self, stream: Stream) -> Floats | None:
-        if self._outward is None or not self._right.shape[1]:
+        """Return the Maxwell-distributed move of each row along its score; None if no row moves."""
+        if self._outward is None or not self._column_basis.shape[1]:
             return None
         return self._outward * standard_maxwell(self.n_rows, stream.derive("outward"))
 
@@ -195,16 +210,20 @@ class InvariantNoise:
         for start in range(0, self.n_rows, step):
             yield slice(start, min(start + step, self.n_rows))
 
-    def _raw(
-        self, stream: Stream, out: Floats | None = None, *, only_held: bool = False
+    def _projected_blocks(
+        self, stream: Stream, out: Floats | None = None, *, only_support: bool = False
     ) -> Iterator[tuple[slice, Floats]]:
-        """Draw noise that keeps the scores, block by block; without ``out`` in one buffer."""
-        right = np.ascontiguousarray(self._right.T)
+        """Yield rows and noise ``G (I - Q_B Q_B') S`` of each block; without ``out`` all share one buffer.
+
+        With ``only_support``, keys whose blocks hold no row with a derivative are skipped: they do not change
+        the gradient.
+        """
+        right = np.ascontiguousarray(self._column_basis.T)
         buffer = None
         for i, rows in enumerate(self._blocks()):
             if i % _BLOCKS_PER_KEY == 0:
                 last = rows.start + (rows.stop - rows.start) * _BLOCKS_PER_KEY
-                needed = not only_held or self._places(slice(rows.start, last)).size > 0
+                needed = not only_support or self._support_offsets(slice(rows.start, last)).size > 0
                 if needed:
                     derived = stream.derive(f"rows from {rows.start}")
                     sampler = NormalSampler(self.n_rows * self.n_columns, derived)
@@ -217,26 +236,27 @@ class InvariantNoise:
                     buffer = np.empty((rows.stop - rows.start, self.n_columns))
                 block = buffer[: rows.stop - rows.start]
             sampler.fill(block)
-            _subtract_product(block, block @ self._right, right)
+            _subtract_product(block, block @ self._column_basis, right)
             block *= self._scale
             yield rows, block
 
-    def _held_between(self, rows: slice) -> slice:
-        low, high = np.searchsorted(self._held, (rows.start, rows.stop))
+    def _support_range(self, rows: slice) -> slice:
+        """Return which rows of the basis belong to a block of rows."""
+        low, high = np.searchsorted(self._support, (rows.start, rows.stop))
         return slice(int(low), int(high))
 
-    def _pull(self, rows: slice, block: Floats) -> Floats:
-        """Return what a block of noise would do to the gradient."""
-        part = self._part(rows)
-        return np.asarray(part.T @ (block if len(part) == len(block) else block[self._places(rows)]))
+    def _gradient_change(self, rows: slice, block: Floats) -> Floats:
+        """Return ``Q_C' noise`` of one block: its contribution to the change of the gradient."""
+        part = self._basis_rows(rows)
+        return np.asarray(part.T @ (block if len(part) == len(block) else block[self._support_offsets(rows)]))
 
-    def _part(self, rows: slice) -> Floats:
-        """Return the rows of the gradient's basis that fall into a block."""
-        return self._left[self._held_between(rows)]
+    def _basis_rows(self, rows: slice) -> Floats:
+        """Return the rows of ``Q_C`` that fall into a block."""
+        return self._row_basis[self._support_range(rows)]
 
-    def _places(self, rows: slice) -> Ints:
-        """Return their places inside the block."""
-        return np.asarray(self._held[self._held_between(rows)] - rows.start)
+    def _support_offsets(self, rows: slice) -> Ints:
+        """Return the positions of these rows inside the block."""
+        return np.asarray(self._support[self._support_range(rows)] - rows.start)
 
 
 def _subtract_product(block: Floats, left: Floats, right: Floats) -> None:
@@ -246,7 +266,7 @@ def _subtract_product(block: Floats, left: Floats, right: Floats) -> None:
         dgemm(-1.0, right.T, left.T, beta=1.0, c=block.T, overwrite_c=1)
 
 
-def _wrong_length(n_rows: int) -> DataError:
+def _length_error(n_rows: int) -> DataError:
     return DataError(
         f"batches of InvariantNoise.add must have {n_rows} rows in all, as the derivatives had, and have "
         "not. Invariance holds for the whole table alone."
@@ -259,12 +279,12 @@ def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
     Parameters
     ----------
     X : array of shape (n_rows, n_columns)
-        What is replaced.
+        Columns that are replaced by random ones.
     fixed : array of shape (n_rows, n_fixed)
-        What is published as it is: ones, the target, public columns. Together with ``X`` it must have fewer
-        columns than there are rows.
+        Columns that are published as they are: ones, the target, public columns. Together with ``X`` they
+        must be fewer than the rows.
     stream : Stream
-        Where the random words come from.
+        Source of the random rotation.
 
     Returns
     -------
@@ -272,8 +292,13 @@ def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
 
     Privacy
     -------
-    No epsilon. All sums, squares and products are published exactly; whoever knows all rows but one computes
-    that one from the sums.
+    No epsilon. All sums, squares and products are published exactly; an attacker who knows all rows but one
+    computes that one from the sums.
+
+    Notes
+    -----
+    With P the projection on the columns of ``fixed`` and ``X - P X = Q R`` (QR decomposition), the result is
+    ``P X + Q' R``, where Q' is the Q of a normal matrix projected off ``fixed``: a uniformly random basis.
 
     Reference
     ---------
@@ -282,20 +307,20 @@ def draw_same_gram(X: Floats, fixed: Floats, stream: Stream) -> Floats:
     basis = orthonormal_basis(fixed)
     explained, rest = _split(X, basis)
     _, shape = _positive_qr(rest)
-    # Twice: what rounding leaves of the fixed columns after one projection is gone after the second.
+    # Projected twice: the second removes what rounding left of the fixed columns.
     _, free = _split(_split(standard_normal(X.shape, stream), basis)[1], basis)
     rotation, _ = _positive_qr(free)
     return np.asarray(explained + rotation @ shape)
 
 
 def _split(matrix: Floats, basis: Floats) -> tuple[Floats, Floats]:
-    """Return the part of each column that ``basis`` explains, and the rest."""
+    """Return the projection of each column on ``basis``, and the rest."""
     explained = basis @ (basis.T @ matrix)
     return explained, matrix - explained
 
 
 def _positive_qr(matrix: Floats) -> tuple[Floats, Floats]:
-    """Factor with a nonnegative diagonal, so that normal columns give a uniformly random basis."""
+    """Return the QR decomposition with a nonnegative diagonal, which makes Q of normal columns uniform."""
     left, right = np.linalg.qr(matrix)
     signs = np.where(np.diag(right) < 0, -1.0, 1.0)
     return left * signs, right * signs[:, None]

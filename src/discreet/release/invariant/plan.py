@@ -1,7 +1,4 @@
-"""The released table as a learner sees it: numbers, and nothing else that noise could not be added to.
-
-Train, check, draw: what an invariant release does to a table, and what it gives away.
-"""
+"""Plan of an invariant release: encode the table as numbers, train the model, check it, draw the noise."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def encoded_schema(schema: Schema) -> Schema:
     columns: list[Column] = []
     for column in schema.columns:
         if column.role == "sensitive":
-            columns += _encoded(column)
+            columns += _encode_column(column)
         elif column.leaves and column.is_number and not column.required:
             raise SchemaError(
                 f"Column {column.name!r} must be required for an invariant release: it is published as it "
@@ -53,15 +50,15 @@ def encoded_schema(schema: Schema) -> Schema:
 
 
 def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-    """Return the columns that :func:`encoded_schema` declares."""
+    """Return encoded rows as the columns that :func:`encoded_schema` declares."""
     out: dict[str, AnyArray] = {}
     for column in schema.released:
         values = rows[column.name]
         if column.role != "sensitive":
             out[column.name] = values
         elif column.is_category:
-            for code, made in enumerate(_encoded(column)):
-                out[made.name] = (values == code).astype(np.float64)
+            for code, encoded in enumerate(_encode_column(column)):
+                out[encoded.name] = (values == code).astype(np.float64)
         else:
             missing = np.isnan(values)
             out[column.name] = np.where(missing, column.fill, values)
@@ -70,23 +67,25 @@ def encoded_rows(schema: Schema, rows: Mapping[str, AnyArray]) -> dict[str, AnyA
     return out
 
 
-def _encoded(column: Column) -> list[Column]:
+def _encode_column(column: Column) -> list[Column]:
+    """Return the numeric columns that a sensitive column becomes."""
     if column.is_category:
         words = ["missing" if level is None else str(level) for level in column.levels]
-        return [_share(f"{column.name}={word}") for word in words]
+        return [_unit_column(f"{column.name}={word}") for word in words]
     if column.missing_flag is None:
         return [column]
-    return [dataclasses.replace(column, required=True), _share(column.missing_flag)]
+    return [dataclasses.replace(column, required=True), _unit_column(column.missing_flag)]
 
 
-def _share(name: str) -> Column:
+def _unit_column(name: str) -> Column:
+    """Return a column of numbers from 0 to 1."""
     return Column(name, lower=0.0, upper=1.0)
 
 
-def origin(name: str, schema: Schema) -> str:
-    """Return the declared column from which an encoded one comes."""
+def declared_name(name: str, schema: Schema) -> str:
+    """Return the name of the declared column that an encoded one comes from."""
     for column in schema.released:
-        if any(made.name == name for made in _encoded(column)):
+        if any(encoded.name == name for encoded in _encode_column(column)):
             return column.name
     return name
 
@@ -97,8 +96,9 @@ def matrix(columns: Mapping[str, AnyArray], schema: Schema) -> Floats:
 
 
 LARGEST_RESIDUAL = 1e-9
-"""A model that is less settled than this would move when it is trained anew."""
+"""Largest residual of a model; one that is less settled would move when it is trained again."""
 LEVERAGE_REFUSED, LEVERAGE_WARNED = 1 - 1e-9, 0.5
+"""Leverages of a row from which on a release is refused, or the curator warned."""
 ROWS_PER_BATCH = 100_000
 
 NO_EPSILON = (
@@ -131,28 +131,28 @@ _GRAM_LEAKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exposure:
-    """What the curator should know about each row, in the order in which the rows came in.
+    """Exposure of each row by an invariant release, in the order of the rows read; for the curator.
 
     Attributes
     ----------
     leverage : array of shape (n_rows,)
-        ``h``: the share of its noise that a row loses so that the gradient stays.
+        ``h``: share of its noise that each row loses so that the gradient stays.
     leaned_on : array of bool, shape (n_rows,)
-        Rows that the model depends on; of a support vector machine, the support vectors.
+        Whether the model depends on the row; of a support vector machine, the support vectors.
     unbiased_bound : array of shape (n_rows,)
-        Cramér-Rao: the least squared error, summed over the noised columns, of an *unbiased* guess by
-        somebody who knows *no other row*. No promise: biased guesses and side knowledge do better.
+        Cramér-Rao: least squared error, summed over the noised columns, of an *unbiased* guess by an attacker
+        who knows *no other row*. No promise: biased guesses and side knowledge do better.
     informed_bound : array of shape (n_rows,)
-        The same for somebody who knows all other rows: zero where ``leaned_on``.
+        The same bound for an attacker who knows all other rows: zero where ``leaned_on``.
     n_directions : int
         Dimension of the space in which each row moved.
     residual : float
-        The model's certificate.
+        Residual of the trained model, as in :class:`LearnerSolution`.
 
     Privacy
     -------
-    Everything here is computed from private rows: it is for the curator and must not be published. Whoever
-    trains the model on the released table learns most of it all the same.
+    Everything here is computed from private rows: it is for the curator and must not be published. An
+    analyst who trains the model on the released table learns most of it all the same.
 
     Reference
     ---------
@@ -168,12 +168,12 @@ class Exposure:
 
     @property
     def smallest_bound(self) -> float:
-        """The least ``unbiased_bound`` of any row."""
+        """Least ``unbiased_bound`` of any row."""
         return float(self.unbiased_bound.min())
 
     @classmethod
     def from_noise(cls, noise: InvariantNoise, solution: LearnerSolution) -> Exposure:
-        """Read it off the noise and the model."""
+        """Return the exposure that follows from the noise and the trained model."""
         bound = noise.unbiased_bound()
         leaned_on = noise.leverage > 0
         return cls(
@@ -185,8 +185,8 @@ class Exposure:
             residual=solution.residual,
         )
 
-    def in_order(self, order: Ints) -> Exposure:
-        """Return the same for rows that had been put in this order, as they were before."""
+    def reorder(self, order: Ints) -> Exposure:
+        """Return the exposure in the original order of rows that were permuted by ``order``."""
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         arrays = ("leverage", "leaned_on", "unbiased_bound", "informed_bound")
@@ -194,29 +194,29 @@ class Exposure:
 
 
 class InvariantPlan(ReleasePlan):
-    """What an invariant release does to a table.
+    """Plan of an invariant release: train the model, check it, draw the noise.
 
     Parameters
     ----------
     schema : Schema
-        Of the encoded table.
+        Schema of the encoded table, as :func:`encoded_schema` returns it.
     learner : InvariantLearner or None
-        Whose model is kept; None keeps sums, squares and products.
+        Learner whose model is kept; None keeps sums, squares and products.
     variance : float
-        Of the noise before it is projected.
-    scales : array
-        Unit of each noised column.
+        Variance of the noise before it is projected, in the units of ``scales``.
+    scales : array of shape (n_noised,)
+        Unit of each noised column, in its own measure.
     outward : bool
         Whether rows that do not touch the model also move away from its boundary.
     precision : int, "float32" or None
-        Digits that are kept.
+        Number of decimals kept, or 32-bit numbers; None keeps all digits.
     label : str
-        The learner in words.
+        Name of the learner with its parameters, for the published law.
     report : callable
-        Told the :class:`Exposure` of the rows once it is known.
+        Function that is called with the :class:`Exposure` of the rows once it is known.
     """
 
-    by_rows = False
+    is_row_wise = False
 
     def __init__(
         self,
@@ -230,6 +230,7 @@ class InvariantPlan(ReleasePlan):
         label: str,
         report: Callable[[Exposure], None],
     ) -> None:
+        """Store the choices and derive the public laws of the columns and the (absent) promise."""
         self.schema = schema
         self.learner = learner
         self.variance = variance
@@ -241,7 +242,7 @@ class InvariantPlan(ReleasePlan):
             name: InvariantLaw(
                 learner=label, variance=None if learner is None else variance * float(scale**2)
             )
-            for name, scale in zip(self._noised, scales, strict=True)
+            for name, scale in zip(self._noised_columns, scales, strict=True)
         }
         self.columns = tuple(
             ColumnSummary(column=c.name, law=laws.get(c.name, Clear())) for c in schema.released
@@ -249,18 +250,19 @@ class InvariantPlan(ReleasePlan):
         self.promises = (self._promise(),)
 
     @property
-    def _noised(self) -> list[str]:
+    def _noised_columns(self) -> list[str]:
         return [c.name for c in self.schema.numeric_features if c.role == "sensitive"]
 
     @property
     def leaks(self) -> tuple[str, ...]:
-        """What the released table gives away."""
+        """Facts that the released table gives away, as clauses."""
         if self.learner is None:
             return _GRAM_LEAKS
         which = " on which the model leans" if self.outward else ""
         return (_SCORES.format(which=which), *_LEAKS)
 
     def _promise(self) -> NoPromise:
+        """Return the statement that nothing is promised, with the reasons."""
         if self.learner is None:
             reason = "; ".join((NO_EPSILON.replace("The model", "Every least-squares model"), *self.leaks))
             assumes: tuple[str, ...] = (_ONLY_HERE.replace(", or another penalty", ""),)
@@ -272,40 +274,42 @@ class InvariantPlan(ReleasePlan):
         )
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Train, check, and return the whole released table."""
+        """Train and check the model, and return the whole released table."""
         features = matrix(rows, self.schema)
-        places = self._places()
+        indices = self._sensitive_indices()
         if self.learner is None:
-            released = self._same_gram(features, places, rows, stream)
+            released = self._draw_same_gram(features, indices, rows, stream)
         else:
-            noise = self._noise(features, places, rows)
+            noise = self._make_noise(features, indices, rows)
             released = noise.draw(stream)
-            for j, place in enumerate(places):
-                released[:, j] += features[:, place]
-        return self._columns(rows, self._cut(released))
+            for j, index in enumerate(indices):
+                released[:, j] += features[:, index]
+        return self._table_columns(rows, self._round_released(released))
 
     def batches(self, rows: Encoded, stream: Stream) -> Iterator[dict[str, AnyArray]]:
-        """Return the same table in batches, holding no more noise than one block."""
+        """Yield the same table in batches, with no more noise in memory than one block."""
         if self.learner is None:
             yield self.draw(rows, stream)
             return
         features = matrix(rows, self.schema)
-        places = self._places()
-        noise = self._noise(features, places, rows)
+        indices = self._sensitive_indices()
+        noise = self._make_noise(features, indices, rows)
         cuts = [slice(start, start + ROWS_PER_BATCH) for start in range(0, len(features), ROWS_PER_BATCH)]
-        parts = noise.add((features[cut][:, places] for cut in cuts), stream)
+        parts = noise.add((features[cut][:, indices] for cut in cuts), stream)
         for cut, part in zip(cuts, parts, strict=True):
-            yield self._columns({name: values[cut] for name, values in rows.items()}, self._cut(part))
+            yield self._table_columns(
+                {name: values[cut] for name, values in rows.items()}, self._round_released(part)
+            )
 
-    def _places(self) -> list[int]:
+    def _sensitive_indices(self) -> list[int]:
         return [j for j, c in enumerate(self.schema.numeric_features) if c.role == "sensitive"]
 
-    def _columns(self, rows: Encoded, released: Floats) -> dict[str, AnyArray]:
-        made = dict(zip(self._noised, np.ascontiguousarray(released.T), strict=True))
-        return {c.name: made.get(c.name, rows[c.name]) for c in self.schema.released}
+    def _table_columns(self, rows: Encoded, released: Floats) -> dict[str, AnyArray]:
+        noised = dict(zip(self._noised_columns, np.ascontiguousarray(released.T), strict=True))
+        return {c.name: noised.get(c.name, rows[c.name]) for c in self.schema.released}
 
-    def _target(self, rows: Encoded) -> tuple[AnyArray, int]:
-        """Return the target as the learner wants it, and how many classes it has."""
+    def _learner_target(self, rows: Encoded) -> tuple[AnyArray, int]:
+        """Return the target in the form that the learner takes, and the number of classes; 0 for a number."""
         assert self.schema.target is not None
         column = self.schema.column(self.schema.target)
         values = rows[column.name]
@@ -321,10 +325,10 @@ class InvariantPlan(ReleasePlan):
         check_classes(values, len(column.levels), "InvariantRelease")
         return values, len(column.levels)
 
-    def _noise(self, features: Floats, places: list[int], rows: Encoded) -> InvariantNoise:
-        """Train the model and choose the noise that it does not notice, or refuse."""
+    def _make_noise(self, features: Floats, indices: list[int], rows: Encoded) -> InvariantNoise:
+        """Train the model and return the noise that it does not notice; raise if there is none."""
         assert self.learner is not None
-        solution = self.learner.solve(features, *self._target(rows))
+        solution = self.learner.solve(features, *self._learner_target(rows))
         if self.learner.unique and not solution.residual <= LARGEST_RESIDUAL:
             raise DataError(
                 f"The model of InvariantRelease must be solved to a residual of {LARGEST_RESIDUAL:g}, was "
@@ -332,25 +336,26 @@ class InvariantPlan(ReleasePlan):
                 "penalty."
             )
         if not solution.residual <= LARGEST_RESIDUAL:
-            warn(
+            warn_curator(
                 f"The network is not stationary (relative gradient {solution.residual:.1e}): on the released "
                 "table its outputs and its gradient are the same, and training on from it moves it as it "
                 "would have."
             )
         noise = InvariantNoise(
             solution.derivatives,
-            solution.weights[places],
+            solution.weights[indices],
             self.variance,
             scales=self.scales,
             outward=solution.outward if self.outward else None,
         )
-        self._check(noise, solution, len(places))
+        self._check_noise(noise, solution, len(indices))
         self._report(Exposure.from_noise(noise, solution))
         return noise
 
-    def _check(self, noise: InvariantNoise, solution: LearnerSolution, n_columns: int) -> None:
+    def _check_noise(self, noise: InvariantNoise, solution: LearnerSolution, n_columns: int) -> None:
+        """Raise or warn where the noise protects a row little, or no row at all."""
         if not solution.weights.any():
-            warn(
+            warn_curator(
                 "All weights of the model are zero: it says the same of every row, and the released table "
                 "keeps that."
             )
@@ -373,13 +378,14 @@ class InvariantPlan(ReleasePlan):
                 "or a stronger penalty."
             )
         if largest > LEVERAGE_WARNED:
-            warn(
+            warn_curator(
                 f"One row loses {largest:.0%} of its noise, because the model leans on few rows. "
                 "Use a larger table or a stronger penalty."
             )
 
-    def _same_gram(self, features: Floats, places: list[int], rows: Encoded, stream: Stream) -> Floats:
-        public = [j for j in range(features.shape[1]) if j not in places]
+    def _draw_same_gram(self, features: Floats, indices: list[int], rows: Encoded, stream: Stream) -> Floats:
+        """Return random rows with the same products, beside public columns and the target."""
+        public = [j for j in range(features.shape[1]) if j not in indices]
         fixed = [np.ones((len(features), 1)), features[:, public]]
         if self.schema.target is not None:
             column = self.schema.column(self.schema.target)
@@ -388,38 +394,39 @@ class InvariantPlan(ReleasePlan):
             fixed.append(
                 (rows[column.name][:, None] == classes).astype(np.float64)
                 if column.is_category
-                else self._target(rows)[0][:, None]
+                else self._learner_target(rows)[0][:, None]
             )
         held = np.column_stack(fixed)
-        least = len(places) + held.shape[1] + 1
+        least = len(indices) + held.shape[1] + 1
         if len(features) < least:
             raise DataError(
-                f"InvariantRelease with learner='gram' needs at least {least} rows for {len(places)} "
+                f"InvariantRelease with learner='gram' needs at least {least} rows for {len(indices)} "
                 f"sensitive columns, had {len(features)}: fewer are determined by their sums and products."
             )
         if len(features) < 2 * least:
-            warn(
+            warn_curator(
                 "The table has hardly more rows than columns: its exact sums and products say much about "
                 "each row."
             )
-        return draw_same_gram(features[:, places], held, stream)
+        return draw_same_gram(features[:, indices], held, stream)
 
-    def _cut(self, released: Floats) -> Floats:
+    def _round_released(self, released: Floats) -> Floats:
+        """Return the released numbers rounded as requested, with a warning."""
         if self.precision is None:
             return released
-        warn(
-            f"Rounding to {_in_words(self.precision)} moves the model that is trained on the released table. "
-            "Publish all 17 digits to keep it."
+        warn_curator(
+            f"Rounding to {_describe_precision(self.precision)} moves the model that is trained on the "
+            "released table. Publish all 17 digits to keep it."
         )
         if self.precision == "float32":
             return released.astype(np.float32).astype(np.float64)
         return released.round(self.precision)
 
 
-def _in_words(precision: int | Literal["float32"]) -> str:
+def _describe_precision(precision: int | Literal["float32"]) -> str:
     return "32-bit numbers" if precision == "float32" else f"{precision} decimals"
 
 
-def warn(message: str) -> None:
-    """Tell the curator, in the curator's own process."""
+def warn_curator(message: str) -> None:
+    """Issue a warning in the process of the curator."""
     warnings.warn(message, DiscreetWarning, stacklevel=2)

@@ -1,9 +1,10 @@
-"""Points that belong to nobody, on which logistic regression finds one private classifier.
+"""Release of artificial points on which logistic regression finds one private classifier.
 
-``existence`` says which classifiers have such points; ``binary`` makes them in closed form, ``general`` for
-any number of classes, an intercept and fixed records, ``greedy`` as the paper does; ``construct`` chooses and
-checks. ``labels`` and ``prior`` are what they are made from, ``encoding`` is the public map from a table to
-the ball, ``plan`` trains, hides and masks, and ``method`` is the release.
+``existence`` says which classifiers have such points; ``_points`` makes them in closed form for two classes,
+and greedily as the paper does; ``_equations``, from the points of ``_starts``, for any number of classes, an
+intercept and fixed records; ``construction`` chooses among them and checks the result. ``encoding`` maps a
+table to the ball and chooses labels, ``_arguments`` checks what a caller gives, ``plan`` trains and masks,
+and ``method`` is the release.
 """
 
 from discreet.release.masked.construction import Mask, Task, make_mask

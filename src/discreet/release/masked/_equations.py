@@ -1,8 +1,9 @@
-"""Points for any number of classes, an intercept and a fixed set: a small system of equations.
+"""Points of a masked table for any number of classes, an intercept and fixed records.
 
-With ``W = A Q^T``, Q an orthonormal basis of the row space, a point is ``x = Q u + v`` with v across Q. What
-a point pulls at, its one-hot label minus its probabilities, depends on u alone; so u is found first, by
-Gauss-Newton steps that move all points of a group alike, and v is then one projection away.
+With ``W = A Q^T``, Q an orthonormal basis of the row space of the weights W, a point is ``x = Q u + v`` with
+v orthogonal to Q. The residual of a point, its one-hot label minus its probabilities, depends on u alone. So
+u is computed first, by Gauss-Newton steps that move all points of a group alike; v then follows by one
+projection.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from scipy import optimize, special
 
 from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise._linear import least_squares, norm, product, row_space, symmetric_eigen
-from discreet.release.masked.encoding import apportion
-from discreet.release.masked.existence import ball, blocks
+from discreet.release.masked._starts import linear_program_start, tilted_start
+from discreet.release.masked.existence import blocks, sample_ball
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,39 +28,41 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 TOLERANCE = 1e-14
-"""Norm of the mean equation that is aimed at; up to :data:`ACCEPTED` it is taken where no step helps more."""
+"""Norm of the mean equations at which the iteration stops."""
 ACCEPTED = 2e-13
+"""Largest norm of the mean equations that is accepted where further steps do not help."""
 _BUCKETS = (1, 8, 64)
-"""Groups of each label that move as one."""
+"""Numbers of groups per label, tried in this order; the points of a group move alike."""
 _MOST_SLOW, _MOST_TRIES, _LONGEST_MOVE = 6, 8, 20.0
-"""Steps that do not halve the error, and tries at one step, before a finer division or the end."""
+"""Slow steps before the groups are divided; tries at one step; largest entry of a step."""
 _ROOM = 0.9
-_CANDIDATES, _RINGS, _JITTER = 400, (0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.99), 1e-3
-"""Directions and distances, as parts of the radius, among which points start where room is scarce."""
-_SPREAD_JITTER, _MOST_NEWTON, _TILTED = 0.02, 60, 1e-8
+"""Share of the radius, or of the room beside u, that points may use before they are projected."""
 _ALPHAS = np.concatenate([[0.0], np.geomspace(0.01, 40.0, 40)])
+"""Distances by which all points are moved towards their class, from the least to the largest."""
 
 
-class NotFound(Exception):
-    """No points were found for these weights; smaller ones may have some."""
+class PointsNotFound(Exception):
+    """Raised where no points were found for these weights; smaller weights may have some."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PointTargets:
-    """What the points have to do.
+    """Weights that the points must have as the minimizer of their training problem.
 
     Attributes
     ----------
     weights : array of shape (n_classes, dimension)
         Rows that sum to zero; the last column belongs to the constant coordinate, where there is one.
     codes : array of int
-        The label of each point.
-    regularization, radius : float
-        Of the penalty and of the ball.
+        Position of the label of each point among the classes, shape (n_points,).
+    regularization : float
+        Weight lambda of the penalty ``lambda / 2 |weights|**2`` beside the mean loss; above 0.
+    radius : float
+        Radius of the ball that contains the points.
     constant : float
-        The last coordinate of every point; 0 if there is none.
+        Last coordinate of every point, for an intercept; 0 if there is none.
     fixed, fixed_codes : array
-        Points that are there already, with their labels.
+        Records that are published as they are, shape (n_fixed, dimension), and the positions of their labels.
     """
 
     weights: Floats
@@ -72,12 +75,12 @@ class PointTargets:
 
     @property
     def n_total(self) -> int:
-        """Points altogether."""
+        """Number of points, those of the fixed set included."""
         return len(self.codes) + len(self.fixed)
 
     @property
     def inner_radius(self) -> float:
-        """Of the coordinates that are not constant."""
+        """Radius of the ball of the coordinates that are not constant."""
         return math.sqrt(max(self.radius**2 - self.constant**2, 0.0))
 
     @property
@@ -91,13 +94,24 @@ class PointTargets:
         return self.weights[:, -1] * self.constant if self.constant > 0 else np.zeros(len(self.weights))
 
 
-def general_points(wanted: PointTargets, stream: Stream) -> Floats:
-    """Return points in the ball at which the gradient vanishes, together with the fixed ones.
+def general_points(targets: PointTargets, stream: Stream) -> Floats:
+    """Return points in the ball at which, together with the fixed ones, the gradient vanishes.
+
+    Parameters
+    ----------
+    targets : PointTargets
+        Weights, labels, penalty, ball and fixed records of the table to be made.
+    stream : Stream
+        Source of the random points from which the construction starts.
+
+    Returns
+    -------
+    array of shape (n_points, dimension)
 
     Raises
     ------
-    NotFound
-        If none are found.
+    PointsNotFound
+        If the iteration does not converge from any start.
 
     Privacy
     -------
@@ -107,125 +121,148 @@ def general_points(wanted: PointTargets, stream: Stream) -> Floats:
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    n, d = len(wanted.codes), wanted.inner.shape[1]
-    order = np.argsort(wanted.codes, kind="stable")
-    across = ball(n, d, wanted.inner_radius, stream)
-    Q = row_space(wanted.inner, 1e-13).T
-    system = _System(wanted, Q, wanted.codes[order])
-    u = system.inside(system.solve(product(across, Q) / system.radius))
-    _project(across, Q, u, system, wanted)
-    out = np.empty((n, d + (wanted.constant > 0)))
-    out[:, d:] = wanted.constant
+    n, d = len(targets.codes), targets.inner.shape[1]
+    # Sorted by label, so that groups of one label are slices.
+    order = np.argsort(targets.codes, kind="stable")
+    across = sample_ball(n, d, targets.inner_radius, stream)
+    Q = row_space(targets.inner, 1e-13).T
+    system = PointEquations(targets, Q, targets.codes[order])
+    u = system.map_to_ball(system.solve(product(across, Q) / system.radius))
+    _project(across, Q, u, system, targets)
+    out = np.empty((n, d + (targets.constant > 0)))
+    out[:, d:] = targets.constant
     for block in blocks(n):
         out[order[block], :d] = product(u[block], Q.T) + across[block]
     return out
 
 
-class _System:
-    """The equations for u: ``mean over all of (label - probabilities) u^T = regularization A``.
+class PointEquations:
+    """The equations for u: ``mean over all points of (label - probabilities) u^T = regularization A``.
 
-    In coordinates of the vectors that sum to zero, so that no equation follows from the others.
+    Written in a basis of the vectors that sum to zero, so that no equation follows from the others.
+
+    Parameters
+    ----------
+    targets : PointTargets
+        Weights, labels, penalty, ball and fixed records of the table to be made.
+    Q : array of shape (dimension, rank)
+        Orthonormal basis of the row space of the weights, without the constant coordinate.
+    codes : array of int
+        Labels of the points, sorted.
     """
 
-    def __init__(self, wanted: PointTargets, Q: Floats, codes: Ints) -> None:
+    def __init__(self, targets: PointTargets, Q: Floats, codes: Ints) -> None:
+        """Compute the right-hand side: what the fixed points leave of ``regularization * weights``."""
         self.codes = codes
-        self.A = product(wanted.inner, Q)
-        self.offset = wanted.offset
-        self.zero_sum = zero_sum_basis(len(wanted.weights))
-        self.constant = wanted.constant
-        self.n_total = wanted.n_total
-        self.fixed = len(wanted.fixed) > 0
+        self.A = product(targets.inner, Q)
+        self.offset = targets.offset
+        self.zero_sum = zero_sum_basis(len(targets.weights))
+        self.constant = targets.constant
+        self.n_total = targets.n_total
+        self.fixed = len(targets.fixed) > 0
         self.n_classes, self.rank = self.A.shape
-        whole = self.rank == wanted.inner.shape[1]
-        self.radius = wanted.inner_radius * ((1 - 1e-12) if whole else _ROOM)
-        target = wanted.regularization * wanted.weights
-        fixed_sums = np.zeros_like(wanted.weights)
-        if len(wanted.fixed):
-            pulls = self.pulls(product(wanted.fixed[:, : wanted.inner.shape[1]], Q), wanted.fixed_codes)
-            fixed_sums = product(pulls.T, wanted.fixed) / self.n_total
+        # Where Q spans the whole space there is no part v that would need room in the ball.
+        whole = self.rank == targets.inner.shape[1]
+        self.radius = targets.inner_radius * ((1 - 1e-12) if whole else _ROOM)
+        target = targets.regularization * targets.weights
+        fixed_sums = np.zeros_like(targets.weights)
+        if len(targets.fixed):
+            residuals = self.residuals(
+                product(targets.fixed[:, : targets.inner.shape[1]], Q), targets.fixed_codes
+            )
+            fixed_sums = product(residuals.T, targets.fixed) / self.n_total
         left = target - fixed_sums
-        parts = [product(left[:, : wanted.inner.shape[1]], Q)]
+        parts = [product(left[:, : targets.inner.shape[1]], Q)]
         if self.constant > 0:
             parts.append(left[:, -1:] / self.constant)
         self.target = product(self.zero_sum, np.hstack(parts))
-        self.need = float(np.sum(wanted.weights * left))
+        self.need = float(np.sum(targets.weights * left))
 
     def scores(self, u: Floats) -> Floats:
-        """Return the score of each class."""
+        """Return the score of each class for points with coordinates u: shape (n_points, n_classes)."""
         return product(u, self.A.T) + self.offset
 
-    def pulls(self, u: Floats, codes: Ints) -> Floats:
-        """Return one-hot labels minus probabilities."""
-        found: Floats = -special.softmax(self.scores(u), axis=1)
-        found[np.arange(len(codes)), codes] += 1
-        return found
+    def residuals(self, u: Floats, codes: Ints) -> Floats:
+        """Return one-hot labels minus probabilities: shape (n_points, n_classes)."""
+        result: Floats = -special.softmax(self.scores(u), axis=1)
+        result[np.arange(len(codes)), codes] += 1
+        return result
 
-    def inside(self, q: Floats) -> Floats:
-        """Map any vector into the ball."""
+    def map_to_ball(self, q: Floats) -> Floats:
+        """Map any vectors into the ball: ``u = radius q / sqrt(1 + |q|^2)``."""
         return np.asarray(self.radius * q / np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis])
 
     def error(self, q: Floats) -> Floats:
-        """Return what is left of the equations."""
+        """Return left minus right side of the equations at q: shape (n_classes - 1, rank [+ 1])."""
         total = np.zeros_like(self.target)
         for block in blocks(len(q)):
-            u = self.inside(q[block])
-            pulls = product(self.pulls(u, self.codes[block]), self.zero_sum.T)
-            total += product(pulls.T, self._with_one(u))
+            u = self.map_to_ball(q[block])
+            residuals = product(self.residuals(u, self.codes[block]), self.zero_sum.T)
+            total += product(residuals.T, self.append_one(u))
         return total / self.n_total - self.target
 
-    def _with_one(self, u: Floats) -> Floats:
+    def append_one(self, u: Floats) -> Floats:
         return np.hstack([u, np.ones((len(u), 1))]) if self.constant > 0 else u
 
-    def slopes(self, q: Floats, groups: Sequence[slice]) -> Floats:
-        """Return how the equations change when all q of a group move: (equations, groups * rank)."""
+    def jacobian(self, q: Floats, groups: Sequence[slice]) -> Floats:
+        """Return the Jacobian by common moves of the groups: shape (n_equations, n_groups * rank)."""
         n_equations = self.target.size
-        found = np.empty((n_equations, len(groups), self.rank))
+        result = np.empty((n_equations, len(groups), self.rank))
         for g, group in enumerate(groups):
-            found[:, g] = sum(
+            result[:, g] = sum(
                 (
-                    self._slope(q[group][block], self.codes[group][block])
+                    self._jacobian_block(q[group][block], self.codes[group][block])
                     for block in blocks(len(q[group]), 2048)
                 ),
                 start=np.zeros((n_equations, self.rank)),
             )
-        return found.reshape(n_equations, -1) / self.n_total
+        return result.reshape(n_equations, -1) / self.n_total
 
-    def _slope(self, q: Floats, codes: Ints) -> Floats:
+    def _jacobian_block(self, q: Floats, codes: Ints) -> Floats:
+        """Return the derivative of the summed equations by one common move of all q of a block.
+
+        Notes
+        -----
+        With ``den = sqrt(1 + |q|^2)``, ``r = radius / den`` and probabilities p: ``du = r (dq - q (q . dq) /
+        den^2)`` and ``dp = (diag p - p p^T) A du``. A point contributes ``-dp u^T + (label - p) du^T``, the
+        rows multiplied by the zero-sum basis.
+        """
         den = np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis]
         u = self.radius * q / den
         p = special.softmax(self.scores(u), axis=1)
-        pulls = -p
-        pulls[np.arange(len(codes)), codes] += 1
-        pulls = product(pulls, self.zero_sum.T)
+        residuals = -p
+        residuals[np.arange(len(codes)), codes] += 1
+        residuals = product(residuals, self.zero_sum.T)
         n, k, e = len(q), self.rank, len(self.zero_sum)
-        # Probabilities move by (diag p - p p^T) A du, and u by r (dq - q (q . dq) / den^2), r = radius / den.
+        # First -dp u^T, with the scalar r taken in at the end; then (label - p) du^T.
         moved = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
         spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
         far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
         bent = ((far - spread) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
-        out = product(self._with_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
-        pulls *= self.radius / den
-        out[:, :k] += pulls.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
+        out = product(self.append_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        residuals *= self.radius / den
+        out[:, :k] += residuals.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
         across = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
-        out[:, :k] -= product(pulls.T, across).reshape(e, k, k)
+        out[:, :k] -= product(residuals.T, across).reshape(e, k, k)
         return np.asarray(out.reshape(-1, k))
 
     def solve(self, start: Floats) -> Floats:
-        """Return q at which the equations hold, or raise :class:`NotFound`."""
-        found = self._from(self._start(start))
-        # Fixed points leave little room, and shorter weights need not have more: look further.
-        for further in (self._tilted, self._atoms) if self.fixed else ():
-            if found is None:
-                begin = further(start)
-                found = None if begin is None else self._from(begin)
-        if found is None:
-            raise NotFound
-        return found
+        """Return q at which the equations hold, or raise :class:`PointsNotFound`."""
+        result = self._solve_from(self._initial_guess(start))
+        # Fixed points leave little room, and shorter weights need not have more: try other starts.
+        for further in (tilted_start, linear_program_start) if self.fixed else ():
+            if result is None:
+                begin = further(self, start)
+                result = None if begin is None else self._solve_from(begin)
+        if result is None:
+            raise PointsNotFound
+        return result
 
-    def _from(self, q: Floats) -> Floats | None:
+    def _solve_from(self, q: Floats) -> Floats | None:
+        """Return the solution reached from q by moving ever smaller groups; None if there is none."""
         error = self.error(q)
         for buckets in _BUCKETS if self.rank else ():
-            # Where the points of a label cannot get there as one, smaller groups move by themselves.
+            # Where moving all points of a label alike does not suffice, smaller groups move independently.
             before = norm(error)
             q, error = self._improve(q, error, self._groups(buckets))
             if norm(error) <= ACCEPTED or (buckets > 1 and norm(error) > before / 2):
@@ -233,19 +270,26 @@ class _System:
         return q if norm(error) <= ACCEPTED else None
 
     def _improve(self, q: Floats, error: Floats, groups: list[slice]) -> tuple[Floats, Floats]:
-        """Take damped steps of least norm until the equations hold or the steps help little."""
+        """Take damped Gauss-Newton steps until the equations hold or the steps help little.
+
+        Notes
+        -----
+        The step is ``-J^T (J J^T + damping * largest eigenvalue)^-1 error``: with few equations and many
+        unknowns, the one of least norm. Damping grows tenfold where a step does not help and then falls
+        again.
+        """
         damping, slow = 1e-6, 0
         while norm(error) > TOLERANCE and slow < _MOST_SLOW:
             size = norm(error)
-            J = self.slopes(q, groups)
+            J = self.jacobian(q, groups)
             values, vectors = symmetric_eigen(product(J, J.T))
-            values = np.maximum(values, 0.0)
+            values = np.maximum(values, 0.0)  # rounding may make them slightly negative
             if not values[-1] > 0:
                 break
             for _ in range(_MOST_TRIES):
                 inverse = 1 / (values + (damping + 1e-15) * values[-1])
                 moves = -product(J.T, product(vectors, inverse * product(vectors.T, error.reshape(-1))))
-                # Beyond this a point is as good as on the edge of the ball, and goes nowhere.
+                # Beyond this a point is practically on the edge of the ball, where the map is flat.
                 moves *= min(1.0, _LONGEST_MOVE / max(float(np.abs(moves).max()), 1e-300))
                 trial = q.copy()
                 for group, move in zip(groups, moves.reshape(len(groups), self.rank), strict=True):
@@ -262,7 +306,7 @@ class _System:
         return q, error
 
     def _groups(self, buckets: int) -> list[slice]:
-        """Cut the points of each label into so many groups of about the same size."""
+        """Cut the points of each label into ``buckets`` groups of about the same size."""
         bounds = np.searchsorted(self.codes, np.arange(self.n_classes + 1))
         groups = []
         for first, last in itertools.pairwise(bounds.tolist()):
@@ -271,18 +315,26 @@ class _System:
             groups += [slice(a, b) for a, b in itertools.pairwise(cuts)]
         return groups
 
-    def _start(self, q: Floats) -> Floats:
-        """Move every point towards its own class until the mean gain is what is needed."""
+    def _initial_guess(self, q: Floats) -> Floats:
+        """Move every point towards its own class until the mean gain is the required one.
+
+        Notes
+        -----
+        The gain of a point is ``(label - p) . scores``. Multiplying the equations by the weights shows that
+        its mean must be ``need``; the move alpha is the least one at which it is, or the best one on the
+        grid.
+        """
         size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
         towards = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
 
         def excess(alpha: float) -> float:
             total = 0.0
             for block in blocks(len(q)):
-                u = self.inside(q[block] + alpha * towards[block])
-                total += float(np.sum(self.pulls(u, self.codes[block]) * self.scores(u)))
+                u = self.map_to_ball(q[block] + alpha * towards[block])
+                total += float(np.sum(self.residuals(u, self.codes[block]) * self.scores(u)))
             return total / self.n_total - self.need
 
+        # The gain is not monotonic in alpha, so the first sign change on a grid is refined.
         most, best = excess(0.0), 0.0
         if most >= 0:
             return q
@@ -293,138 +345,48 @@ class _System:
             most, best = max((most, best), (value, high))
         return np.asarray(q + best * towards)
 
-    def _candidates(self, q: Floats) -> tuple[Floats, Ints, Floats]:
-        """Return places in the ball, of radius 1, the labels there are, and what a point there would do.
 
-        That is one row for each label and place, label by label.
-        """
-        sample = (
-            q[:_CANDIDATES] / np.sqrt(1 + np.einsum("ij,ij->i", q[:_CANDIDATES], q[:_CANDIDATES]))[:, None]
-        )
-        length = np.sqrt(np.einsum("ij,ij->i", sample, sample))[:, np.newaxis]
-        spread = sample / np.where(length > 0, length, 1.0)
-        rings = [spread * part for part in _RINGS]
-        places = np.concatenate([np.zeros((1, self.rank)), *rings])
-        u = self.radius * places
-        present = np.flatnonzero(np.bincount(self.codes, minlength=self.n_classes))
-        columns = []
-        for code in present:
-            pulls = product(self.pulls(u, np.full(len(u), code)), self.zero_sum.T)
-            columns.append(
-                (pulls[:, :, np.newaxis] * self._with_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
-            )
-        return places, present, np.concatenate(columns) / self.n_total
+def _project(across: Floats, Q: Floats, u: Floats, system: PointEquations, targets: PointTargets) -> None:
+    """Overwrite random points by parts v orthogonal to Q that solve the remaining equations.
 
-    def _placed(self, places: Floats, chosen: Sequence[Ints], present: Ints, jitter: Floats) -> Floats:
-        """Put the points of each label where they were chosen to be, with a little jitter from the prior."""
-        out = np.empty_like(jitter)
-        for code, mine in zip(present, chosen, strict=True):
-            out[self.codes == code] = places[mine]
-        size = np.einsum("ij,ij->i", out, out)
-        return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
-
-    def _tilted(self, q: Floats) -> Floats | None:
-        """Start from the law nearest to the prior, in relative entropy, under which the equations hold.
-
-        It is the prior tilted exponentially, by as many numbers as there are equations: the minimizer of a
-        convex function, found by Newton's method. None if there is no such law.
-        """
-        places, present, effects = self._candidates(q)
-        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
-        parts = effects.reshape(len(present), len(places), -1)
-        target = self.target.reshape(-1)
-
-        def at(tilt: Floats) -> tuple[float, Floats]:
-            scores = np.einsum("lpe,e->lp", parts, tilt)
-            value = float(np.sum(counts * special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
-            return value, special.softmax(scores, axis=1)
-
-        tilt = np.zeros(len(target))
-        value, chances = at(tilt)
-        for _ in range(_MOST_NEWTON):
-            means = np.einsum("lp,lpe->le", chances, parts)
-            slope = product(counts.astype(np.float64), means) - target
-            if norm(slope) <= _TILTED * max(norm(target), 1e-300):
-                break
-            bend = sum(
-                count * (product(part.T, part * chance[:, np.newaxis]) - np.outer(mean, mean))
-                for count, part, chance, mean in zip(counts, parts, chances, means, strict=True)
-            )
-            if not (np.isfinite(bend).all() and np.trace(bend) > 0):
-                return None
-            step = least_squares(bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope)
-            length = 1.0
-            while length > 1e-6:
-                trial_value, trial = at(tilt - length * step)
-                if trial_value <= value - 1e-4 * length * float(np.sum(slope * step)):
-                    break
-                length /= 2
-            else:
-                return None
-            tilt, value, chances = tilt - length * step, trial_value, trial
-        else:
-            return None
-        chosen = [
-            np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
-            for chance, n in zip(chances, counts.tolist(), strict=True)
-        ]
-        return self._placed(places, chosen, present, _SPREAD_JITTER * q)
-
-    def _atoms(self, q: Floats) -> Floats | None:
-        """Start where a linear program puts the points, among some of the ball; None if it cannot.
-
-        Which shares of the points of each label stand where, such that the equations hold and the points are
-        as far inside as can be: few places, but they are found wherever there are any.
-        """
-        places, present, effects = self._candidates(q)
-        shares = np.kron(np.eye(len(present)), np.ones(len(places)))
-        counts = np.bincount(self.codes, minlength=self.n_classes)[present]
-        found = optimize.linprog(
-            np.tile(np.einsum("ij,ij->i", places, places), len(present)),
-            A_eq=np.vstack([effects.T, shares]),
-            b_eq=np.concatenate([self.target.reshape(-1), counts]),
-            bounds=(0, None),
-            method="highs",
-        )
-        if not found.success:
-            return None
-        chosen = [
-            np.repeat(np.arange(len(places)), apportion(weight, n))
-            for weight, n in zip(found.x.reshape(len(present), -1), counts.tolist(), strict=True)
-        ]
-        return self._placed(places, chosen, present, _JITTER * q)
-
-
-def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: PointTargets) -> None:
-    """Turn prior points into parts across Q whose weighted sum, with that of the fixed points, vanishes."""
+    Notes
+    -----
+    Required is ``sum of residual_i v_i^T + (the same sum over fixed points) = 0``. With R the matrix of
+    residuals, subtracting ``R (R^T R)^-1 R^T v`` makes the sum of the new points vanish, and
+    ``-R (R^T R)^-1 S`` balances the sum S of the fixed ones. One common factor on the first part keeps every
+    point in the ball and the sum at zero; it does not exist if the second part alone leaves the ball.
+    """
     n = len(across)
     square = np.zeros((len(system.zero_sum),) * 2)
     sums = np.zeros((len(system.zero_sum), across.shape[1]))
-    room = np.sqrt(np.maximum(wanted.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
+    room = np.sqrt(np.maximum(targets.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
     for block in blocks(n):
         part = across[block]
         part -= product(product(part, Q), Q.T)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, _ROOM * room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
-        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
-        square += product(pulls.T, pulls)
-        sums += product(pulls.T, part)
+        residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+        square += product(residuals.T, residuals)
+        sums += product(residuals.T, part)
     fixed = np.zeros_like(sums)
-    if len(wanted.fixed):
-        inner = wanted.fixed[:, : across.shape[1]]
-        pulls = product(system.pulls(product(inner, Q), wanted.fixed_codes), system.zero_sum.T)
-        fixed = product(pulls.T, inner - product(product(inner, Q), Q.T))
+    if len(targets.fixed):
+        inner = targets.fixed[:, : across.shape[1]]
+        residuals = product(system.residuals(product(inner, Q), targets.fixed_codes), system.zero_sum.T)
+        fixed = product(residuals.T, inner - product(product(inner, Q), Q.T))
+    # Residuals may be linearly dependent, so the normal equations are solved by least squares.
     free, forced = (least_squares(square, side) for side in (sums, fixed))
     if Q.shape[1] == across.shape[1]:
         across[:] = 0.0
         return
+    # The largest common factor on the free parts under which all points stay in the ball.
     keep = 1.0
     for block in blocks(n):
-        pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
-        across[block] -= product(pulls, free)
+        residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+        across[block] -= product(residuals, free)
+        # Once more, because rounding leaves a little along Q.
         across[block] -= product(product(across[block], Q), Q.T)
-        if len(wanted.fixed):
-            moved = -product(pulls, forced)
+        if len(targets.fixed):
+            moved = -product(residuals, forced)
             keep = min(keep, _largest_factor(moved, across[block], room[block]))
         else:
             size = np.sqrt(np.einsum("ij,ij->i", across[block], across[block]))
@@ -432,12 +394,12 @@ def _project(across: Floats, Q: Floats, u: Floats, system: _System, wanted: Poin
             if over.any():
                 keep = min(keep, float(np.min(room[block][over] / size[over])))
     if keep < 0:
-        raise NotFound
+        raise PointsNotFound
     for block in blocks(n):
         across[block] *= keep
-        if len(wanted.fixed):
-            pulls = product(system.pulls(u[block], system.codes[block]), system.zero_sum.T)
-            across[block] -= product(pulls, forced)
+        if len(targets.fixed):
+            residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+            across[block] -= product(residuals, forced)
 
 
 def _largest_factor(base: Floats, direction: Floats, room: Floats) -> float:

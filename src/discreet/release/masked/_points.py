@@ -1,6 +1,8 @@
-"""The direct construction for two classes: margins by one equation, the rest by one projection.
+"""Points of a masked table: the closed form for two classes, and the paper's greedy construction.
 
-The paper's greedy construction, with its gradients corrected: one point after the other, by descent.
+:func:`binary_points` chooses margins by one scalar equation and the rest by one projection.
+:func:`greedy_points` adds one point after the other by gradient descent, with the paper's gradients
+corrected.
 """
 
 from __future__ import annotations
@@ -13,15 +15,16 @@ import numpy as np
 from scipy import optimize, special
 
 from discreet.noise._linear import norm, product
-from discreet.release.masked.existence import SPREAD, ball, best_margin, blocks, gain, residuals
+from discreet.release.masked.existence import SPREAD, best_margin, blocks, gain, residuals, sample_ball
 
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
 
 _ROOM = 0.9
-"""Part of the room beside the axis that a point may take before the projection."""
+"""Share of the room beside the axis that a point may use before the projection."""
 _STEPS = 41
+"""Grid points on the path of margins among which the root is bracketed."""
 
 
 def binary_points(
@@ -29,25 +32,34 @@ def binary_points(
 ) -> Floats:
     """Return points in a ball at which the gradient for ``weights`` vanishes, up to rounding.
 
-    Every label agrees with the classifier. Along its axis the points have margins whose mean gain is
-    ``regularization |w|**2``; across, they are points of the uniform law on the ball, projected so that their
-    weighted sum vanishes. The weights of that sum depend on the margins alone, so that one projection is
-    exact.
-
     Parameters
     ----------
     weights : array of shape (d,)
-        Of norm at most :func:`~discreet.learn.logistic.sensitivity.largest_norm`.
+        Classifier w, of norm at most :func:`~discreet.learn.logistic.sensitivity.largest_norm`.
     signs : array of shape (n,)
-        Labels, -1 or 1.
-    regularization, radius : float
-        Of the penalty and of the ball.
+        Labels s of the points, -1 or 1.
+    regularization : float
+        Weight lambda of the penalty ``lambda / 2 |w|**2`` beside the mean loss; above 0.
+    radius : float
+        Radius of the ball that contains the points.
     stream : Stream
-        Where the points come from.
+        Source of the random points that are projected.
+
+    Returns
+    -------
+    array of shape (n, d)
 
     Privacy
     -------
     Depends on rows through ``weights`` alone: as private as they are.
+
+    Notes
+    -----
+    The gradient vanishes where ``mean of s_i sigma(-m_i) x_i = lambda w``, with margins ``m_i = s_i w .
+    x_i``. Along w this says that the mean gain ``m_i sigma(-m_i)`` is ``lambda |w|**2``; every label agrees
+    with the classifier. Orthogonal to w the points are uniform on the ball, projected so that the sum
+    weighted by ``s_i sigma(-m_i)`` vanishes. These weights depend on the margins alone, so that one
+    projection is exact.
 
     Reference
     ---------
@@ -55,16 +67,17 @@ def binary_points(
     """
     n, d = len(signs), len(weights)
     size_of_weights = norm(weights)
-    points = ball(n, d, radius, stream)
+    points = sample_ball(n, d, radius, stream)
     axis = weights / size_of_weights if size_of_weights > 0 else np.zeros(d)
     along = product(points, axis)
-    margins = _margins(np.abs(along) / radius, size_of_weights, regularization, radius)
+    margins = _choose_margins(np.abs(along) / radius, size_of_weights, regularization, radius)
     forward = margins / size_of_weights if size_of_weights > 0 else np.zeros(n)
     pull = signs * special.expit(-margins)
     room = _ROOM * np.sqrt(np.maximum(radius**2 - forward**2, 0.0))
     total = np.zeros(d)
     for block in blocks(n):
         part = points[block]
+        # Only the part across the axis is kept; the margin is chosen separately.
         part -= np.outer(along[block], axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
@@ -74,6 +87,7 @@ def binary_points(
     for block in blocks(n):
         part = points[block]
         part -= np.outer(pull[block], step)
+        # Once more, because rounding leaves a little along the axis.
         part -= np.outer(product(part, axis), axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         limit = np.sqrt(np.maximum(radius**2 - forward[block] ** 2, 0.0)) * (1 - 1e-12)
@@ -87,11 +101,14 @@ def binary_points(
     return points
 
 
-def _margins(shares: Floats, length: float, regularization: float, radius: float) -> Floats:
-    """Spread margins as the shares say, so that their mean gain is what the penalty needs.
+def _choose_margins(shares: Floats, length: float, regularization: float, radius: float) -> Floats:
+    """Return margins, spread like ``shares``, whose mean gain is ``regularization * length**2``.
 
-    The path leads from no margin at all over margins in proportion to the shares to the best margin for all:
-    it starts below and ends above.
+    Notes
+    -----
+    A path from t = 0 to 2 leads from margins 0 over margins in proportion to the shares (t = 1) to the best
+    margin for all (t = 2). The mean gain is below the required one at its start and above it at its end; t is
+    the first root.
     """
     need = regularization * length**2
     if need == 0:
@@ -100,27 +117,28 @@ def _margins(shares: Floats, length: float, regularization: float, radius: float
     if float(gain(np.array(min(best_margin(), reach)))) < need:
         reach = radius * length
     best = min(best_margin(), reach)
+    # At least a thousandth each, so that no margin stays at zero along the path.
     scaled = np.minimum(shares + 1e-3, 1.0) * reach
 
-    def at(t: float) -> Floats:
+    def margins_at(t: float) -> Floats:
         return t * scaled if t <= 1 else (2 - t) * scaled + (t - 1) * best
 
     def excess(t: float) -> float:
-        margins = at(t)
+        margins = margins_at(t)
         sums = [float(gain(margins[block]).sum()) for block in blocks(len(margins))]
         return math.fsum(sums) / len(margins) - need
 
     ends = np.linspace(0.0, 2.0, _STEPS)
     for low, high in itertools.pairwise(ends):
         if excess(high) >= 0:
-            return at(float(optimize.brentq(excess, low, high, xtol=1e-16, rtol=1e-15)))
-    # Only rounding is left between what is needed and what all points at the best margin have.
-    return at(2.0)
+            return margins_at(float(optimize.brentq(excess, low, high, xtol=1e-16, rtol=1e-15)))
+    # Only rounding separates the required gain from that of all points at the best margin.
+    return margins_at(2.0)
 
 
 _MOST_STEPS = 200
 _SMALL = 1e-26
-"""Of the squared norm that is left, relative to that of the classifier's share."""
+"""Squared norm at which a descent stops, relative to that of ``regularization * weights``."""
 
 
 def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[float, Floats]:
@@ -129,14 +147,25 @@ def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[f
     Parameters
     ----------
     x : array of shape (d,)
-        The point.
+        Coordinates of the added point.
     code : int
-        Its label.
+        Position of its label among the classes.
     weights : array of shape (1, d) or (n_classes, d)
-        The classifier: one row for two classes, else one for each.
+        Classifier with one row for two classes, else one for each class.
     left : array of the same shape
-        The sum of residuals times points so far, minus the number of points times ``regularization *
-        weights``.
+        Sum of residuals times points so far, minus the number of points times ``regularization * weights``.
+
+    Returns
+    -------
+    value : float
+        ``|r x^T + left|^2`` with r the residual of the point, one-hot label minus probabilities.
+    slope : array of shape (d,)
+        Derivative of the value by x.
+
+    Notes
+    -----
+    With ``T = r x^T + left`` and p the probabilities, the slope is
+    ``2 (T^T r - W^T (diag p - p p^T) T x)``; for two classes ``diag p - p p^T`` is ``p (1 - p)``.
 
     Reference
     ---------
@@ -174,19 +203,27 @@ def greedy_points(
 
     Parameters
     ----------
-    weights, codes, regularization
-        The classifier, the labels of the points, and its penalty.
+    weights : array of shape (1, d) or (n_classes, d)
+        Classifier with one row for two classes, else one for each class.
+    codes : array of int
+        Position of the label of each point among the classes, shape (n_points,).
+    regularization : float
+        Weight lambda of the penalty ``lambda / 2 |weights|**2`` beside the mean loss; above 0.
     stream : Stream
-        Where descents start.
+        Source of the points at which the descents start.
     radius : float or None
-        Of the ball that the points stay in; None, as in the paper, lets them go anywhere.
+        Radius of the ball that contains the points; None, as in the paper, lets them go anywhere.
     constant : float
-        The last coordinate of every point; 0 if there is none.
+        Last coordinate of every point, for an intercept; 0 if there is none.
     fixed, fixed_codes : array, optional
-        Points that are there already.
+        Records that are published as they are, and the positions of their labels; None if there are none.
     pace : bool
-        Aim after k points at the share of k of them. Without it, as in the paper, the first few points do
-        everything, and the rest end at the origin.
+        Whether the target after k points is the share of k of them. If not, as in the paper, the first few
+        points do everything and the rest end at the origin.
+
+    Returns
+    -------
+    array of shape (n_points, d)
 
     Privacy
     -------
@@ -200,7 +237,7 @@ def greedy_points(
     n_fixed = 0 if fixed is None else len(fixed)
     inner = math.sqrt(max((1.0 if radius is None else radius) ** 2 - constant**2, 0.0))
     points = np.full((n, weights.shape[1]), constant)
-    points[:, :d] = ball(n, d, inner, stream)
+    points[:, :d] = sample_ball(n, d, inner, stream)
     done = np.zeros_like(weights)
     if fixed is not None and fixed_codes is not None and n_fixed:
         done = product(residuals(weights, fixed, fixed_codes).T, fixed)
@@ -218,17 +255,19 @@ def greedy_points(
 def _descend(
     x: Floats, code: int, weights: Floats, left: Floats, d: int, inner: float | None, small: float
 ) -> Floats:
-    """Go downhill, with steps that are halved until they help."""
+    """Return the end of a gradient descent from x, with steps halved until they help, inside the ball."""
     value, slope = greedy_value(x, code, weights, left)
     length = 1.0
     for _ in range(_MOST_STEPS):
         if value <= small:
             break
+        # A step that was halved once may grow again.
         length *= 4
         while length > 1e-14:
             trial = x.copy()
             trial[:d] -= length * slope[:d]
             size = norm(trial[:d])
+            # Projected gradient descent: a step that leaves the ball ends on its surface.
             if inner is not None and size > inner:
                 trial[:d] *= inner / size * (1 - 1e-12)
             trial_value, trial_slope = greedy_value(trial, code, weights, left)

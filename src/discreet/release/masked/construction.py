@@ -1,4 +1,4 @@
-"""From a classifier to points whose classifier it is: which construction, and what if there are none."""
+"""Choice among the constructions of points for a classifier, and the answer where no points exist."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from discreet.errors import PromiseError
 from discreet.learn.logistic.problem import SoftmaxProblem, minimize, problem_for
 from discreet.noise._linear import norm, product
-from discreet.release.masked._equations import NotFound, PointTargets, general_points
+from discreet.release.masked._equations import PointsNotFound, PointTargets, general_points
 from discreet.release.masked._points import binary_points, greedy_points
-from discreet.release.masked.existence import least_records, longest, most_gain, regularization_for
+from discreet.release.masked.existence import least_records, longest_norm, max_point_gain, regularization_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,24 +24,25 @@ if TYPE_CHECKING:
 Infeasible = Literal["shrink", "lambda", "error"]
 Construction = Literal["direct", "greedy"]
 LARGEST_GRADIENT = 1e-12
-"""Of the direct construction; more is refused."""
-_SHORTER, _MOST_TRIES = 0.9, 40
+"""Largest norm of the gradient that the direct construction may leave; points with more are refused."""
+_SHRINK_FACTOR, _MOST_TRIES = 0.9, 40
+"""Factor on the weights or the penalty after a failed try, and how many tries there are."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mask:
-    """Points that belong to nobody, and the classifier that is trained on them.
+    """Artificial points with labels, and the classifier that training on them finds.
 
     Attributes
     ----------
     points, codes : array
-        Points with their labels, those of the fixed set first.
-    weights : array
-        The classifier that they are made for, one row for two classes.
+        Points of shape (n, d) with the positions of their labels, the fixed records first.
+    weights : array of shape (1, d) or (n_classes, d)
+        Classifier that the points are made for; one row for two classes.
     regularization : float
-        With which it is trained on them.
+        Weight of the penalty with which the points train to ``weights``.
     scale : float
-        Norm of the weights over the norm of those that were asked for; 1 if they are the same.
+        Norm of ``weights`` over the norm of the requested ones; 1 if they are the same.
     gradient : float
         Norm of the gradient of the mean loss and the penalty at ``weights``.
     """
@@ -56,22 +57,28 @@ class Mask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """What is to be masked, and how.
+    """A classifier for which points are to be made, and the rules for making them.
 
     Attributes
     ----------
     weights : array of shape (1, d) or (n_classes, d)
-        The classifier.
-    regularization, radius, constant : float
-        Of the penalty, of the ball that the points stay in, and their last coordinate (0 if there is none).
+        Classifier with one row for two classes, else one for each class.
+    regularization : float
+        Weight of the penalty with which the points shall train to ``weights``; above 0.
+    radius : float
+        Radius of the ball that contains the points.
+    constant : float
+        Last coordinate of every point, for an intercept; 0 if there is none.
     n_records : int
-        How many points to make.
+        Number of points to make, the fixed records not counted.
     labels : callable
-        Takes weights and regularization; returns the label of each point.
+        Function of weights and regularization that returns the position of the label of each point.
     fixed, fixed_codes : array
-        Points that are there already, with their labels.
-    construction, infeasible
-        As of :class:`~discreet.release.MaskedRelease`.
+        Records that are published as they are, and the positions of their labels.
+    construction : {"direct", "greedy"}
+        Construction, as for :class:`~discreet.release.MaskedRelease`.
+    infeasible : {"shrink", "lambda", "error"}
+        Reaction where no points exist, as for :class:`~discreet.release.MaskedRelease`.
     """
 
     weights: Floats
@@ -86,12 +93,12 @@ class Task:
     infeasible: Infeasible = "shrink"
 
     @property
-    def plain(self) -> bool:
-        """Whether it is the case that has a closed form: two classes, no intercept, nothing fixed."""
+    def has_closed_form(self) -> bool:
+        """Whether there are two classes, no intercept and no fixed records, which has a closed form."""
         return len(self.weights) == 1 and self.constant == 0 and not len(self.fixed)
 
     def gradient(self, points: Floats, codes: Ints) -> float:
-        """Return the norm of the gradient at the weights."""
+        """Return the norm of the gradient of the training problem on some points, at the weights."""
         n_classes = max(2, len(self.weights))
         problem = problem_for(points, codes, self.regularization, n_classes)
         flat = self.weights[0]
@@ -101,7 +108,18 @@ class Task:
 
 
 def make_mask(task: Task, stream: Stream) -> Mask:
-    """Make points whose classifier is the one asked for, or one on the way to a classifier that has points.
+    """Make points that train to the requested classifier, or to the nearest one tried that has points.
+
+    Parameters
+    ----------
+    task : Task
+        Classifier, penalty, ball, labels and rules.
+    stream : Stream
+        Source of the random points of the construction.
+
+    Returns
+    -------
+    Mask
 
     Raises
     ------
@@ -127,59 +145,66 @@ def make_mask(task: Task, stream: Stream) -> Mask:
     """
     if len(task.weights) > 1:
         task = replace(task, weights=task.weights - task.weights.mean(axis=0))
-    asked, first = norm(task.weights), task
-    task = _closed_form(task)
+    requested_norm, first = norm(task.weights), task
+    task = _apply_existence_bound(task)
     codes, origin = task.labels(task.weights, task.regularization), None
     for _ in range(_MOST_TRIES):
         try:
             mask = _attempt(task, codes, stream.spawn())
-            return replace(mask, scale=norm(mask.weights) / asked if asked > 0 else 1.0)
-        except NotFound:
+            return replace(mask, scale=norm(mask.weights) / requested_norm if requested_norm > 0 else 1.0)
+        except PointsNotFound:
             if task.infeasible == "error":
                 break
         if task.infeasible == "lambda":
-            task = replace(task, regularization=task.regularization * _SHORTER)
+            task = replace(task, regularization=task.regularization * _SHRINK_FACTOR)
             codes = task.labels(task.weights, task.regularization)
         else:
             if origin is None:
-                origin = _at_origin(task, codes)
-            task = replace(task, weights=origin.weights + (task.weights - origin.weights) * _SHORTER)
+                origin = _origin_mask(task, codes)
+            task = replace(task, weights=origin.weights + (task.weights - origin.weights) * _SHRINK_FACTOR)
     if origin is not None and origin.gradient <= LARGEST_GRADIENT:
-        return replace(origin, scale=norm(origin.weights) / asked)
-    raise _none_exist(first)
+        return replace(origin, scale=norm(origin.weights) / requested_norm)
+    raise _infeasible_error(first)
 
 
-def _at_origin(task: Task, codes: Ints) -> Mask:
-    """Return points at the origin, with these labels, and the classifier that belongs to them."""
-    made = np.zeros((len(codes), task.weights.shape[1]))
+def _origin_mask(task: Task, codes: Ints) -> Mask:
+    """Return points at the origin with these labels, and the classifier that trains on them."""
+    new_points = np.zeros((len(codes), task.weights.shape[1]))
     if task.constant > 0:
-        made[:, -1] = task.constant
-    points, labels = np.concatenate([task.fixed, made]), np.concatenate([task.fixed_codes, codes])
+        new_points[:, -1] = task.constant
+    points, labels = np.concatenate([task.fixed, new_points]), np.concatenate([task.fixed_codes, codes])
     problem = problem_for(points, labels, task.regularization, max(2, len(task.weights)))
     weights = problem.weights(minimize(problem, problem.descent.least_tolerance))
-    return _mask(replace(task, weights=weights), points, labels)
+    return _build_mask(replace(task, weights=weights), points, labels)
 
 
-def _closed_form(task: Task) -> Task:
-    """Change what cannot be masked as it is, as far as that can be told without looking for points."""
+def _apply_existence_bound(task: Task) -> Task:
+    """Shorten the weights or lower the penalty where a bound shows that no points exist.
+
+    Notes
+    -----
+    Two classes without fixed records: points exist if and only if the norm of the weights is at most
+    :func:`longest_norm`. Otherwise the bound of :func:`least_records` is necessary only, and the search
+    decides.
+    """
     need = task.regularization * float(np.sum(task.weights**2))
     if need == 0:
         return task
     if len(task.weights) > 1 or len(task.fixed):
-        # Necessary; whether it suffices, the search finds out.
+        # A necessary condition only; the search decides the rest.
         enough = least_records(task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes)
         if enough <= task.n_records or len(task.fixed):
             return task
-        most = most_gain(task.weights, task.radius)
-        factor = math.sqrt(most / need) * _SHORTER
+        most = max_point_gain(task.weights, task.radius)
+        factor = math.sqrt(most / need) * _SHRINK_FACTOR
     else:
-        factor = longest(task.regularization, task.radius) / norm(task.weights)
+        factor = longest_norm(task.regularization, task.radius) / norm(task.weights)
     if factor >= 1:
         return task
     if task.infeasible == "shrink":
         return replace(task, weights=task.weights * factor)
     if len(task.weights) == 1:
-        exists = task.radius > task.constant and norm(task.weights) <= longest(
+        exists = task.radius > task.constant and norm(task.weights) <= longest_norm(
             task.regularization, task.radius, spread=False
         )
         if exists:
@@ -188,13 +213,13 @@ def _closed_form(task: Task) -> Task:
             return replace(task, regularization=regularization_for(task.weights, task.radius))
     elif task.infeasible == "lambda":
         return replace(task, regularization=task.regularization * factor**2)
-    raise _none_exist(task)
+    raise _infeasible_error(task)
 
 
 def _attempt(task: Task, codes: Ints, stream: Stream) -> Mask:
-    """Return points with these labels for the weights of the task; raise ``NotFound`` if none are found."""
+    """Return points with these labels for the weights of the task; raise if none are found."""
     if task.construction == "greedy":
-        made = greedy_points(
+        new_points = greedy_points(
             task.weights,
             codes,
             task.regularization,
@@ -204,19 +229,19 @@ def _attempt(task: Task, codes: Ints, stream: Stream) -> Mask:
             fixed=task.fixed,
             fixed_codes=task.fixed_codes,
         )
-    elif task.plain:
+    elif task.has_closed_form:
         signs = np.where(codes == 1, 1.0, -1.0)
-        made = binary_points(task.weights[0], signs, task.regularization, task.radius, stream)
+        new_points = binary_points(task.weights[0], signs, task.regularization, task.radius, stream)
     else:
-        made = general_points(_as_softmax(task, codes), stream)
-    points, labels = np.concatenate([task.fixed, made]), np.concatenate([task.fixed_codes, codes])
-    mask = _mask(task, points, labels)
+        new_points = general_points(_softmax_targets(task, codes), stream)
+    points, labels = np.concatenate([task.fixed, new_points]), np.concatenate([task.fixed_codes, codes])
+    mask = _build_mask(task, points, labels)
     if task.construction == "direct" and not mask.gradient <= LARGEST_GRADIENT:
-        raise NotFound
+        raise PointsNotFound
     return mask
 
 
-def _mask(task: Task, points: Floats, codes: Ints) -> Mask:
+def _build_mask(task: Task, points: Floats, codes: Ints) -> Mask:
     return Mask(
         points=points,
         codes=codes,
@@ -227,8 +252,8 @@ def _mask(task: Task, points: Floats, codes: Ints) -> Mask:
     )
 
 
-def _as_softmax(task: Task, codes: Ints) -> PointTargets:
-    """Two classes are a softmax with weights of half the size and twice the penalty."""
+def _softmax_targets(task: Task, codes: Ints) -> PointTargets:
+    """Return the task for several classes; two are a softmax with half the weights and twice the penalty."""
     two = len(task.weights) == 1
     return PointTargets(
         weights=np.vstack([-task.weights / 2, task.weights / 2]) if two else task.weights,
@@ -241,7 +266,8 @@ def _as_softmax(task: Task, codes: Ints) -> PointTargets:
     )
 
 
-def _none_exist(task: Task) -> PromiseError:
+def _infeasible_error(task: Task) -> PromiseError:
+    """Return the error that says how many records a classifier takes, and the ways out."""
     least = least_records(task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes)
     others = [f"infeasible={other!r}" for other in ("shrink", "lambda") if other != task.infeasible]
     beside = f" beside the {len(task.fixed):,} fixed ones" if len(task.fixed) else ""

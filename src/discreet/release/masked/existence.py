@@ -1,6 +1,6 @@
-"""When a table exists whose classifier is a given one, and how many records it takes.
+"""Conditions for a table that trains to a given classifier, and the number of records it takes.
 
-Points about nobody, from which masked ones are made: uniform on a ball.
+Also the uniform law on a ball, from which artificial points are made.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 SPREAD = 0.95
-"""Margins are kept below this part of the radius, so that points have room beside the classifier's axis."""
+"""Share of the radius below which margins stay, so that points have room beside the axis."""
 _INSIDE = 0.999
+"""Factor on bounds where all points would otherwise lie on one line."""
 
 
 def gain(margins: Floats) -> Floats:
-    """Return ``h(m) = m sigma(-m)``: what a point with this margin does for ``regularization |w|**2``."""
+    """Return the gain ``h(m) = m sigma(-m)``, whose mean must be ``regularization |w|**2``."""
     return np.asarray(margins * special.expit(-margins))
 
 
 def best_margin() -> float:
-    """Return the margin with the largest gain: one more than that gain."""
+    """Return the margin with the largest gain, which is 1 plus that gain."""
     return 1 + largest_gain(2)
 
 
@@ -41,9 +42,9 @@ def residuals(weights: Floats, rows: Floats, codes: Ints) -> Floats:
     scores = product(rows, weights.T)
     if len(weights) == 1:
         return np.asarray((codes == 1)[:, np.newaxis] - special.expit(scores))
-    found: Floats = -special.softmax(scores, axis=1)
-    found[np.arange(len(codes)), codes] += 1
-    return found
+    result: Floats = -special.softmax(scores, axis=1)
+    result[np.arange(len(codes)), codes] += 1
+    return result
 
 
 def total_gain(weights: Floats, rows: Floats, codes: Ints) -> float:
@@ -51,8 +52,8 @@ def total_gain(weights: Floats, rows: Floats, codes: Ints) -> float:
     return float(np.sum(residuals(weights, rows, codes) * (product(rows, weights.T))))
 
 
-def most_gain(weights: Floats, radius: float) -> float:
-    """Return the most that one point can gain: in a ball of this radius for two classes, else anywhere."""
+def max_point_gain(weights: Floats, radius: float) -> float:
+    """Return the largest gain of a point: in a ball of this radius for two classes, else anywhere."""
     n_classes = max(2, len(weights))
     if n_classes > 2:
         return largest_gain(n_classes)
@@ -63,28 +64,42 @@ def most_gain(weights: Floats, radius: float) -> float:
 def least_records(
     weights: Floats, regularization: float, radius: float, fixed: Floats, fixed_codes: Ints
 ) -> float:
-    """Return how many points it takes at least to make ``weights`` the minimizer; infinite if none suffice.
+    """Return the least number of points that can make ``weights`` the minimizer; infinite if none can.
 
-    Necessary: ``M (most - r) >= |S| r - gains of S`` with ``r = regularization |weights|**2``, for M points
-    beside a fixed set S. With no fixed set and two classes it is sufficient, and then 1 is enough.
+    Parameters
+    ----------
+    weights : array of shape (1, d) or (n_classes, d)
+        Classifier with one row for two classes, else one for each class.
+    regularization : float
+        Weight of the penalty beside the mean loss; above 0.
+    radius : float
+        Radius of the ball that contains the points.
+    fixed, fixed_codes : array
+        Records that are published as they are, and the positions of their labels; may be empty.
+
+    Notes
+    -----
+    Necessary: ``M (h - r) >= |S| r - gains of S`` with ``r = regularization |weights|**2`` and h the largest
+    gain of a point, for M points beside a fixed set S. With no fixed set and two classes this is sufficient,
+    and then 1 is enough.
 
     Reference
     ---------
     docs/explanation/theorems/masked-existence.md
     """
     need = regularization * float(np.sum(weights**2))
-    spare = most_gain(weights, radius) - need
+    spare = max_point_gain(weights, radius) - need
     short = len(fixed) * need - total_gain(weights, fixed, fixed_codes)
     if spare > 0:
         return max(1, math.ceil(short / spare))
-    # Every point takes more than it gives; what the fixed ones have to spare must be enough for one.
+    # Every point needs more than it gains; the surplus of the fixed ones must cover one point.
     return 1 if spare >= short else math.inf
 
 
-def longest(regularization: float, radius: float, *, spread: bool = True) -> float:
-    """Return the norm to which two-class weights are shortened.
+def longest_norm(regularization: float, radius: float, *, spread: bool = True) -> float:
+    """Return the largest norm of two-class weights for which points exist in the ball.
 
-    With ``spread`` it is a little less than what exists, because at that limit all points lie on one line.
+    With ``spread`` a little less, because at the limit all points lie on one line.
     """
     reach = SPREAD * radius if spread else radius
     return largest_norm(regularization, reach) * (_INSIDE if spread else 1.0)
@@ -98,22 +113,22 @@ def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -
     docs/explanation/theorems/masked-existence.md
     """
     length = norm(weights)
-    most = most_gain(weights, SPREAD * radius if spread else radius)
+    most = max_point_gain(weights, SPREAD * radius if spread else radius)
     return most / length**2 * (_INSIDE if spread else 1.0)
 
 
 BLOCK = 1 << 14
-"""Points that are worked on at once: what is made along the way stays in the processor's cache."""
+"""Points that are processed at once, so that temporary arrays stay in the cache of the processor."""
 
 
 def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
-    """Cut ``n`` points into blocks."""
+    """Yield the slices that cut ``n`` points into blocks of ``size``."""
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
 
-def ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
-    """Draw points uniformly from a ball."""
+def sample_ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
+    """Return ``n`` uniform points of a ball: normal directions, times ``radius u**(1/dimension)``."""
     points = standard_normal((n, dimension), stream)
     uniform = (stream.words(n) >> np.uint64(11)) * 2.0**-53
     for block in blocks(n):

@@ -1,4 +1,4 @@
-"""Publish points that belong to nobody, on which logistic regression finds one private classifier."""
+"""Release of artificial points on which logistic regression finds one private classifier."""
 
 from __future__ import annotations
 
@@ -17,9 +17,16 @@ from discreet.learn.logistic.constants import (
     make_logistic_plan,
 )
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
-from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, parameters_of, read_limited
-from discreet.release.masked.encoding import Encoding, NoisyCounts, plain_label, read_bare, read_given
-from discreet.release.masked.plan import Fixed, MaskedPlan
+from discreet.release._rows import read_limited
+from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, collect_parameters
+from discreet.release.masked._arguments import (
+    check_parameters,
+    plain_label,
+    read_initial_records,
+    read_labeled_matrix,
+)
+from discreet.release.masked.encoding import Encoding, NoisyCounts
+from discreet.release.masked.plan import FixedRecords, MaskedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,79 +52,75 @@ _CARRIES_NO_MORE = (
     "nothing beside that classifier can be learned from the points: they do not look like the true rows, and "
     "a tree or a forest trained on them finds the classifier's rule again and no other"
 )
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "labels": ("prior", "noisy_counts", "true"),
-    "mechanism": ("auto", "output", "objective"),
-    "sensitivity": ("tight", "worst-case"),
-    "construction": ("direct", "greedy"),
-    "infeasible": ("shrink", "lambda", "error"),
-}
 
 
 class MaskedRelease(ReleaseMethod):
     """Publish points that belong to nobody and carry one private logistic regression.
 
-    A classifier is trained with a promise to everybody in the table; then points and labels are made up at
-    which the gradient of its training problem is zero. Whoever trains logistic regression on them gets that
-    classifier, and nothing else about the table is in them.
+    A classifier is trained with a promise to every person in the table; then points and labels are made up at
+    which the gradient of its training problem is zero. Logistic regression trained on them gives that
+    classifier, and they hold nothing else about the table.
 
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
-        What the classifier promises; what is made of it promises the same.
+        Promise of the classifier, which holds for the points too: they are post-processing.
     regularization : float, optional
-        ``lambda``: with it the mean loss plus ``lambda / 2`` times the squared norm of all weights is
-        minimized, on true rows and on published ones. By default it follows from the number of rows, columns
-        and classes and from the promise.
+        Weight ``lambda`` of the penalty: the mean loss plus ``lambda / 2`` times the squared norm of all
+        weights is minimized, on true rows and on published ones. By default it follows from the number of
+        rows, columns and classes and from the promise.
     norm_bound : float, optional
-        Declared largest norm of a row; longer ones are shortened, and all are divided by it. By default what
-        the declared columns can have. For a bare matrix it stands in place of ``schema`` and ``bounds``.
+        Declared largest norm of a row; longer ones are shortened, and all are divided by it. By default the
+        largest that the declared columns allow. For a bare matrix it stands in place of ``schema`` and
+        ``bounds``.
     n_records : int, optional
-        How many points to make; by default as many as there are rows (of the ``sensitive`` class, where one
+        Number of points to make; by default as many as there are rows (of the ``sensitive`` class, where one
         is named).
     classes : sequence, optional
         Declared labels, for a bare matrix; -1 and 1 by default. A class that no row has stays.
     labels : {"prior", "noisy_counts", "true"}
-        Of the points: by public shares; by counts with noise; or the true ones, which are then published as
-        they are and covered by no promise.
+        Labels of the points: by public shares; by counts with noise; or the true ones, which are then
+        published as they are and covered by no promise.
     proportions : sequence of float, optional
-        The public shares of the classes. By default equal; with an intercept, those that the released
-        classifier goes with.
+        Public shares of the classes, one number of at least 0 for each. By default equal; with an intercept,
+        those that the released classifier goes with.
     count_share : float
-        Part of epsilon that noisy counts get.
+        Share of epsilon that is spent on noisy counts; above 0 and below 1.
     fit_intercept : bool, optional
         Whether a constant coordinate is added, whose weight is penalized like any other. By default for
         tables, and not for bare matrices. It is published as the column "intercept".
     mechanism, sensitivity
-        As of :class:`~discreet.learn.PrivateLogisticRegression`.
+        As for :class:`~discreet.learn.PrivateLogisticRegression`.
     construction : {"direct", "greedy"}
-        In closed form with a gradient of zero, or point by point as in the paper, slower and only nearly.
+        Construction of the points: in closed form with a gradient of zero, or point by point as in the paper,
+        which is slower and reaches zero only nearly.
     infeasible : {"shrink", "lambda", "error"}
-        What to do where noise has made the classifier longer than any table's, or points with the given
-        labels do not have it: move it towards the classifier of points at the origin, which always has
+        Reaction where noise has made the classifier longer than that of any table, or no points with the
+        given labels train to it: move it towards the classifier of points at the origin, which always has
         points, and which is 0 without an intercept and fixed records, so that no decision changes; keep it
         and use another regularization, found as :attr:`regularization_`; or refuse.
     radius : float
         Largest norm of a point; that of true rows is 1.
     sensitive : label, optional
-        The one class whose rows are masked. **All other rows are published as they are**, with no promise.
+        Class whose rows are masked; None masks all rows. **All other rows are published as they are**, with
+        no promise.
     initial : (X, y) or mapping, optional
         Records that are public or made up, published as they are beside the points: a matrix and its labels,
         or columns by name.
     schema, bounds, ledger, random_state
-        See :class:`~discreet.release.base.ReleaseMethod`.
+        As for :class:`~discreet.release.base.ReleaseMethod`.
 
     Attributes
     ----------
     model_ : array of shape (1, dimension) or (n_classes, dimension)
-        The private weights that the points are made for, in the coordinates of the published columns; for two
+        Private weights that the points are made for, in the coordinates of the published columns; for two
         classes those of the second one.
     regularization_ : float
-        With which they are the minimizer.
+        Regularization with which ``model_`` is the minimizer on the published points.
     scale_ : float
         Norm of ``model_`` over the norm of the private weights; 1 where they are the same.
     gradient_ : float
-        Norm of the gradient there.
+        Norm of the gradient on the published points, at ``model_``.
 
     Privacy
     -------
@@ -125,7 +128,7 @@ class MaskedRelease(ReleaseMethod):
     number of rows, the bounds and the classes are public. Points and labels are made from the released
     classifier, public numbers and fresh randomness; noisy counts have a share of their own. With
     ``labels="true"`` the promise covers the features alone; with ``sensitive=`` it covers rows of that class
-    replaced by others of that class, and a ``NoPromise`` speaks for everybody else. Several rows of one unit
+    replaced by others of that class, and a ``NoPromise`` covers everyone else. Several rows of one unit
     count as the rows that they are. Parameters must not have been chosen by looking at the rows.
 
     Reference
@@ -177,6 +180,7 @@ class MaskedRelease(ReleaseMethod):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
+        """Store the parameters and check them against each other."""
         bare = schema is None and bounds is None and norm_bound is not None
         # A norm is a declaration too, and the rows of a bare matrix need no other.
         super().__init__(
@@ -204,80 +208,22 @@ class MaskedRelease(ReleaseMethod):
         self.radius = radius
         self.sensitive = plain_label(sensitive)
         self.initial = initial
-        self._check()
+        check_parameters(self)
         self.model_: Floats | None = None
         self.regularization_: float | None = None
         self.scale_: float | None = None
         self.gradient_: float | None = None
 
-    def _check(self) -> None:
-        where = type(self).__name__
-        if not isinstance(self.privacy, self.accepts):
-            raise PromiseError(
-                f"privacy of {where} must be a PureDP, an ApproxDP or a NoPromise, was "
-                f"{type(self.privacy).__name__}. Its noise is on one classifier, which proves no floor."
-            )
-        if self.privacy.neighbors != "replace-one":
-            raise PromiseError(
-                f"neighbors of the privacy of {where} must be 'replace-one', was "
-                f"{self.privacy.neighbors!r}: the number of rows enters the noise. Ask for replace-one."
-            )
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ParameterError(
-                    f"{name} of {where} must be one of {', '.join(map(repr, allowed))}, was "
-                    f"{getattr(self, name)!r}."
-                )
-        for name, value in (
-            ("regularization", self.regularization),
-            ("norm_bound", self.norm_bound),
-            ("radius", self.radius),
-        ):
-            if value is not None and not (_is_number(value) and value > 0):
-                raise ParameterError(f"{name} of {where} must be a finite number above 0, was {value!r}.")
-        if self.n_records is not None and not (
-            isinstance(self.n_records, int | np.integer)
-            and not isinstance(self.n_records, bool)
-            and self.n_records >= 1
-        ):
-            raise ParameterError(
-                f"n_records of {where} must be a whole number of at least 1, was {self.n_records!r}."
-            )
-        if not (_is_number(self.count_share) and 0 < self.count_share < 1):
-            raise ParameterError(
-                f"count_share of {where} must be a number above 0 and below 1, was {self.count_share!r}. It "
-                "is the part of epsilon that noisy counts get."
-            )
-        if self.fit_intercept not in (None, True, False):
-            raise ParameterError(
-                f"fit_intercept of {where} must be True, False or None, was {self.fit_intercept!r}."
-            )
-        if self.proportions is not None and self.labels != "prior":
-            raise ParameterError(
-                f"proportions of {where} must be left out unless labels='prior', which take them."
-            )
-        if self.labels == "true" and self.sensitive is not None:
-            raise ParameterError(
-                f"labels of {where} must be 'prior' where sensitive= names a class, which every point gets."
-            )
-        if self.labels == "noisy_counts" and (
-            self.sensitive is not None or isinstance(self.privacy, NoPromise)
-        ):
-            raise ParameterError(
-                f"labels of {where} must be 'prior' where sensitive= names a class, which is every point's, "
-                "and where nothing is promised: counts have no epsilon then."
-            )
-
     def plan(self, schema: Schema, n_rows: int) -> MaskedPlan:
-        """Say what will be done and promised, from the schema and the public number of rows."""
+        """Return the plan of the release, from the schema and the public number of rows."""
         return self.scaled_plan(schema, n_rows, 1.0)
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> MaskedPlan:
-        """Plan with an epsilon divided by ``factor``."""
+        """Return the plan with epsilon divided by ``factor``."""
         where = type(self).__name__
         if n_rows < 1:
             raise DataError(f"{where} needs at least one row, and was given {n_rows}.")
-        target = self._target(schema)
+        target = self._target_column(schema)
         encoding = Encoding.from_schema(
             schema,
             norm_bound=self.norm_bound,
@@ -290,7 +236,7 @@ class MaskedRelease(ReleaseMethod):
                 f"radius of {where} must be above {encoding.constant:.4g}, the constant coordinate, was "
                 f"{self.radius!r}."
             )
-        privacy, counts = self._split(factor, len(target.levels), schema)
+        privacy, counts = self._split_epsilon(factor, len(target.levels), schema)
         rows = schema.max_rows_per_unit or 1
         mechanism = self.mechanism
         if rows > 1:
@@ -319,18 +265,19 @@ class MaskedRelease(ReleaseMethod):
             encoding=encoding,
             training=training,
             n_rows=n_rows,
-            n_records=self._records(n_rows),
+            n_records=self._record_count(n_rows),
             labels=self.labels,
-            shares=self._shares(target, encoding),
+            shares=self._class_shares(target, encoding),
             counts=counts,
             radius=float(self.radius),
             construction=self.construction,
             infeasible=self.infeasible,
-            fixed=self._fixed(target, encoding),
-            report=self._keep,
+            fixed=self._fixed_records(target, encoding),
+            report=self._store_mask,
         )
 
-    def _records(self, n_rows: int) -> int | None:
+    def _record_count(self, n_rows: int) -> int | None:
+        """Return the number of points to make; None where it follows from the true labels."""
         if self.labels == "true" and self.n_records not in (None, n_rows):
             raise ParameterError(
                 f"n_records of {type(self).__name__} must be left out where labels='true': every true label "
@@ -340,9 +287,10 @@ class MaskedRelease(ReleaseMethod):
             return None if self.labels == "true" or self.sensitive is not None else n_rows
         return None if self.labels == "true" else int(self.n_records)
 
-    def _split(
+    def _split_epsilon(
         self, factor: float, n_classes: int, schema: Schema
     ) -> tuple[PureDP | ApproxDP | NoPromise, NoisyCounts | None]:
+        """Return the promise of the classifier, and the noisy counts with their part of epsilon."""
         privacy = dataclasses.replace(self.privacy, unit=schema.unit)
         if isinstance(privacy, NoPromise):
             return privacy, None
@@ -350,11 +298,12 @@ class MaskedRelease(ReleaseMethod):
         if self.labels != "noisy_counts":
             return dataclasses.replace(privacy, epsilon=epsilon), None
         part = epsilon * self.count_share
-        # The last binary digits are left over, so that the two parts stay below epsilon together.
+        # The last binary digits are left unused, so that the sum of the two parts stays below epsilon.
         rest = dataclasses.replace(privacy, epsilon=(epsilon - part) * (1 - 2.0**-50))
         return rest, NoisyCounts(epsilon=part, n_classes=n_classes, rows=schema.max_rows_per_unit or 1)
 
-    def _target(self, schema: Schema) -> Column:
+    def _target_column(self, schema: Schema) -> Column:
+        """Return the target; raise if it is not a list of classes without missing cells."""
         where = type(self).__name__
         if schema.target is None:
             raise ParameterError(
@@ -374,7 +323,8 @@ class MaskedRelease(ReleaseMethod):
             )
         return column
 
-    def _shares(self, target: Column, encoding: Encoding) -> tuple[float, ...] | None:
+    def _class_shares(self, target: Column, encoding: Encoding) -> tuple[float, ...] | None:
+        """Return the public shares of the classes; None where labels follow from something else."""
         if self.labels != "prior" or self.sensitive is not None:
             return None
         n = len(target.levels)
@@ -391,7 +341,8 @@ class MaskedRelease(ReleaseMethod):
             )
         return given
 
-    def _fixed(self, target: Column, encoding: Encoding) -> Fixed:
+    def _fixed_records(self, target: Column, encoding: Encoding) -> FixedRecords:
+        """Return the given records as points, and the position of the sensitive class."""
         where = type(self).__name__
         sensitive = None
         if self.sensitive is not None:
@@ -403,12 +354,12 @@ class MaskedRelease(ReleaseMethod):
             sensitive = target.levels.index(self.sensitive)
         if self.initial is None:
             empty = np.zeros((0, encoding.embedding.dimension))
-            return Fixed(rows=empty, codes=np.zeros(0, np.int64), sensitive=sensitive)
-        given, codes = read_given(self.initial, encoding.schema, target)
-        return Fixed(rows=encoding.rows(given), codes=codes, sensitive=sensitive)
+            return FixedRecords(rows=empty, codes=np.zeros(0, np.int64), sensitive=sensitive)
+        given, codes = read_initial_records(self.initial, encoding.schema, target)
+        return FixedRecords(rows=encoding.rows(given), codes=codes, sensitive=sensitive)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
-        """Say what a release by this method leaves open, in sentences without a full stop."""
+        """Return what a release by this method does not protect, as clauses without a full stop."""
         fixed: list[str] = []
         target = schema.target
         if self.labels == "true":
@@ -424,11 +375,11 @@ class MaskedRelease(ReleaseMethod):
 
     def _noise_parameters(self) -> dict[str, Any]:
         # Given records are public, get no noise, and may come as a frame.
-        return parameters_of(self, initial=None)
+        return collect_parameters(self, initial=None)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:
-        """Make the method that :meth:`parameters` wrote down."""
+        """Return the method with the parameters that :meth:`parameters` returned."""
         if not isinstance(values.get("privacy"), Mapping):
             raise ParameterError("privacy of MaskedRelease must be written down with to_dict(), and is not.")
         return super().from_parameters(values, **common)
@@ -446,13 +397,13 @@ class MaskedRelease(ReleaseMethod):
     ) -> Publication:
         """Release a table straight into a file.
 
-        The classifier is trained on the whole table in memory. Published rows are nobody's, so that there is
-        nothing to show a ``watch``, which is not called.
+        The classifier is trained on the whole table in memory. Published rows belong to no person, so that
+        ``watch`` is not called.
 
         Parameters
         ----------
         source, target, shuffle, replace, stream, watch, rows_salt
-            As of every method.
+            As for :meth:`ReleaseMethod.publish`; ``watch`` is not called.
 
         Returns
         -------
@@ -474,7 +425,7 @@ class MaskedRelease(ReleaseMethod):
             rows_salt=rows_salt,
         )
 
-    def _drawn(
+    def _draw_batches(
         self,
         plan: ReleasePlan,
         table: Table,
@@ -485,6 +436,7 @@ class MaskedRelease(ReleaseMethod):
         shuffle: bool,
         watch: Watch | None,
     ) -> Generator[dict[str, AnyArray], None, None]:
+        """Read the whole table, draw all points, and yield them in batches."""
         rows, kept = read_limited(table, schema, salt)
         if kept is not None:
             rows = {name: values[kept] for name, values in rows.items()}
@@ -500,16 +452,11 @@ class MaskedRelease(ReleaseMethod):
         self.model_ = self.regularization_ = self.scale_ = self.gradient_ = None
         if self.schema is not None:
             return super()._read(X, y, salt)
-        schema, rows = read_bare(X, y, self.classes, self.bounds, self.norm_bound)
+        schema, rows = read_labeled_matrix(X, y, self.classes, self.bounds, self.norm_bound)
         return schema, rows, None
 
-    def _keep(self, mask: Mask) -> None:
+    def _store_mask(self, mask: Mask) -> None:
         self.model_ = mask.weights
         self.regularization_ = mask.regularization
         self.scale_ = mask.scale
         self.gradient_ = mask.gradient
-
-
-def _is_number(value: Any) -> bool:
-    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return plain and math.isfinite(value)

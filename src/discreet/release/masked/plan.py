@@ -1,4 +1,4 @@
-"""Train, hide, mask: what a masked release does to a table, and what that promises."""
+"""Plan of a masked release: train the classifier privately, then make the points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from discreet.learn.logistic.problem import problem_for
 from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
 from discreet.privacy import NoPromise, Promise
 from discreet.release.masked.construction import Task, make_mask
-from discreet.release.masked.encoding import apportion, in_random_order, shares_of_model
+from discreet.release.masked.encoding import apportion, model_shares, shuffled_codes
 from discreet.release.publication import ColumnSummary, ReleasePlan
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 Labels = Literal["prior", "noisy_counts", "true"]
 _SLACK = 1 + 1e-9
-"""Rounding of a norm, when a reader asks whether a point is in the ball."""
+"""Factor that allows for rounding where a published norm is compared with the radius."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Fixed:
-    """Records that are published as they are, beside the points that belong to nobody.
+class FixedRecords:
+    """Records that are published as they are, beside the artificial points.
 
     Attributes
     ----------
     rows, codes : array
-        Records that were given, as points with labels.
+        Given records as points of shape (n, dimension), with the positions of their labels.
     sensitive : int or None
-        The one class whose rows are masked; those of every other class are published. None: all are masked.
+        Position of the class whose rows are masked; rows of other classes are published. None masks all rows.
     """
 
     rows: Floats
@@ -51,8 +51,8 @@ class Fixed:
     sensitive: int | None
 
     @property
-    def words(self) -> str:
-        """Say what stands in the file beside made-up points."""
+    def description(self) -> str:
+        """Description of the records in the file beside the points; empty if there are none."""
         parts = []
         if self.sensitive is not None:
             parts.append("the true rows of all other classes, as they are")
@@ -62,36 +62,36 @@ class Fixed:
 
 
 class MaskedPlan(ReleasePlan):
-    """What a masked release does to a table.
+    """Plan of a masked release: train privately, choose labels, make points.
 
     Parameters
     ----------
     encoding : Encoding
-        From declared columns to points.
+        Public map from declared columns to points.
     training : TrainingPlan
-        The private training of the classifier, calibrated.
+        Calibrated private training of the classifier.
     n_rows : int
-        The public number of rows.
+        Public number of rows of the table.
     n_records : int or None
-        How many points to make; None: as many as true labels, or as rows of the sensitive class.
+        Number of points to make; None means as many as true labels, or as rows of the sensitive class.
     labels : {"prior", "noisy_counts", "true"}
-        Where labels come from.
+        Source of the labels of the points.
     shares : tuple of float or None
         Public shares of the classes; None where they follow from the model.
     counts : NoisyCounts or None
-        With noisy counts.
+        Noisy counts of the classes; None where labels do not follow from counts.
     radius : float
-        Of the ball that points stay in.
+        Radius of the ball that contains the points.
     construction, infeasible
-        As of :class:`~discreet.release.MaskedRelease`.
-    fixed : Fixed
+        As for :class:`~discreet.release.MaskedRelease`.
+    fixed : FixedRecords
         Records that are published as they are.
     report : callable
-        Told the :class:`~discreet.release.masked.construction.Mask` once it is made.
+        Function that is called with the :class:`~discreet.release.masked.construction.Mask` once it is made.
     """
 
     row_level = False
-    by_rows = False
+    is_row_wise = False
 
     def __init__(
         self,
@@ -106,9 +106,10 @@ class MaskedPlan(ReleasePlan):
         radius: float,
         construction: Construction,
         infeasible: Infeasible,
-        fixed: Fixed,
+        fixed: FixedRecords,
         report: Callable[[Mask], None],
     ) -> None:
+        """Store the choices and derive published schema, laws and promises."""
         self.encoding = encoding
         self.training = training
         self.n_rows = n_rows
@@ -121,7 +122,7 @@ class MaskedPlan(ReleasePlan):
         self.infeasible = infeasible
         self.fixed = fixed
         self._report = report
-        self.schema = encoding.published(max(radius, 1.0) if fixed.words else radius)
+        self.schema = encoding.published_schema(max(radius, 1.0) if fixed.description else radius)
         self.columns = tuple(
             ColumnSummary(column=column.name, law=self._law(column, place))
             for place, column in enumerate(self.schema.released)
@@ -130,27 +131,28 @@ class MaskedPlan(ReleasePlan):
 
     @property
     def target(self) -> Column:
-        """The column of labels."""
+        """Column of the labels of the points."""
         assert self.schema.target is not None
         return self.schema.column(self.schema.target)
 
     @property
     def regularization(self) -> float:
-        """With which the classifier is trained, on true rows and on published ones."""
+        """Weight of the penalty, in training on true rows and on published ones."""
         return self.training.regularization
 
     def _law(self, column: Column, place: int) -> Law:
+        """Return the public law of one published column; ``place`` is its position."""
         if column.role != "target":
-            made = self.encoding.coordinates
+            coordinates = self.encoding.coordinates
             scale, shift = self.encoding.maps[place]
             return MaskedLaw(
                 regularization=self.regularization,
                 exact=self.construction == "direct",
-                origin=made[place].origin if place < len(made) else "",
-                level=made[place].level if place < len(made) else None,
+                origin=coordinates[place].origin if place < len(coordinates) else "",
+                level=coordinates[place].level if place < len(coordinates) else None,
                 scale=scale,
                 shift=shift,
-                beside=self.fixed.words,
+                beside=self.fixed.description,
             )
         if self.labels == "true":
             return Clear()
@@ -159,10 +161,11 @@ class MaskedPlan(ReleasePlan):
             (False, False): "public shares",
             (False, True): "the released model",
         }[self.counts is not None, self.shares is None]
-        public = self.shares if not self.fixed.words else None
-        return MaskedLabelLaw(source=source, shares=public, beside=self.fixed.words)
+        public = self.shares if not self.fixed.description else None
+        return MaskedLabelLaw(source=source, shares=public, beside=self.fixed.description)
 
     def _promises(self) -> tuple[Promise, ...]:
+        """Return the promises of classifier and counts, and a ``NoPromise`` for what they do not cover."""
         declared = self.encoding.schema
         assumed: tuple[str, ...] = (ROWS_KNOWN,) * (declared.id_column is not None)
         features = tuple(column.name for column in declared.features)
@@ -189,7 +192,7 @@ class MaskedPlan(ReleasePlan):
                 )
             )
         kept = [
-            dataclasses.replace(promise, unit=unit, covers=covers, assumes=_joined(promise.assumes, assumed))
+            dataclasses.replace(promise, unit=unit, covers=covers, assumes=_merge(promise.assumes, assumed))
             for promise in self.training.promises
         ]
         if self.counts is not None:
@@ -199,19 +202,19 @@ class MaskedPlan(ReleasePlan):
     def train(self, rows: Encoded, stream: Stream, *, sample: bool = False) -> Floats:
         """Return the private weights: one row for two classes, else one for each class.
 
-        With ``sample``, the rows stand for a whole table, and what comes out promises nothing.
+        With ``sample``, the rows stand for a whole table, and the result promises nothing.
         """
         codes = self._codes(rows)
         n_classes = len(self.target.levels)
         problem = problem_for(self.encoding.rows(rows), codes, self.regularization, n_classes)
-        # The public number, also where rows of one unit were left out: the mean is over that many.
+        # The mean is over the public number of rows, also where rows of a unit were left out.
         if not sample:
             problem.n_rows = max(self.n_rows, len(codes))
-        return _in_short_numbers(problem.weights(self.training.train(problem, stream.spawn)))
+        return _round_weights(problem.weights(self.training.train(problem, stream.spawn)))
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Train, hide and mask; return the whole published table, whose rows are nobody's."""
-        stream = stream.spawn()  # what is derived below differs at every call
+        """Train the private classifier and return the published table, whose rows belong to no person."""
+        stream = stream.spawn()  # so that the streams derived below differ at every call
         codes = self._codes(rows)
         weights = self.train(rows, stream)
         fixed, fixed_codes = self.fixed.rows, self.fixed.codes
@@ -249,7 +252,7 @@ class MaskedPlan(ReleasePlan):
         return np.asarray(rows[self.target.name], np.int64)
 
     def _labels(self, codes: Ints, n: int, stream: Stream) -> Callable[[Floats, float], Ints]:
-        """Return the labels of the points for a classifier, drawing what has to be drawn once."""
+        """Return a function from weights and regularization to labels; random draws happen once, here."""
         if self.labels == "true":
             return lambda weights, regularization: codes
         order = stream.derive("order")
@@ -260,42 +263,42 @@ class MaskedPlan(ReleasePlan):
         if self.counts is not None:
             shares = self.counts.shares(codes, stream)
         if shares is not None:
-            chosen = in_random_order(apportion(shares, n), order)
+            chosen = shuffled_codes(apportion(shares, n), order)
             return lambda weights, regularization: chosen
 
-        def of_model(weights: Floats, regularization: float) -> Ints:
-            found = shares_of_model(weights, regularization, self.encoding.constant, self.radius)
-            return in_random_order(apportion(found, n), order.spawn())
+        def labels_for_model(weights: Floats, regularization: float) -> Ints:
+            shares = model_shares(weights, regularization, self.encoding.constant, self.radius)
+            return shuffled_codes(apportion(shares, n), order.spawn())
 
-        return of_model
+        return labels_for_model
 
     def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Name the columns with published cells that this plan cannot have drawn, and say why."""
-        found = super().misfits(columns)
+        """Return the columns with cells that this plan cannot have drawn, each with the reason."""
+        misfits = super().misfits(columns)
         points = np.column_stack([columns[name] for name in self.encoding.names])
-        limit = max(self.radius, 1.0) if self.fixed.words else self.radius
+        limit = max(self.radius, 1.0) if self.fixed.description else self.radius
         with np.errstate(over="ignore"):
             long = np.einsum("ij,ij->i", points, points) > (limit * _SLACK) ** 2
         if long.any():
             place = int(np.abs(points[int(np.argmax(long))]).argmax())
-            found.setdefault(self.encoding.names[place], "points outside the ball that they are made in")
+            misfits.setdefault(self.encoding.names[place], "points outside the ball that they are made in")
         constant = self.encoding.constant
         if constant > 0 and (points[:, -1] != constant).any():
-            found.setdefault(self.encoding.names[-1], "values other than the public constant")
-        return found
+            misfits.setdefault(self.encoding.names[-1], "values other than the public constant")
+        return misfits
 
     def repeat_chance(self) -> float:
-        """Say that points drawn from a ball do not repeat; those beside them, or made by descent, may."""
-        return 2.0**-50 if self.construction == "direct" and not self.fixed.words else 1.0
+        """Return a bound on the chance that two points agree; 1 for greedy points and fixed records."""
+        return 2.0**-50 if self.construction == "direct" and not self.fixed.description else 1.0
 
-    def noised(self) -> tuple[str, ...]:
-        """Name the coordinates of points."""
+    def noised_columns(self) -> tuple[str, ...]:
+        """Return the names of the coordinates of the points."""
         return self.encoding.names
 
     def length_misfit(self, n_read: int, n_published: int) -> str | None:
-        """Say what is wrong with how many rows were published; None if nothing is."""
+        """Return what is wrong with the number of published rows; None if nothing is."""
         if self.n_records is None:
-            # As many as were read, but for rows of one unit beyond what is allowed.
+            # As many as were read, less the rows of a unit beyond those that it may have.
             fewer = self.encoding.schema.id_column is not None
             least, most = (1 if fewer else n_read), n_read
         else:
@@ -307,15 +310,17 @@ class MaskedPlan(ReleasePlan):
         return "The number of rows published is not the one that the method makes."
 
 
-def _in_short_numbers(weights: Floats) -> Floats:
-    """Round released weights to 24 bits of the largest: post-processing, and the same on every processor.
+def _round_weights(weights: Floats) -> Floats:
+    """Return released weights rounded to 24 bits of the largest, so that all processors agree.
 
-    The last digits of a trained model depend on how the processor adds up; those of its points must not.
+    The last digits of a trained model depend on the order in which a processor adds; those of its points must
+    not.
     """
     largest = float(np.max(np.abs(weights), initial=0.0))
     grid = math.ldexp(1.0, math.frexp(largest)[1] - 24)
     return np.asarray(np.rint(weights / grid) * grid)
 
 
-def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+def _merge(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts of both tuples without repetitions."""
     return tuple(dict.fromkeys((*first, *second)))

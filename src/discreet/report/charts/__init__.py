@@ -1,7 +1,7 @@
-"""Pictures as inline SVG, written by hand: shapes carry classes, and the page's style sheet gives them color.
+"""Charts as inline SVG: shapes carry classes, and the style sheet of the page colors them.
 
-So one file is right on a light screen, on a dark one and on paper. Every picture has a title and a
-description for people who do not see it, and the numbers it shows stand beside it as text.
+So one file is right on light and dark screens and on paper. Every chart has a title and a description for
+people who do not see it, and its numbers stand beside it as text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Curves over a frame: learning, calibration, errors against noise, and the ruler of the what-if slider."""
+"""Curves: learning, calibration, errors against noise, and the scale of the what-if slider."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 44
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
+    """Axes of a curve, with their title and the format of their labels."""
+
     x: ChartAxis
     y: ChartAxis
     x_title: str
     x_named: Callable[[float], str]
     y_named: Callable[[float], str]
 
-    def drawn(self) -> list[Markup]:
+    def axes(self) -> list[Markup]:
         """Return the grid, the axes and their names."""
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         shapes = []
@@ -46,18 +48,20 @@ class _Frame:
         return [*shapes, label(self.x_title, middle, _HEIGHT - 6, anchor="middle", class_="axis-title")]
 
     def line(self, points: Sequence[Point], class_: str) -> list[Markup]:
+        """Return a line with dots through points."""
         places = [(self.x(a), self.y(b)) for a, b in points]
         dots = [tag("circle", class_=f"dot {class_}", cx=a, cy=b, r=3) for a, b in places]
         return [path(places, class_=f"line {class_}"), *dots] if len(places) > 1 else dots
 
-    def level(self, value: float, words: str, class_: str, *, above: bool = True) -> list[Markup]:
+    def horizontal_line(self, value: float, words: str, class_: str, *, above: bool = True) -> list[Markup]:
+        """Return a horizontal line with its label at the right end."""
         right, at = _WIDTH - _RIGHT, self.y(value)
         return [
             tag("line", class_=f"level-line {class_}", x1=_LEFT, x2=right, y1=at, y2=at),
             label(words, right, at - 5 if above else at + 13, anchor="end", class_=f"tick {class_}"),
         ]
 
-    def upright(self, value: float, words: str, class_: str) -> list[Markup]:
+    def vertical_line(self, value: float, words: str, class_: str) -> list[Markup]:
         """Return a vertical line with its words on the side that has room."""
         at, bottom = self.x(value), _HEIGHT - _BOTTOM
         left = at > _WIDTH / 2
@@ -76,7 +80,7 @@ class _Frame:
 def _picture(key: str, frame: _Frame, shapes: Sequence[Markup], title: str, description: str) -> Markup:
     return figure(
         key,
-        *frame.drawn(),
+        *frame.axes(),
         *shapes,
         title=title,
         description=description,
@@ -89,12 +93,12 @@ def _picture(key: str, frame: _Frame, shapes: Sequence[Markup], title: str, desc
 def calibration_curve(
     key: str, curves: Sequence[tuple[str, str, Sequence[tuple[float, float, float]]]]
 ) -> Markup:
-    """Draw how often an event came to pass against how likely it was called.
+    """Draw the observed frequency of an event against its predicted probability.
 
     Parameters
     ----------
     curves : sequence of (name, class, points)
-        Points are (predicted, observed, share of rows).
+        Name, CSS class and points (predicted, observed, share of rows) of each curve.
     """
     drawn = [(name, class_, points) for name, class_, points in curves if points]
     if not drawn:
@@ -109,17 +113,17 @@ def calibration_curve(
     shapes = [path([(frame.x(0), frame.y(0)), (frame.x(1), frame.y(1))], class_="ideal")]
     for _, class_, points in drawn:
         shapes += frame.line([(a, b) for a, b, _ in points], class_)
-    said = []
+    sentences = []
     for name, _, points in drawn:
         weight = sum(w for *_, w in points) or 1.0
         off = sum(abs(a - b) * w for a, b, w in points) / weight
-        said.append(f"{name}: predictions are off by {formatting.percent(off)} on average.")
+        sentences.append(f"{name}: predictions are off by {formatting.percent(off)} on average.")
     return _picture(
         key,
         frame,
         shapes,
         "Calibration: how often it happened against how likely it was called",
-        " ".join(said) + " On the dashed line both agree.",
+        " ".join(sentences) + " On the dashed line both agree.",
     )
 
 
@@ -132,7 +136,7 @@ def learning_curve(
     quality: str,
     in_percent: bool,
 ) -> Markup:
-    """Draw what training on a part of the original rows is worth, and where the release stands."""
+    """Draw the quality of training on a share of the original rows, and that of the release."""
     if not curve:
         return Markup("")
     named = as_percent if in_percent else as_number
@@ -148,15 +152,15 @@ def learning_curve(
         named,
     )  # fmt: skip
     shapes = frame.line(curve, "original")
-    said = f"With all original rows {quality} is {named(curve[-1][1])}."
+    text = f"With all original rows {quality} is {named(curve[-1][1])}."
     if release is not None:
-        shapes += frame.level(release, f"release {named(release)}", "release")
-        said += f" With the release it is {named(release)}."
+        shapes += frame.horizontal_line(release, f"release {named(release)}", "release")
+        text += f" With the release it is {named(release)}."
     if equals_share is not None:
         words = f"= {formatting.percent(equals_share)} of the rows"
-        shapes += frame.upright(min(1.0, max(equals_share, frame.x.lower)), words, "release")
-        said += f" That equals training on {formatting.percent(equals_share)} of the original rows."
-    return _picture(key, frame, shapes, f"Learning curve: {quality} against rows", said)
+        shapes += frame.vertical_line(min(1.0, max(equals_share, frame.x.lower)), words, "release")
+        text += f" That equals training on {formatting.percent(equals_share)} of the original rows."
+    return _picture(key, frame, shapes, f"Learning curve: {quality} against rows", text)
 
 
 def error_curve(
@@ -170,16 +174,16 @@ def error_curve(
     measure: str | None,
     chance: bool,
 ) -> Markup:
-    """Draw the proven error of one column against the noise on it, and where the release stands.
+    """Draw the proven error of one column against its noise, with the release marked.
 
     Parameters
     ----------
     floors : sequence of (noise, floor)
-        Noise as a standard deviation, or for a list how often a cell is changed.
+        Noise as a standard deviation, or as the share of changed cells of a list, and the floor.
     chosen : float
-        The noise of the release.
+        Amount of noise in the release.
     without, attack : float or None
-        The error without the release, and that of the best attack on records from the prior.
+        Error without the release, and of the best attack on records from the prior; None if unknown.
     """
     floors = sorted(floors)
     if not floors or not floors[0][0] > 0:
@@ -205,18 +209,18 @@ def error_curve(
     )
     shapes = []
     if without is not None:
-        shapes += frame.level(without, "no release", "without")
+        shapes += frame.horizontal_line(without, "no release", "without")
     shapes += frame.line(floors, "floor")
-    shapes += frame.upright(chosen, "chosen", "release")
-    said = f"At the chosen noise the floor is {_at(floors, chosen, measure, chance)}."
+    shapes += frame.vertical_line(chosen, "chosen", "release")
+    text = f"At the chosen noise the floor is {_at(floors, chosen, measure, chance)}."
     if attack is not None:
         shapes.append(tag("circle", class_="mark-attack", cx=frame.x(chosen), cy=frame.y(attack), r=5))
-        said += f" The best attack erred by {formatting.quantity(attack, measure, chance=chance)}."
+        text += f" The best attack erred by {formatting.quantity(attack, measure, chance=chance)}."
     if without is not None:
-        said += (
+        text += (
             f" Without the release a guess errs by {formatting.quantity(without, measure, chance=chance)}."
         )
-    return _picture(key, frame, shapes, f"{column}: proven error against noise", said)
+    return _picture(key, frame, shapes, f"{column}: proven error against noise", text)
 
 
 def _at(floors: Sequence[tuple[float, float]], noise: float, measure: str | None, chance: bool) -> str:
@@ -239,7 +243,7 @@ def what_if_curve(
     points : sequence of (factor, value)
         Factor of the noise, and accuracy at it as a share.
     levels : sequence of (name, value, class)
-        Lines to compare with.
+        Horizontal lines for comparison, each with a name and a CSS class.
     """
     if len(points) < 2:
         return Markup("")
@@ -254,20 +258,20 @@ def what_if_curve(
     )
     shapes = []
     for name, value, class_ in levels:
-        shapes += frame.level(value, name, class_)
+        shapes += frame.horizontal_line(value, name, class_)
     shapes += frame.line(points, "release")
     at = frame.x(chosen)
     shapes.append(tag("line", class_="cursor", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM))
     first, last = points[0], points[-1]
-    said = (
+    text = (
         f"From {as_percent(first[1])} at {as_number(first[0])} times the noise to {as_percent(last[1])} "
         f"at {as_number(last[0])} times."
     )
-    return _picture(key, frame, shapes, title, said)
+    return _picture(key, frame, shapes, title, text)
 
 
 def factor_axis(factors: Sequence[float]) -> ChartAxis:
-    """Return the axis of the slider's pictures, on which the script moves the cursor too."""
+    """Return the axis of the noise factor, on which the script moves the cursor too."""
     return ChartAxis(lower=min(factors), upper=max(factors), start=_LEFT, end=_WIDTH - _RIGHT, log=True)
 
 
@@ -280,7 +284,7 @@ def slider_ticks(key: str, positions: int, chosen: int) -> Markup:
         if k != chosen
     ]
     at = share(chosen / last)
-    # The words lean inward where the edge is near.
+    # The text is aligned inward near the edge.
     anchor = "start" if chosen / last < 0.1 else "end" if chosen / last > 0.9 else "middle"
     return figure(
         key,

@@ -1,4 +1,4 @@
-"""Distributions: columns before and after, correlations, and the ellipses of a Gaussian classifier."""
+"""Charts of distributions: columns before and after, correlations, and ellipses of a Gaussian classifier."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def histogram(
     *,
     ordered: bool,
 ) -> Markup:
-    """Draw the shares of rows in each bar.
+    """Draw the shares of rows in each bar, before and after.
 
     Parameters
     ----------
     ordered : bool
-        Numbers stand side by side along their range; the levels of a list below one another.
+        Whether bars stand side by side along a range; if not, below one another as levels of a list.
     """
     if ordered:
         return _side_by_side(key, column, labels, original, release)
@@ -41,7 +41,7 @@ def histogram(
 
 
 def _tick(text: str) -> str:
-    """Write the middle of a bin as axes write numbers; other names stay."""
+    """Return the label of a bin, numbers in the form of axis labels."""
     try:
         value = float(text)
     except ValueError:
@@ -246,7 +246,7 @@ def correlation_heat(
 
 
 def most_changed(original: Sequence[Sequence[float]], release: Sequence[Sequence[float]]) -> list[int]:
-    """Return the columns whose correlations changed most, in the table's order."""
+    """Return the columns whose correlations changed most, in the order of the table."""
     count = len(original)
     change = [
         max((abs(release[i][j] - original[i][j]) for j in range(count) if j != i), default=0.0)
@@ -263,7 +263,7 @@ def shade(difference: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Write a correlation to a hundredth, with its sign."""
+    """Return a correlation to a hundredth, with its sign."""
     text = f"{value:+.2f}"
     return ("+0.00" if text == "-0.00" else text).replace("-", "\u2212")
 
@@ -283,9 +283,9 @@ def ellipse_picture(
     Parameters
     ----------
     key : str
-        Unique on the page.
+        Identifier of the chart, unique on the page.
     ellipses : sequence of Ellipse
-        As :meth:`~discreet.learn.LargeMarginGaussianClassifier.ellipses` returns them.
+        Ellipses, as :meth:`~discreet.learn.LargeMarginGaussianClassifier.ellipses` returns them.
     columns : (str, str)
         Names of the two columns.
     bounds : ((float, float), (float, float))
@@ -293,7 +293,7 @@ def ellipse_picture(
 
     Privacy
     -------
-    Drawn from the released model and from what was declared; no row is seen.
+    Drawn from the released model and from declared bounds; no row is read.
 
     Reference
     ---------
@@ -340,7 +340,7 @@ def ellipse_picture(
 def _outline(
     e: Ellipse, bounds: tuple[tuple[float, float], tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Return places around an ellipse, also outside of the frame, where the picture is cut off."""
+    """Return points around an ellipse, also outside the frame, where the picture is clipped."""
     (left, right), (low, high) = bounds
     turn = math.radians(e.angle)
     points = []

@@ -1,4 +1,4 @@
-"""SVG elements, the frame of a picture, and axes with round ticks."""
+"""SVG elements, whole charts, and axes with round ticks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def tag(element: str, *children: Markup | str, **attributes: object) -> Markup:
-    """Write one element.
+    """Return one SVG element.
 
     Parameters
     ----------
     *children : Markup or str
-        Markup stays as it is; plain text is made visible and escaped.
+        Content of the element: markup stays as it is, plain text is escaped.
     **attributes : object
-        ``class_`` is written ``class``, other underscores become hyphens; None is left out. Numbers must be
-        finite: a picture without a place for a number must not be drawn.
+        Attributes of the element: ``class_`` is written ``class``, other underscores become hyphens, None is
+        left out. Numbers must be finite.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_attribute(value))}"'
@@ -37,7 +37,7 @@ def tag(element: str, *children: Markup | str, **attributes: object) -> Markup:
 
 
 def coordinate(value: float) -> str:
-    """Write a place in a picture, to a hundredth; the same number is always written alike."""
+    """Return a coordinate as text, to a hundredth, without trailing zeros."""
     if not math.isfinite(value):
         raise AssertionError(f"a coordinate must be finite, was {value!r}")
     text = f"{value:.2f}".rstrip("0").rstrip(".")
@@ -45,7 +45,7 @@ def coordinate(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Write a place as a part of the picture's width, from 0 to 1."""
+    """Return a share of the width, clamped to 0 to 1, as a percentage."""
     return coordinate(100 * min(1.0, max(0.0, value))) + "%"
 
 
@@ -59,16 +59,16 @@ def figure(
     class_: str = "",
     fluid: bool = False,
 ) -> Markup:
-    """Frame a picture.
+    """Return a whole chart with title and description.
 
     Parameters
     ----------
     key : str
-        Unique on the page; the ids of title and description are made from it.
+        Identifier of the chart, unique on the page; the ids of title and description are made from it.
     width, height : float
-        In pixels of the style sheet.
+        Size of the chart in CSS pixels.
     fluid : bool
-        Places are parts of the width, which follows the page; otherwise the whole picture shrinks with it.
+        Whether coordinates are shares of the width of the page; if not, the whole chart scales with it.
     """
     size: dict[str, object] = {"height": height}
     if fluid:
@@ -89,7 +89,7 @@ def figure(
 
 
 def path(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
-    """Draw straight lines from point to point."""
+    """Return a path of straight lines from point to point."""
     joined = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
     return tag("path", d=f"M{joined}", **attributes)
 
@@ -97,7 +97,7 @@ def path(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
 def label(
     text: str, x: float | str, y: float, *, anchor: str | None = None, class_: str | None = None
 ) -> Markup:
-    """Write a word into a picture."""
+    """Return a text element."""
     return tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
@@ -113,16 +113,16 @@ def _child(child: Markup | str) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartAxis:
-    """A stretch of numbers drawn over a stretch of pixels.
+    """Map from an interval of numbers to an interval of pixels.
 
     Attributes
     ----------
     lower, upper : float
-        The numbers at the two ends.
+        Numbers at the two ends of the axis.
     start, end : float
-        Where the ends are drawn; ``end`` may be the smaller one.
+        Pixels of the two ends; ``end`` may be the smaller one.
     log : bool
-        Whether equal ratios, and not equal differences, are equally far apart.
+        Whether the axis is logarithmic.
     """
 
     lower: float
@@ -132,7 +132,7 @@ class ChartAxis:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Return the place of a number; what lies beyond an end is drawn at that end."""
+        """Return the pixel of a number; numbers beyond an end are drawn at that end."""
         if self.log:
             low, high, at = math.log(self.lower), math.log(self.upper), math.log(max(value, self.lower))
         else:
@@ -150,7 +150,7 @@ class ChartAxis:
         least: float | None = None,
         margin: float = 0.08,
     ) -> ChartAxis:
-        """Return an axis on which all values have their place, with some room at both ends."""
+        """Return an axis that covers all values, with some margin at both ends."""
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         room = (high - low) * margin or abs(high) * margin or 0.5
         low -= room

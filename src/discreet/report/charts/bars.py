@@ -1,7 +1,7 @@
-"""Bars, marks and steps: errors of a column, scores, charges over time, and the service's answers.
+"""Bars, marks and steps: errors of a column, scores, charges over time, and answers of the service.
 
 Shapes carry classes and no style, so that the style sheet colors them on light and dark screens, and a policy
-that forbids inline style has nothing to forbid.
+that forbids inline style is satisfied.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _MARKS_TOP, _MARKS_HEIGHT, _MARKS_BELOW = 12, 14, 46
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One error on the bar.
+    """One error of a column, on its bar.
 
     Attributes
     ----------
     kind : {"without", "attack", "floor"}
-        No release, best attack, proven floor.
+        Kind of error: without the release, of the best attack, or the proven floor.
     error : float
-        In the column's unit, or a chance.
+        Size of the error, in the unit of the column or as a probability.
     words : str
-        What the description says of it.
+        Sentence about the mark in the description of the chart.
     lower, upper : float or None
-        IntervalMark of a measured error.
+        Confidence interval of a measured error; None for others.
     """
 
     kind: str
@@ -62,7 +62,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
     Parameters
     ----------
     chance : bool
-        Whether errors are chances of a wrong guess.
+        Whether errors are probabilities of a wrong guess.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
     shapes = [tag("rect", class_="track", x=0, y=_MARKS_TOP, width="100%", height=_MARKS_HEIGHT, rx=3)]
     order = {"floor": 0, "without": 1, "attack": 2}
     for mark in sorted(marks, key=lambda m: order[m.kind]):
-        shapes += _drawn(mark, end)
+        shapes += _mark_shapes(mark, end)
     return figure(
         key,
         *shapes,
@@ -90,7 +90,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
     )
 
 
-def _drawn(mark: Mark, end: float) -> list[Markup]:
+def _mark_shapes(mark: Mark, end: float) -> list[Markup]:
     """Return the shapes of one mark; `end` is the error at the right end of the bar."""
     at, middle = share(mark.error / end), _MARKS_TOP + _MARKS_HEIGHT / 2
     if mark.kind == "floor":
@@ -144,7 +144,7 @@ _SCORES_WIDTH, _SCORES_ROW, _SCORES_LEFT, _SCORES_RIGHT, _SCORES_TOP = 400, 30, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One model's score: its name, its class in the style sheet, its value and interval."""
+    """Score of one model: its name, its CSS class, its value and interval."""
 
     name: str
     class_: str
@@ -191,23 +191,23 @@ def score_bars(key: str, bars: Sequence[Bar], *, quality: str, in_percent: bool)
     )
 
 
-def timeline(key: str, charges: Sequence[tuple[str, str]], *, this: int) -> Markup:
+def timeline(key: str, charges: Sequence[tuple[str, str]], *, current: int) -> Markup:
     """Draw one dot for each charge, in time; the one of this release is filled.
 
     Parameters
     ----------
     charges : sequence of (when, what)
-        In order; moments in ISO 8601. Where one is none, dots stand equally far apart.
-    this : int
-        Which of them is this release.
+        Times in ISO 8601 and descriptions, in order; without valid times, dots are equally spaced.
+    current : int
+        Position of the charge of this release.
     """
     if len(charges) < 2:
         return Markup("")
-    places = _places([when for when, _ in charges])
+    places = _time_positions([when for when, _ in charges])
     shapes = [tag("line", class_="axis", x1="2%", x2="98%", y1=18, y2=18)]
     for k, ((when, what), place) in enumerate(zip(charges, places, strict=True)):
         words = f"{formatting.date(when)}: {formatting.printable(what)}"
-        class_ = "charge this" if k == this else "charge"
+        class_ = "charge this" if k == current else "charge"
         shapes.append(tag("circle", tag("title", words), class_=class_, cx=share(place), cy=18, r=7))
     first, last = charges[0][0], charges[-1][0]
     shapes += [
@@ -226,8 +226,8 @@ def timeline(key: str, charges: Sequence[tuple[str, str]], *, this: int) -> Mark
     )
 
 
-def _places(moments: Sequence[str]) -> list[float]:
-    """Return places from 0.03 to 0.97."""
+def _time_positions(moments: Sequence[str]) -> list[float]:
+    """Return positions from 0.03 to 0.97 in proportion to the times."""
     try:
         parsed = [datetime.fromisoformat(moment) for moment in moments]
         times = [(m if m.tzinfo else m.replace(tzinfo=UTC)).timestamp() for m in parsed]
@@ -243,14 +243,14 @@ _STEPS_HEIGHT, _STEPS_WIDTH = 180, 1000
 
 
 class IntervalMark(NamedTuple):
-    """A number with how far its noise may have moved it.
+    """Number with its interval.
 
     Attributes
     ----------
     value, lower, upper : float
-        The number and its interval.
+        Value of the answer, and the ends of its interval.
     words : str
-        What it is.
+        Name of the number; may be empty.
     """
 
     value: float
@@ -260,16 +260,16 @@ class IntervalMark(NamedTuple):
 
 
 def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Markup:
-    """Draw one interval above the other on one scale; the last is the one that counts.
+    """Draw intervals below one another on one scale; the last is the current answer.
 
     Parameters
     ----------
     key : str
-        Unique on the page.
+        Identifier of the chart, unique on the page.
     intervals : sequence of IntervalMark
-        The answer, or the earlier answer and the finer one.
+        Interval of the answer, or of an earlier answer and of the finer one.
     unit : str
-        Of all numbers; may be empty.
+        Unit of all numbers; may be empty.
     """
     ends = [end for one in intervals for end in (one.lower, one.upper)]
     axis = ChartAxis.from_values(ends, 0.0, 1.0, margin=0.35)
@@ -297,24 +297,24 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
                 number_with_margin(value, margin),
                 share(place),
                 top + 6,
-                anchor=_inside(place, anchor),
+                anchor=_flip_anchor(place, anchor),
                 class_="tick",
             )
         )
-    said = "; ".join(
+    text = "; ".join(
         f"{one.words or 'answer'}: {number_with_margin(one.value, (one.upper - one.lower) / 2)}, between "
         f"{number_with_margin(one.lower, (one.upper - one.lower) / 2)} and "
         f"{number_with_margin(one.upper, (one.upper - one.lower) / 2)} {unit}".rstrip()
         for one in intervals
     )
     return figure(
-        key, *shapes, title="The interval of the answer", description=said, width=640, height=top + 12,
+        key, *shapes, title="The interval of the answer", description=text, width=640, height=top + 12,
         class_="interval-bar", fluid=True,
     )  # fmt: skip
 
 
-def _inside(place: float, anchor: str) -> str:
-    """Turn a word around that would run over the edge of the picture."""
+def _flip_anchor(place: float, anchor: str) -> str:
+    """Return the anchor with which a label stays inside the picture."""
     if place < 0.2:
         return "start"
     return "end" if place > 0.8 else anchor
@@ -323,7 +323,7 @@ def _inside(place: float, anchor: str) -> str:
 def cell_bar(axis: ChartAxis, value: float, lower: float, upper: float, *, from_zero: bool) -> Markup:
     """Draw one group of an answer: its number as a bar or a dot, its interval as a whisker.
 
-    The row of the table says the same in numbers, so readers of the page aloud do not meet it.
+    The table row says the same in numbers, so the bar is hidden from screen readers.
     """
     middle = 11
     low, at, high = (share(axis(x)) for x in (lower, value, upper))
@@ -352,7 +352,7 @@ def cell_bar(axis: ChartAxis, value: float, lower: float, upper: float, *, from_
 
 
 def share_bar(part: float, *, kind: str = "") -> Markup:
-    """Draw how much of a limit is spent; the numbers stand beside it."""
+    """Draw the spent share of a limit; the numbers stand beside it."""
     width = share(part)
     fill = "spent" + (f" {kind}" if kind else "")
     return tag(
@@ -366,14 +366,14 @@ def share_bar(part: float, *, kind: str = "") -> Markup:
 def spending_steps(
     key: str, points: Sequence[tuple[str, float]], limit: float | None, currency: str
 ) -> Markup:
-    """Draw what was spent over time as steps, under the limit.
+    """Draw the spending over time as steps, under the limit.
 
     Parameters
     ----------
     points : sequence of (when, spent in all until then)
-        In order; moments in ISO 8601.
+        Times in ISO 8601 and totals until then, in order.
     limit : float or None
-        What may be spent at most.
+        Largest amount that may be spent; None if there is no limit.
     currency : str
         Name of the privacy amount that is summed, such as epsilon.
 

@@ -23,7 +23,7 @@ HEADER = (
     "law_json", "mean", "variance", "keep", "missing_keep", "floor", "statistic", "prior",
     "without", "epsilon",
 )  # fmt: skip
-"""The columns of the dictionary; ``docs/reference/statement.md`` explains them."""
+"""Columns of the dictionary; ``docs/reference/statement.md`` explains them."""
 
 
 def dictionary(statement: Statement) -> str:
@@ -42,7 +42,7 @@ def dictionary(statement: Statement) -> str:
 
 def _line(column: ColumnNumbers) -> dict[str, Any]:
     """Return one line of the dictionary by the names of its columns."""
-    # Of a column that only some rows show, the numbers are those of the cells that are shown.
+    # Where only some rows show a column, the numbers are those of the cells that are shown.
     law, floor = column.law.get("law", column.law), column.floor or {}
     return {
         "name": column.column,
@@ -219,7 +219,7 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     yield "\n## What is declared about the rows\n"
     yield "| column | may hold | who says so |\n|---|---|---|"
     for bound in statement.bounds:
-        yield f"| `{_code(bound.column)}` | {_allowed(bound)} | {_text(bound.source or '')} |"
+        yield f"| `{_code(bound.column)}` | {_describe_values(bound)} | {_text(bound.source or '')} |"
     yield f"\nSchema: `{_code(statement.digest)}`. Model: `{_code(next(iter(statement.files.values())))}`."
     yield "Anyone can re-check all of this: `discreet verify public`."
 
@@ -242,7 +242,7 @@ def _receipt(receipt: dict[str, object]) -> str:
     return "without a ledger" if seq is None else f"row {seq} of the ledger"
 
 
-def _allowed(bound: DeclaredBound) -> str:
+def _describe_values(bound: DeclaredBound) -> str:
     if bound.values is not None:
         listed = ", ".join(str(value) for value in bound.values)
         words = listed if len(listed) <= _LONGEST else f"{len(bound.values)} declared values"
@@ -252,11 +252,11 @@ def _allowed(bound: DeclaredBound) -> str:
 
 
 def _text(words: str) -> str:
-    """Write somebody's words into Markdown so that they stay words: on one line, without any markup."""
+    """Return an untrusted text for Markdown: on one line, with all markup escaped."""
     shown = name(printable(words))
     return "".join(f"\\{c}" if c in "\\`*_[]<>|#!&" else c for c in shown)
 
 
 def _code(words: str | None) -> str:
-    """Write words between backticks; one that would end them is left out."""
+    """Return a text for use between backticks, which it cannot end."""
     return name(printable(words or "")).replace("`", "'").replace("|", "\\|")

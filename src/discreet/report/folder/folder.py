@@ -1,4 +1,4 @@
-"""The public folder of a release or a model: its files, hashes and signature.
+"""Public folder of a release or a model: its files, hashes and signature.
 
 Every byte follows from the released table or model and its statement.
 """
@@ -35,13 +35,13 @@ DATA, CSV = "data.parquet", "data.csv.gz"
 DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.html"
 CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
 CLASSIFIER = "classifier.json"
-"""The classifier that a masked release is published with."""
+"""File of the classifier of a masked release."""
 MODEL, CARD = "model.npz", "model-card.md"
 
 LARGEST_CSV = 1_000_000
-"""A table with at least as many rows gets no ``data.csv.gz`` unless it is asked for."""
+"""Number of rows from which on ``data.csv.gz`` is written on request only."""
 LARGEST_TEXT = 1 << 26
-"""No file but the data may be larger: whoever reads one holds it in memory."""
+"""Largest size in bytes of any file but the data, as they are read into memory."""
 
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _BLOCK = 1 << 20
@@ -54,9 +54,9 @@ class FolderFiles:
     Attributes
     ----------
     required, optional : tuple of str
-        Files that must be there, and files that may be there.
+        Names of files that must be there, and of files that may be there.
     content : str
-        The file that the statement is about, the only one that may be large.
+        Name of the file that the statement is about, the only one that may be large.
     """
 
     required: tuple[str, ...]
@@ -111,7 +111,7 @@ def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
     if not (n_rows < LARGEST_CSV if wanted is None else wanted):
         return False
     with contextlib.closing(connect()) as connection:
-        # One thread: where a compressed block ends must not depend on who was faster.
+        # One thread, because the ends of compressed blocks must not depend on the scheduling.
         connection.execute("SET threads = 1")
         relation = f"read_parquet({one_file(folder / DATA)}, hive_partitioning=false)"
         options = "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION gzip, USE_TMP_FILE false"
@@ -133,19 +133,19 @@ def data_digests(folder: Path) -> dict[str, str]:
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
-    with _opened(path) as file:
+    with _open_file(path) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
 
 
 def write_public(folder: Path, statement: Statement) -> None:
-    """Write everything that goes with the data: dictionary, statement, page, Croissant and hashes.
+    """Write the files that go with the data: dictionary, statement, page, Croissant and hashes.
 
     Parameters
     ----------
     folder : Path
-        Holds the data that ``statement.files`` speaks of.
+        Folder with the data that ``statement.files`` lists.
     statement : Statement
         Statement that is written beside it.
 
@@ -180,22 +180,22 @@ def sums_text(digests: Mapping[str, str]) -> str:
 
 
 def read_sums(content: bytes) -> dict[str, str]:
-    """Read ``SHA256SUMS``; names that could lead out of the folder are refused."""
+    """Return the hashes of ``SHA256SUMS`` by file name; names that lead out of the folder are refused."""
     try:
         lines = content.decode("ascii").splitlines()
     except UnicodeDecodeError:
         lines = [""]
-    found = [_LINE.fullmatch(line) for line in lines]
-    if not all(found) or len({m[2] for m in found if m}) != len(found):
+    matches = [_LINE.fullmatch(line) for line in lines]
+    if not all(matches) or len({m[2] for m in matches if m}) != len(matches):
         raise ParameterError(
             f"{SUMS} must have one line for each file, a hash and a plain name, and has others. Ask for the "
             "folder again."
         )
-    return {m[2]: m[1] for m in found if m}
+    return {m[2]: m[1] for m in matches if m}
 
 
 def read_statement(folder: Path) -> Statement:
-    """Read the statement of a folder.
+    """Return the statement of a folder.
 
     Raises
     ------
@@ -206,8 +206,8 @@ def read_statement(folder: Path) -> Statement:
 
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """Read a small file that somebody else may have put there: no links, no devices, no more than `most`."""
-    with _opened(path) as file:
+    """Return the content of a small untrusted file: no links, no devices, at most `most` bytes."""
+    with _open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise SourceError(
@@ -217,8 +217,8 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a plain file: a link is not followed, a pipe not waited for."""
+def _open_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield an open plain file; links are not followed, and pipes are not waited for."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle, "rb") as file:  # noqa: PTH123 - a handle, not a path
@@ -232,10 +232,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def date_files(folder: Path, created: str) -> None:
-    """Give every file, and the folder, the time of its statement.
+    """Set the modification time of every file, and of the folder, to the time of the statement.
 
-    What is written last is written after everything that is measured on private rows: when that was would
-    say how long it took.
+    The last file is written after all measurements on private rows: its time would say how long they took.
     """
     when = int(datetime.datetime.fromisoformat(created).timestamp())
     for path in (*folder.iterdir(), folder):
@@ -243,8 +242,8 @@ def date_files(folder: Path, created: str) -> None:
 
 
 def signing_key(private_key_pem: bytes, password: str | None = None) -> Ed25519PrivateKey:
-    """Read the Ed25519 private key that a folder can be signed with, with its password if it has one."""
-    key = _loaded(load_pem_private_key, private_key_pem, None if password is None else password.encode())
+    """Return the Ed25519 private key in a PEM file, which may have a password."""
+    key = _load_key(load_pem_private_key, private_key_pem, None if password is None else password.encode())
     if not isinstance(key, Ed25519PrivateKey):
         raise ParameterError(
             "private_key_pem of signing_key must be an Ed25519 private key, and is another kind."
@@ -258,16 +257,16 @@ def sign(folder: Path, key: Ed25519PrivateKey) -> None:
     Parameters
     ----------
     folder : Path
-        A complete ``public`` folder.
+        Public folder with all files and hashes.
     key : Ed25519PrivateKey
-        As :func:`signing_key` reads it.
+        Private key, as :func:`signing_key` returns it.
     """
     (folder / SIGNATURE).write_bytes(key.sign(read_bytes(folder / SUMS)))
 
 
-def signed_by(folder: Path, public_key_pem: bytes) -> bool:
-    """Whether ``SHA256SUMS.sig`` was made by the owner of an Ed25519 public key."""
-    key = _loaded(load_pem_public_key, public_key_pem)
+def is_signed_by(folder: Path, public_key_pem: bytes) -> bool:
+    """Return whether ``SHA256SUMS.sig`` was made by the owner of an Ed25519 public key."""
+    key = _load_key(load_pem_public_key, public_key_pem)
     if not isinstance(key, Ed25519PublicKey):
         raise ParameterError("public_key must be an Ed25519 public key, and is another kind.")
     try:
@@ -277,7 +276,8 @@ def signed_by(folder: Path, public_key_pem: bytes) -> bool:
     return True
 
 
-def _loaded(load: Any, pem: bytes, *rest: bytes | None) -> Any:
+def _load_key(load: Any, pem: bytes, *rest: bytes | None) -> Any:
+    """Return a key read by a function of ``cryptography``; raise if it cannot be read."""
     try:
         return load(pem, *rest)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -288,12 +288,12 @@ def _loaded(load: Any, pem: bytes, *rest: bytes | None) -> Any:
 
 
 def write_model_folder(folder: Path, statement: ModelStatement) -> None:
-    """Write everything that goes with the model: statement, card and hashes.
+    """Write the files that go with the model: statement, card and hashes.
 
     Parameters
     ----------
     folder : Path
-        Holds the model that ``statement.files`` speaks of.
+        Folder with the model that ``statement.files`` lists.
     statement : ModelStatement
         Statement that is written beside it.
 
@@ -307,7 +307,7 @@ def write_model_folder(folder: Path, statement: ModelStatement) -> None:
 
 
 def holds_model(folder: Path) -> bool:
-    """Whether a folder claims to be that of a model: by its statement, or else by its files."""
+    """Return whether a folder claims to be that of a model, by its statement or else by its files."""
     try:
         content = read_json(read_bytes(folder / STATEMENT), STATEMENT)
         return isinstance(content, dict) and content.get("kind") == MODEL_KIND

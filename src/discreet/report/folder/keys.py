@@ -1,6 +1,6 @@
-"""Keeping the key of a release for an auditor: sealed under a passphrase or for one person's public key.
+"""Keys of releases, kept for an auditor: sealed under a passphrase or for a public key.
 
-Whoever has the key can remove the noise. It is therefore never written in the clear.
+With the key the noise can be removed. It is therefore never written in the clear.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ def seal_key(
     Parameters
     ----------
     path : Path
-        Must not exist; made with mode 0600.
+        File to write, which must not exist; its mode is 0600.
     key : bytes
-        The 32 bytes that the stream of a release was made of.
+        Key of the stream of the release, 32 bytes.
     passphrase : str, optional
-        At least 12 characters. Exactly one of `passphrase` and `recipient`.
+        Passphrase of at least 12 characters; exactly one of `passphrase` and `recipient` is given.
     recipient : bytes, optional
-        An X25519 public key in PEM.
+        X25519 public key of the recipient in PEM.
 
     Privacy
     -------
-    Whoever opens the file can remove the noise of that one release. The commitment in it is public anyway.
+    Anyone who opens the file can remove the noise of that one release. The commitment in it is public anyway.
 
     Reference
     ---------
@@ -84,7 +84,7 @@ def seal_key(
         method = "recipient"
         mine = X25519PrivateKey.from_private_bytes(stream.words(4).tobytes())
         theirs = recipient_key(recipient)
-        parameters = {"ephemeral": _raw(mine.public_key()).hex(), "recipient": _raw(theirs).hex()}
+        parameters = {"ephemeral": _raw_bytes(mine.public_key()).hex(), "recipient": _raw_bytes(theirs).hex()}
         secret = _from_exchange(mine.exchange(theirs), parameters)
     parameters["nonce"] = stream.words(2).tobytes()[:12].hex()
     header = {
@@ -94,12 +94,14 @@ def seal_key(
         "method": method,
         "parameters": parameters,
     }
-    sealed = ChaCha20Poly1305(secret).encrypt(bytes.fromhex(parameters["nonce"]), key, _bound(header))
+    sealed = ChaCha20Poly1305(secret).encrypt(
+        bytes.fromhex(parameters["nonce"]), key, _associated_data(header)
+    )
     _write_once(path, write_json({**header, "sealed": sealed.hex()}).encode())
 
 
 def recipient_key(pem: bytes) -> X25519PublicKey:
-    """Read the public key that a key can be sealed for."""
+    """Return the X25519 public key in a PEM text."""
     try:
         key = load_pem_public_key(pem)
     except ValueError:
@@ -116,16 +118,18 @@ def unseal_key(
     private_key: bytes | None = None,
     password: bytes | None = None,
 ) -> bytes:
-    """Open a key that :func:`seal_key` wrote.
+    """Return the key in a file that :func:`seal_key` wrote.
 
     Parameters
     ----------
     path : Path
         Key file that :func:`seal_key` wrote.
     passphrase : str, optional
-        If it was sealed under one.
+        Passphrase, if the key was sealed under one.
     private_key : bytes, optional
-        The recipient's X25519 private key in PEM, with its `password` if it has one.
+        X25519 private key of the recipient in PEM, if the key was sealed for one.
+    password : bytes, optional
+        Password of the private key, if it has one.
 
     Returns
     -------
@@ -137,7 +141,7 @@ def unseal_key(
     ParameterError
         If the passphrase or the private key does not open it, or the file was changed.
     """
-    values = _checked(read_json(read_bytes(path, _LARGEST), f"The key file {path.name}"), path.name)
+    values = _check_values(read_json(read_bytes(path, _LARGEST), f"The key file {path.name}"), path.name)
     parameters, needed = values["parameters"], values["method"]
     if needed == "passphrase":
         if passphrase is None:
@@ -148,16 +152,16 @@ def unseal_key(
             raise ParameterError(
                 f"The key in {path.name} is sealed for the owner of a private key, and none was given."
             )
-        mine = _private(private_key, password)
-        if _raw(mine.public_key()).hex() != parameters["recipient"]:
+        mine = _load_private_key(private_key, password)
+        if _raw_bytes(mine.public_key()).hex() != parameters["recipient"]:
             raise ParameterError(
                 f"The key in {path.name} is sealed for another private key than the one given."
             )
-        secret = _from_exchange(_exchanged(mine, parameters["ephemeral"], path.name), parameters)
+        secret = _from_exchange(_exchange(mine, parameters["ephemeral"], path.name), parameters)
     header = {name: value for name, value in values.items() if name != "sealed"}
     try:
         nonce, sealed = bytes.fromhex(parameters["nonce"]), bytes.fromhex(values["sealed"])
-        key = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound(header))
+        key = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _associated_data(header))
     except InvalidTag:
         raise ParameterError(
             f"The key in {path.name} does not open: the {needed.replace('recipient', 'private key')} is "
@@ -168,8 +172,8 @@ def unseal_key(
     return key
 
 
-def _checked(values: Any, called: str) -> dict[str, Any]:
-    """Refuse anything but a key file of ours: sizes, and how much work it may ask for."""
+def _check_values(values: Any, called: str) -> dict[str, Any]:
+    """Return the values of a key file; raise if fields, sizes or the amount of work are not ours."""
     wanted = {
         "passphrase": {"salt": 64, "nonce": 24, **_MOST_WORK},
         "recipient": {"ephemeral": 64, "recipient": 64, "nonce": 24},
@@ -191,8 +195,8 @@ def _checked(values: Any, called: str) -> dict[str, Any]:
         raise ParameterError(
             f"The file {called} must be a sealed key of discreet, version {_VERSION}, and is something else."
         )
-    made: dict[str, Any] = values
-    return made
+    checked: dict[str, Any] = values
+    return checked
 
 
 def _is_hex(value: Any, length: int) -> bool:
@@ -211,10 +215,10 @@ def _from_passphrase(passphrase: str, parameters: dict[str, Any]) -> bytes:
         ) from None
 
 
-def _exchanged(mine: X25519PrivateKey, ephemeral: str, called: str) -> bytes:
+def _exchange(mine: X25519PrivateKey, ephemeral: str, called: str) -> bytes:
     try:
         return mine.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(ephemeral)))
-    except ValueError:  # a point of small order, which nobody draws
+    except ValueError:  # a point of small order, which no honest sender draws
         raise ParameterError(f"The file {called} was changed, and cannot be opened any more.") from None
 
 
@@ -223,15 +227,15 @@ def _from_exchange(shared: bytes, parameters: dict[str, Any]) -> bytes:
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=b"discreet key 1").derive(shared)
 
 
-def _bound(header: dict[str, Any]) -> bytes:
+def _associated_data(header: dict[str, Any]) -> bytes:
     return json.dumps(header, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def _raw(key: X25519PublicKey) -> bytes:
+def _raw_bytes(key: X25519PublicKey) -> bytes:
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
 
 
-def _private(pem: bytes, password: bytes | None) -> X25519PrivateKey:
+def _load_private_key(pem: bytes, password: bytes | None) -> X25519PrivateKey:
     try:
         key = load_pem_private_key(pem, password)
     except (ValueError, TypeError):

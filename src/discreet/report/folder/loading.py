@@ -1,4 +1,4 @@
-"""A published folder read back: the table, what is promised about it, and its noise law."""
+"""Public folders read back: the table, its statement and its noise law."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 
 ATTACKED_ROWS = 20_000
-"""Number of rows, the first of the file, that the public attacks look at."""
+"""Number of rows, the first of the file, that the public attacks use."""
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A released table as a stranger has it; made by :func:`load_release`.
+    """Released table read back from a public folder; returned by :func:`load_release`.
 
     Attributes
     ----------
     path : Path
-        The file of data, for whoever reads it a batch at a time.
+        File of data, to be read a batch at a time.
     statement : Statement
-        What is promised.
+        Statement of the release, with its promises.
     noise_law : NoiseLaw
-        How each cell follows from the true one.
+        Distribution of each published cell given the true one.
 
     Privacy
     -------
@@ -72,69 +72,69 @@ class PublishedTable:
 
     @cached_property
     def data(self) -> Mapping[str, AnyArray]:
-        """The columns by name, all rows: numbers, or words of their lists with None for a missing cell."""
+        """Columns by name, all rows: numbers, or levels of their lists with None for a missing cell."""
         columns = self.noise_law.columns
         batches = list(read(self.path, columns, "load_release"))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
-        return {c.name: _in_words(whole[c.name], c) for c in columns}
+        return {c.name: _decode_levels(whole[c.name], c) for c in columns}
 
     def coarsen(self, rows: Any) -> dict[str, AnyArray]:
-        """Bring rows of your own into the values of the release: bins and groups, as it publishes them.
+        """Return your own rows with the values of the release: bins and groups, as it publishes them.
 
         Parameters
         ----------
         rows : frame, path, URL or mapping of names to arrays
-            True rows, as the original table is declared; columns may be left out.
+            Rows with the columns of the original table; columns may be left out.
 
         Returns
         -------
         dict of str to array
-            What a model that was learned from the release predicts from. Where nothing is binned or grouped,
-            the rows themselves, moved into what was declared.
+            Columns from which a model that was learned from the release predicts. Where nothing is binned or
+            grouped, the rows themselves, clipped to what was declared.
 
         Privacy
         -------
-        Reads the rows that it is given, and the public rule of the release.
+        Reads the given rows and the public rule of the release.
         """
         declared = Schema.from_dict(self.statement.declared)
-        told = self.statement.what.method
-        method = method_from_dict({"name": told.name, "parameters": told.parameters}, schema=declared)
+        stated = self.statement.what.method
+        method = method_from_dict({"name": stated.name, "parameters": stated.parameters}, schema=declared)
         plan = method.plan(declared, self.statement.what.rows_read)
         if not plan.row_level:
             raise ParameterError(
                 f"rows of PublishedTable.coarsen must belong to a release of rows of people, and a "
-                f"{told.name} release has none. Its classifier says how rows are brought to it."
+                f"{stated.name} release has none. Its classifier says how rows are brought to it."
             )
         with open_table(rows) as table:
-            there = [column for column in declared.released if column.name in table.names]
-            batches = list(table.batches(Schema(columns=[_plainly(column) for column in there])))
-        whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in there}
+            present = [column for column in declared.released if column.name in table.names]
+            batches = list(table.batches(Schema(columns=[_feature_column(column) for column in present])))
+        whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in present}
         truth = plan.truth(whole)
-        return {c.name: in_words(plan.schema.column(c.name), truth[c.name]) for c in there}
+        return {c.name: in_words(plan.schema.column(c.name), truth[c.name]) for c in present}
 
 
-def _plainly(column: Column) -> Column:
-    """Return the same column as a feature; a label is not asked for."""
+def _feature_column(column: Column) -> Column:
+    """Return a column as a feature, so that a target may be missing."""
     return dataclasses.replace(column, role="sensitive", closed=column.is_closed if column.values else None)
 
 
 def load_release(path: str | os.PathLike[str]) -> PublishedTable:
-    """Read a published folder back, after checking that its files are the ones that were hashed.
+    """Return the release in a public folder, after checking the hashes of its files.
 
     Parameters
     ----------
     path : path
-        A ``public`` folder, or the folder that holds one.
+        Public folder of a release, or the folder that holds it.
 
     Returns
     -------
     PublishedTable
-        Its ``data``, ``noise_law`` and ``statement``. Give it to
-        :class:`~discreet.NoiseAwareClassifier` or :class:`~discreet.NoiseAwareRidge` as it is.
+        Table with ``data``, ``noise_law`` and ``statement``, which :class:`~discreet.NoiseAwareClassifier`
+        and :class:`~discreet.NoiseAwareRidge` accept as it is.
 
     Privacy
     -------
-    Reads what was published. Whether the promises hold is for :func:`discreet.verify` to say.
+    Reads public files alone. Whether the promises hold is checked by :func:`discreet.verify`.
 
     Reference
     ---------
@@ -148,15 +148,15 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
             f"path of load_release must be the public folder of a release, and {str(path)!r} has no "
             f"{STATEMENT}. Unpack the release first."
         )
-    listed = read_sums(read_bytes(folder / SUMS))
+    hashes = read_sums(read_bytes(folder / SUMS))
     for name in (STATEMENT, DICTIONARY, DATA):
-        if listed.get(name) != digest_of(folder / name):
+        if hashes.get(name) != digest_of(folder / name):
             raise SourceError(
                 f"{name} is not the file that {SUMS} lists: it was changed after it was published. Ask for "
                 "the folder again."
             )
     statement = read_statement(folder)
-    if statement.files.get(DATA) != listed[DATA]:
+    if statement.files.get(DATA) != hashes[DATA]:
         raise SourceError(f"{DATA} is not the file that {STATEMENT} speaks of. Ask for the folder again.")
     if read_bytes(folder / DICTIONARY) != dictionary(statement).encode("utf-8"):
         raise SourceError(f"{DICTIONARY} does not say what {STATEMENT} says. Ask for the folder again.")
@@ -172,13 +172,13 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
 
 
 def noise_law_of(statement: Statement) -> NoiseLaw:
-    """Return the noise law that a statement spells out, column by column."""
+    """Return the noise law in a statement, column by column."""
     days = {bound.column: bound.lower for bound in statement.bounds if bound.type == "date"}
     return NoiseLaw(columns=tuple(_column_law(c, days.get(c.column)) for c in statement.numbers.columns))
 
 
 def _column_law(numbers: ColumnNumbers, first_day: object) -> ColumnLaw:
-    """Return the noise law of one column as its statement spells it out."""
+    """Return the noise law of one column in a statement."""
     law = law_from_dict(numbers.law)
     levels = numbers.levels
     if levels is not None and isinstance(law, SampledLaw):
@@ -196,8 +196,8 @@ def _column_law(numbers: ColumnNumbers, first_day: object) -> ColumnLaw:
     )
 
 
-def _in_words(cells: AnyArray, column: ColumnLaw) -> AnyArray:
-    """Return levels, not codes."""
+def _decode_levels(cells: AnyArray, column: ColumnLaw) -> AnyArray:
+    """Return the levels that codes stand for; numbers are returned as they are."""
     if column.levels is None:
         return cells
     words: list[object] = list(column.levels)
@@ -205,28 +205,28 @@ def _in_words(cells: AnyArray, column: ColumnLaw) -> AnyArray:
         words.append(column.law.unpublished)
     lookup = np.empty(len(words), dtype=object)
     lookup[:] = words
-    found = lookup[cells]
-    return found if None in words else found.astype(np.array(words).dtype)
+    levels = lookup[cells]
+    return levels if None in words else levels.astype(np.array(words).dtype)
 
 
 def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray]]:
-    """Yield the batches of a published file exactly as it is: nothing clipped, no level taken for another.
+    """Yield the batches of a published file exactly as written: no cell is clipped or replaced.
 
     Parameters
     ----------
     path : Path
-        The file of data, Parquet or gzipped CSV.
+        File of data, Parquet or gzipped CSV.
     schema : Schema
-        Schema of what was published, as a plan has it.
+        Schema of the published table, as a plan has it.
 
     Yields
     ------
     dict of str to array
-        The columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
+        Columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
     """
     csv = path.name.endswith(".gz")
     source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
-    wide = Schema(columns=[_wide(column) for column in schema.released])
+    wide = Schema(columns=[_unbounded_column(column) for column in schema.released])
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
@@ -239,7 +239,7 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
             }
 
 
-def _wide(column: Column) -> Column:
+def _unbounded_column(column: Column) -> Column:
     """Return a column under which any cell can be read, also those out of bounds."""
     if column.is_category:
         plain = tuple(level for level in column.levels if level is not None)

@@ -1,4 +1,4 @@
-"""Files of trained models, read without trusting them: ``classifier.json`` and ``model.npz``."""
+"""Files of models in a public folder, read without trusting them: ``classifier.json`` and ``model.npz``."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ CLASSIFIER_KIND = "discreet-masked-classifier"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
-    """Weights in the coordinates of the published columns.
+    """Classifier of a masked release, in the coordinates of the published columns.
 
     Attributes
     ----------
     columns : tuple of str
-        Names of those columns.
+        Names of the published columns, in the order of the weights.
     weights : array of shape (1, n_columns) or (n_classes, n_columns)
-        For two classes those of the second one.
+        Weights of each class; for two classes those of the second one.
     regularization : float
-        With which they minimize the mean loss on the published rows.
+        Weight of the penalty with which they minimize the mean loss on the published rows.
 
     Privacy
     -------
-    What the promise of the release is about: the points are made from it, and it costs nothing beside them.
+    The promise of the release covers the classifier: the points are made from it, and it costs nothing beside
+    them.
 
     Reference
     ---------
@@ -64,7 +65,7 @@ class Classifier:
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """Read what somebody else may have written."""
+        """Return the classifier of an untrusted file; raise if it is anything else."""
         try:
             values: Any = json.loads(content)
             if values["kind"] != CLASSIFIER_KIND or set(values) != {
@@ -74,7 +75,7 @@ class Classifier:
                 "regularization",
             }:
                 raise ValueError
-            found = cls(
+            classifier = cls(
                 columns=tuple(str(name) for name in values["columns"]),
                 weights=np.array(values["weights"], np.float64, ndmin=2),
                 regularization=float(values["regularization"]),
@@ -84,13 +85,15 @@ class Classifier:
                 f"{CLASSIFIER} must hold a kind, columns, weights and a regularization, and is something "
                 "else. Ask for the folder again."
             ) from None
-        plain = found.weights.ndim == 2 and found.weights.shape[1] == len(found.columns)
-        if not (plain and np.isfinite(found.weights).all() and math.isfinite(found.regularization)):
+        is_matrix = classifier.weights.ndim == 2 and classifier.weights.shape[1] == len(classifier.columns)
+        if not (
+            is_matrix and np.isfinite(classifier.weights).all() and math.isfinite(classifier.regularization)
+        ):
             raise ParameterError(
                 f"{CLASSIFIER} must have one finite weight for each column and class, and has others. Ask "
                 "for the folder again."
             )
-        return found
+        return classifier
 
 
 def write_classifier(folder: Path, method: ReleaseMethod, schema: Schema) -> None:
@@ -99,15 +102,15 @@ def write_classifier(folder: Path, method: ReleaseMethod, schema: Schema) -> Non
     Parameters
     ----------
     folder : Path
-        The ``public`` folder, before its hashes are written.
+        Folder ``public``, before its hashes are written.
     method : ReleaseMethod
-        Which has just published.
+        Method that has just published the table.
     schema : Schema
-        Of what it published.
+        Schema of the published table.
 
     Privacy
     -------
-    Of a masked release the classifier is what was paid for.
+    The classifier of a masked release is covered by its promise.
 
     Reference
     ---------
@@ -116,39 +119,39 @@ def write_classifier(folder: Path, method: ReleaseMethod, schema: Schema) -> Non
     if not isinstance(method, MaskedRelease) or method.model_ is None:
         return
     assert method.regularization_ is not None
-    made = Classifier(
+    classifier = Classifier(
         columns=tuple(column.name for column in schema.features),
         weights=method.model_,
         regularization=method.regularization_,
     )
-    (folder / CLASSIFIER).write_bytes(made.to_json().encode("utf-8"))
+    (folder / CLASSIFIER).write_bytes(classifier.to_json().encode("utf-8"))
 
 
 def read_classifier(folder: Path) -> Classifier:
-    """Read the classifier of a folder."""
+    """Return the classifier of a public folder."""
     return Classifier.from_json(read_bytes(folder / CLASSIFIER))
 
 
 LARGEST_MODEL = 1 << 28
-"""Bytes of a model's file, packed or not."""
+"""Largest size of the file of a model in bytes, packed or not."""
 _MOST_ENTRIES = 1000
 _KEYS = {"kind", "format", "learner", "parameters", "fitted"}
-# Said elsewhere in a statement, or not part of what was learned.
+# Parameters that stand elsewhere in a statement, or are not part of the model.
 _ELSEWHERE = ("schema", "ledger", "random_state")
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What a model's file holds.
+    """Content of the file of a model.
 
     Attributes
     ----------
     learner : str
-        The name of the learner.
+        Name of the learner, as in ``METHODS``.
     parameters, fitted : dict
-        As the header has them; an array is named.
+        Values by name from the header; arrays are given as references to ``arrays``.
     arrays : dict of str to array
-        By name.
+        Arrays of the file by name.
     """
 
     learner: str
@@ -175,7 +178,7 @@ class Archive:
 
 
 def read_archive(path: Path) -> Archive:
-    """Read the file of a model.
+    """Return the content of the file of a model, without trusting it.
 
     Raises
     ------

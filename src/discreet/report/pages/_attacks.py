@@ -1,4 +1,4 @@
-"""What was tried against the release, worst first."""
+"""Sections of a page about attacks, worst first."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable |
     columns: dict[str, list[Mapping[str, Any]]] = {}
     for guess in chosen:
         columns.setdefault(str(guess["column"]), []).append(guess)
-    for found in columns.values():
-        found.sort(key=lambda guess: float(guess["error"]))
+    for attacks in columns.values():
+        attacks.sort(key=lambda guess: float(guess["error"]))
     # The best attack on each column is what counts; weaker ones follow, folded.
-    strongest = [found[0] for found in columns.values()]
+    strongest = [attacks[0] for attacks in columns.values()]
     if len(strongest) > SHOWN:
         strongest.sort(key=_closeness)
     strongest.sort(key=lambda guess: guess["verdict"] != "broken")
-    weaker = [guess for found in columns.values() for guess in found[1:]]
+    weaker = [guess for attacks in columns.values() for guess in attacks[1:]]
     head = _HEAD if on == "prior" else _HEAD[:-1]
     return HtmlTable(
         caption=_CAPTIONS[on],
@@ -60,12 +60,12 @@ def _certainty(guesses: Sequence[Mapping[str, Any]]) -> str:
     failure = max(float(guess["failure_probability"]) for guess in guesses)
     cells, took = max(int(guess["n"]) for guess in guesses), sum(float(guess["seconds"]) for guess in guesses)
     cost = f", in {formatting.seconds(took)}" if took else ""
-    tried, on = formatting.count_noun(len(guesses), "attack"), formatting.count_noun(cells, "cell")
-    said = f"{tried} on up to {on} each{cost}."
+    attacks, on = formatting.count_noun(len(guesses), "attack"), formatting.count_noun(cells, "cell")
+    text = f"{attacks} on up to {on} each{cost}."
     if not failure:
-        return said
+        return text
     chance = formatting.number(failure, digits=2, rounding="up")
-    return f"{said} Each interval holds except with probability {chance}."
+    return f"{text} Each interval holds except with probability {chance}."
 
 
 def _closeness(guess: Mapping[str, Any]) -> float:
@@ -130,12 +130,12 @@ def _amount(value: Any, rounding: formatting.Rounding) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureView:
-    """What linkage or membership gave away.
+    """Result of a linkage or membership attack.
 
     Attributes
     ----------
     kind : {"bad", "warn", "ok"}
-        How far above chance it is for certain: a quarter of the way to everybody, at all, or not.
+        Certain advantage over chance: a quarter of the way to certainty or more, some, or none.
     """
 
     attack: str
@@ -148,10 +148,10 @@ class ExposureView:
     knowledge: str
 
 
-def exposures(found: Sequence[Mapping[str, Any]]) -> list[ExposureView]:
+def exposures(results: Sequence[Mapping[str, Any]]) -> list[ExposureView]:
     """Return linkage and membership on real rows, worst first."""
     views = []
-    for item in found:
+    for item in results:
         lower, chance = float(item["lower"]), float(item["chance"])
         advantage = (lower - chance) / (1 - chance) if chance < 1 else 0.0
         kind = "bad" if advantage >= 0.25 else "warn" if advantage > 0 else "ok"
@@ -178,7 +178,7 @@ def error_curves(
     Parameters
     ----------
     columns : sequence of str
-        Which ones, in this order.
+        Columns to draw, in this order.
     """
     grid = findings.what_if
     if len(grid) < 2:

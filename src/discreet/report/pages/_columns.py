@@ -1,4 +1,4 @@
-"""Sections about columns: a sentence and a bar for each protected one, and each before and after."""
+"""Sections of a page about columns: the protection of each, and each before and after the release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TITLES = {"without": "Without the release", "attack": "Best attack", "floor": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One error beside its bar: what it is, its amount, and what else is known of it."""
+    """One error beside its bar: title, amount, and a note."""
 
     kind: str
     title: str
@@ -32,26 +32,26 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnView:
-    """What a page says of one protected column.
+    """View of one protected column on a page.
 
     Attributes
     ----------
-    said : list of str
-        Plain sentences: the promise, what was tried, what real rows would have given away.
+    sentences : list of str
+        Sentences about the promise and the attacks.
     warning : str
-        Set where an attack on real rows came below the floor.
+        Warning where an attack on real rows came below the floor; else empty.
     verdict : str
-        Of the attacks that decide; empty where none was run.
+        Verdict of the decisive attacks; empty where none was run.
     strain : float
-        How far below the error without the release somebody came: 0 is all the way. Smaller is worse.
+        Least error over the error without the release, 0 to 1; smaller is worse.
     key, marks, chance
-        Of the bar.
+        Identifier, marks and kind of error of the bar.
     """
 
     column: str
     law: str
     epsilon: str
-    said: list[str]
+    sentences: list[str]
     warning: str
     figures: list[Figure]
     verdict: str
@@ -62,24 +62,24 @@ class ColumnView:
 
     @property
     def bar(self) -> Markup:
-        """The three-mark bar, drawn only where it is shown."""
+        """Three-mark bar, drawn only where it is shown."""
         return three_marks(self.key, formatting.name(self.column), self.marks, chance=self.chance)
 
 
 def is_protected(numbers: ColumnNumbers) -> bool:
-    """Whether anything was done to a column."""
+    """Return whether a column has noise."""
     return bool(numbers.law.get("kind") != "clear")
 
 
 def is_chance(numbers: ColumnNumbers) -> bool:
-    """Whether the error of a column is the chance of a wrong guess."""
+    """Return whether the error of a column is the probability of a wrong guess."""
     if numbers.floor is not None:
         return formatting.is_chance(str(numbers.floor["statistic"]))
     return bool(numbers.law.get("kind") == "response")
 
 
 def protected_columns(statement: Statement, findings: Findings | None = None) -> list[ColumnView]:
-    """Return what to say of each protected column, broken ones first; findings add how attacks fared."""
+    """Return a view of each protected column, broken ones first; findings add the attacks."""
     guesses: dict[str, list[Mapping[str, Any]]] = {}
     for guess in findings.guesses if findings else ():
         guesses.setdefault(str(guess["column"]), []).append(guess)
@@ -101,12 +101,12 @@ def clear_columns(statement: Statement) -> list[str]:
 
 def best_attack(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Mapping[str, Any] | None:
     """Return the attack with the smallest error."""
-    there = [guess for guess in guesses if guess["on"] == on]
-    return min(there, key=lambda guess: (float(guess["error"]), str(guess["attack"])), default=None)
+    chosen = [guess for guess in guesses if guess["on"] == on]
+    return min(chosen, key=lambda guess: (float(guess["error"]), str(guess["attack"])), default=None)
 
 
 def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]) -> ColumnView:
-    """Return what a page shows of one protected column, with the attacks on it."""
+    """Return the view of one protected column, with the attacks on it."""
     chance, measure = is_chance(numbers), numbers.measure
     attack, floor = best_attack(guesses, on="prior"), _floor(numbers)
     marks = []
@@ -117,13 +117,13 @@ def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]
     if floor is not None:
         marks.append(_mark("floor", floor, measure, chance))
     least = min((m.error for m in marks if m.kind != "without"), default=0.0)
-    warning = _on_rows(guesses, floor, measure, chance)
-    tried = _tried(guesses, floor, measure, chance)
+    warning = _row_warning(guesses, floor, measure, chance)
+    sentence = _attack_sentence(guesses, floor, measure, chance)
     return ColumnView(
         column=numbers.column,
         law=numbers.law_in_words,
         epsilon="" if numbers.epsilon is None else formatting.number(numbers.epsilon, rounding="up"),
-        said=[numbers.sentence, *([tried] if tried else [])],
+        sentences=[numbers.sentence, *([sentence] if sentence else [])],
         warning=warning,
         figures=[_figure(mark, measure, chance) for mark in marks],
         verdict=_verdict(guesses),
@@ -173,12 +173,12 @@ def _verdict(guesses: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_error(error: float, measure: str | None, chance: bool) -> str:
-    """Return an error in words: how often a guess was wrong, or how far off it was."""
+    """Return a clause about an error: how often a guess was wrong, or how far off it was."""
     amount = formatting.quantity(error, measure, chance=chance)
     return f"was wrong {amount} of the time" if chance else f"was off by {amount}"
 
 
-def _tried(
+def _attack_sentence(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
     """Return a sentence about the best attack on made-up records; empty where none was run."""
@@ -194,7 +194,7 @@ def _tried(
     return f"{line}." if floor is None else f"{line}; the floor held."
 
 
-def _on_rows(
+def _row_warning(
     guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
 ) -> str:
     """Return a warning where an attack on real rows came below the floor; empty elsewhere."""
@@ -214,7 +214,7 @@ _PICTURES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonView:
-    """One column before and after."""
+    """View of one column before and after the release."""
 
     column: str
     measure: str
@@ -225,7 +225,7 @@ class ComparisonView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataView:
-    """All columns before and after; pictures of the worst, folded ones, and a table of those beyond."""
+    """View of all columns before and after: pictures of the worst, folded ones, and a table of the rest."""
 
     shown: list[ComparisonView]
     folded: list[ComparisonView]

@@ -1,4 +1,4 @@
-"""What was declared, what is promised, and what else was charged: the parts of a statement."""
+"""Sections of a statement page: declarations, promises and charges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def facts(statement: Statement) -> list[tuple[str, str]]:
-    """Return what was published, by whom and what for; what nobody said is left out."""
+    """Return title and text of the facts about the publication; empty ones are left out."""
     what = statement.what
     pairs = [
         ("Data set", what.dataset),
@@ -38,18 +38,18 @@ def facts(statement: Statement) -> list[tuple[str, str]]:
 
 
 def dropped_columns(statement: Statement) -> list[tuple[str, str]]:
-    """Return the columns that were declared and never leave, with why."""
+    """Return the declared columns that are not published, each with the reason."""
     why = {"drop": "left out", "id": "an identity, left out"}
-    found = []
+    dropped = []
     for field in statement.declared.get("fields", []):
         role = field.get("privacy", {}).get("role")
         if role in why:
-            found.append((str(field["name"]), str(field.get("description") or why[role])))
-    return found
+            dropped.append((str(field["name"]), str(field.get("description") or why[role])))
+    return dropped
 
 
 def promise_table(statement: Statement) -> HtmlTable:
-    """Return every promise in a line, with what it covers."""
+    """Return the table of promises, with the columns they cover."""
     rows = []
     for values in statement.numbers.promises:
         covers = values.get("covers")
@@ -70,7 +70,7 @@ def promise_table(statement: Statement) -> HtmlTable:
 
 
 def column_table(statement: Statement) -> HtmlTable:
-    """Return what was done to each column and what that proves."""
+    """Return the table of columns: noise, floor and epsilon."""
     return HtmlTable(
         caption="Column by column",
         head=("Column", "What was done", "Without the release", "Proven floor", "ε"),
@@ -81,7 +81,7 @@ def column_table(statement: Statement) -> HtmlTable:
 
 
 def _column(numbers: ColumnNumbers) -> list[Markup | str]:
-    """Return one line of the table of columns: what was done and what that proves."""
+    """Return one row of the table of columns."""
     chance, measure = is_chance(numbers), numbers.measure
     wrong = " wrong" if chance else ""
     floor, without = numbers.floor, numbers.without
@@ -97,7 +97,7 @@ def _column(numbers: ColumnNumbers) -> list[Markup | str]:
 
 
 def bounds_table(statement: Statement) -> HtmlTable:
-    """Return what each column may contain and who says so."""
+    """Return the table of declared bounds and their sources."""
     return HtmlTable(
         caption="What each column may contain, and who says so",
         head=("Column", "Type", "May contain", "Missing cells", "Who says so"),
@@ -117,7 +117,7 @@ def bounds_table(statement: Statement) -> HtmlTable:
 
 
 def _range(bound: DeclaredBound) -> str:
-    """Return the declared range, or the first 20 values of a list, in words."""
+    """Return the declared range, or the first 20 values of a list, as text."""
     if bound.values is not None:
         listed = [formatting.name("missing" if v is None else str(v)) for v in bound.values]
         more = f" and {len(listed) - 20:,} more" if len(listed) > 20 else ""
@@ -134,7 +134,7 @@ def _range(bound: DeclaredBound) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompositionView:
-    """What else was charged for the same people."""
+    """View of all charges for the same data set."""
 
     table: HtmlTable
     picture: Markup
@@ -145,12 +145,12 @@ def composition_view(statement: Statement) -> CompositionView:
     composition: Composition = statement.composition
     charges = [(e.when, e.what, e.promises) for e in composition.earlier]
     receipt = composition.receipt
-    this = (
+    current = (
         str(receipt.get("when", statement.what.created)),
         str(receipt.get("what", "this release")),
         list(receipt.get("promises", statement.numbers.promises)),
     )
-    charges.append(this)
+    charges.append(current)
     rows = [
         [
             formatting.date(when),
@@ -167,12 +167,12 @@ def composition_view(statement: Statement) -> CompositionView:
             stack=True,
             noun="more charge",
         ),
-        picture=timeline("charges", [(when, what) for when, what, _ in charges], this=len(charges) - 1),
+        picture=timeline("charges", [(when, what) for when, what, _ in charges], current=len(charges) - 1),
     )
 
 
 def stage_table(findings: Findings) -> HtmlTable | None:
-    """Return what each stage of the job did and how long it took."""
+    """Return the table of the stages of the job and their times; None if there are none."""
     if not findings.stages:
         return None
     return HtmlTable(

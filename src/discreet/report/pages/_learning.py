@@ -1,4 +1,4 @@
-"""Sections about learning: what the release is worth to a learner, and the what-if slider."""
+"""Sections of a page about learning: models trained on the release, and the what-if slider."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningView:
-    """Everything of the learning section."""
+    """Content of the learning section."""
 
     target: str
     headline: str
@@ -86,13 +86,13 @@ def score_value(score: Score | None) -> float | None:
 
 
 def original_scores(learning: Learning | None) -> dict[str, float]:
-    """Return what each training is worth on original rows, by what it was trained on."""
-    found = (
+    """Return the score of each model on original rows, by its training rows."""
+    scores = (
         {s.trained_on: score_value(s) for s in learning.scores if s.tested_on == "original"}
         if learning
         else {}
     )
-    return {name: score for name, score in found.items() if score is not None}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def _score_of(scores: Sequence[Score], trained_on: str) -> Score | None:
@@ -101,17 +101,17 @@ def _score_of(scores: Sequence[Score], trained_on: str) -> Score | None:
 
 def _headline(learning: Learning) -> str:
     """Return the scores of all trainings on original rows in one sentence."""
-    there = original_scores(learning)
-    if "release" not in there:
+    scores = original_scores(learning)
+    if "release" not in scores:
         return "How well a model learns from the release was not measured."
-    named_value = formatting.percent if learning.task == "classification" else formatting.number
-    line = f"A model trained on the release reaches {named_value(there['release'])}"
-    if "aware" in there:
-        line += f", one that knows its noise law {named_value(there['aware'])}"
-    if "original" in there:
-        line += f", one trained on the original rows {named_value(there['original'])}"
-    if "majority" in there:
-        line += f", and the best guess without a row {named_value(there['majority'])}"
+    format_score = formatting.percent if learning.task == "classification" else formatting.number
+    line = f"A model trained on the release reaches {format_score(scores['release'])}"
+    if "aware" in scores:
+        line += f", one that knows its noise law {format_score(scores['aware'])}"
+    if "original" in scores:
+        line += f", one trained on the original rows {format_score(scores['original'])}"
+    if "majority" in scores:
+        line += f", and the best guess without a row {format_score(scores['majority'])}"
     if learning.equals_share is None:
         return line + "."
     if learning.equals_share >= 1:
@@ -170,7 +170,7 @@ def _subgroups(learning: Learning, classes: bool) -> HtmlTable | None:
     if not learning.subgroups:
         return None
     ordered = sorted(learning.subgroups, key=lambda g: g.release - g.original)
-    said = _percent if classes else _number
+    format_score = _percent if classes else _number
     return HtmlTable(
         caption="By group, the largest loss first",
         head=("Group", "Rows", "Original", "Release", "Change"),
@@ -178,8 +178,8 @@ def _subgroups(learning: Learning, classes: bool) -> HtmlTable | None:
             [
                 name_markup(f"{g.column} = {g.level}"),
                 f"{g.rows:,}",
-                said(g.original),
-                said(g.release),
+                format_score(g.original),
+                format_score(g.release),
                 _change(g.release - g.original, classes),
             ]
             for g in ordered
@@ -212,12 +212,12 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfView:
-    """The slider, the texts of its positions, and the same as a table.
+    """View of the what-if slider: the texts of its positions, and the same as a table.
 
     Attributes
     ----------
     data : mapping
-        What the script needs: every text is made here, so that slider and table say the same.
+        Data of the script: every text is made here, so that slider and table say the same.
     """
 
     data: dict[str, Any]
@@ -230,7 +230,7 @@ class WhatIfView:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The texts of the release as it is."""
+        """Texts of the position of the release as it is."""
         chosen: dict[str, Any] = self.data["positions"][self.data["chosen"]]
         return chosen
 
@@ -286,11 +286,11 @@ def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: boo
     columns = [[_noise(at, n), _proven(at, n)] for n in shown]
     factor = formatting.number(at.factor)
     first = next((n for n in shown if n.column in at.floors), None)
-    said = "The noise as it is" if here else f"{factor} times the noise"
+    text = "The noise as it is" if here else f"{factor} times the noise"
     if first is not None:
-        said += f": {formatting.name(first.column)} is proven to {_proven(at, first)}"
-    said += "" if at.epsilon is None else f"; ε {epsilon}"
-    said += (
+        text += f": {formatting.name(first.column)} is proven to {_proven(at, first)}"
+    text += "" if at.epsilon is None else f"; ε {epsilon}"
+    text += (
         "" if at.accuracy is None else f"; {quality.lower() if quality == 'Accuracy' else quality} {accuracy}"
     )
     return {
@@ -300,7 +300,7 @@ def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: boo
         "accuracy": accuracy,
         "regularization": "" if at.regularization is None else formatting.number(at.regularization),
         "columns": columns,
-        "said": said + ".",
+        "said": text + ".",
     }
 
 

@@ -1,4 +1,4 @@
-"""The tiles at the head of the report, and the code example for the noise laws of a release."""
+"""Head of the report: summary tiles, and the code example for the noise laws of a release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryTile:
-    """A number with its name, what it means, and whether that is good (``kind`` as of a badge)."""
+    """Tile with a title, an amount, a note, and ``kind``, the CSS class of its badge."""
 
     title: str
     amount: str
@@ -31,7 +31,7 @@ def summary_tiles(statement: Statement, findings: Findings) -> list[SummaryTile]
     """Return the tiles at the head of the internal report."""
     return [
         tile
-        for tile in (_floors(findings), _epsilon(statement), _quality(findings), _exposed(findings))
+        for tile in (_floors(findings), _epsilon(statement), _quality(findings), _exposure(findings))
         if tile
     ]
 
@@ -75,9 +75,9 @@ def _quality(findings: Findings) -> SummaryTile | None:
     scores, task = original_scores(findings.learning), findings.learning and findings.learning.task
     if "release" not in scores:
         return None
-    said = formatting.percent if task == "classification" else formatting.number
+    format_score = formatting.percent if task == "classification" else formatting.number
     others = [
-        f"{name} {said(scores[key])}"
+        f"{name} {format_score(scores[key])}"
         for key, name in (
             ("aware", "knowing the noise law"),
             ("original", "original"),
@@ -87,12 +87,12 @@ def _quality(findings: Findings) -> SummaryTile | None:
     ]
     return SummaryTile(
         title="Accuracy" if task == "classification" else "R²",
-        amount=said(scores["release"]),
+        amount=format_score(scores["release"]),
         note=", ".join(others),
     )
 
 
-def _exposed(findings: Findings) -> SummaryTile | None:
+def _exposure(findings: Findings) -> SummaryTile | None:
     worst = next(iter(exposures(findings.exposures)), None)
     if worst is None:
         return None
@@ -115,7 +115,7 @@ model = {learner}().fit(release)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeExample:
-    """What to know about the laws of a release, and code that corrects for them; empty where nothing can."""
+    """Advice on the noise laws of a release, and code that corrects for them; empty where none can."""
 
     words: list[str]
     code: str
@@ -167,66 +167,66 @@ def _is_plain_additive(numbers: ColumnNumbers) -> bool:
 def _advice(columns: list[ColumnNumbers]) -> list[str]:
     """Return one paragraph for each kind of noise law that the columns have."""
     kinds = {str(n.law["kind"]) for n in columns}
-    said = []
+    paragraphs = []
     if kinds & set(_ADDITIVE):
-        said.append(
+        paragraphs.append(
             "Noise was added to numbers. A mean stays what it is once the noise's own mean is taken off; a "
             "variance has grown by the noise's variance; a slope in a regression has shrunk, and grows back "
             "when the noise's variance is taken off the sums of squares."
         )
     if "response" in kinds:
-        said.append(
+        paragraphs.append(
             "Cells of a list were kept, or moved to one of the other levels with equal chances. A share that "
             "is seen is a known mixture of the true share and of what was moved, and can be solved for it."
         )
     if "joint-response" in kinds or any(
         n.law.get("law", {}).get("kind") == "joint-response" for n in columns
     ):
-        said.append(
+        paragraphs.append(
             "Some columns were randomized together: their combination was kept, or moved to one of the "
             "others with equal chances. Solve for shares of combinations."
         )
     if "sampled" in kinds:
-        said.append(
+        paragraphs.append(
             "Each row shows some of its columns, picked at random: leave the others out, they are not "
             "missing and say nothing. Cells that are shown were kept, or moved to one of the other levels "
             "with equal chances."
         )
     if any(n.law.get("clamped") for n in columns):
-        said.append(
+        paragraphs.append(
             "Numbers were moved back into their range after the noise: subtracting moments no longer undoes "
             "it. Use the likelihood of a clamped cell instead."
         )
     if any(n.law.get("missing_keep") is not None for n in columns):
-        said.append(
+        paragraphs.append(
             "A number that may be missing has a randomized flag: a cell that is shown may have been missing, "
             "and then holds the middle of the range with noise. Solve for the share of missing cells with "
             "missing_keep first."
         )
     if "in-range" in kinds:
-        said.append(
+        paragraphs.append(
             "Numbers were redrawn inside their range by a law that depends on the value: a mean is pulled to "
             "the middle. Use the likelihood of the published law instead of subtracting moments."
         )
     if "invariant" in kinds:
-        said.append(
+        paragraphs.append(
             "This noise was made so that one named learner does not notice it. Train that learner on the "
             "file as it is; do not correct for the noise, and do not trust other statistics of this file."
         )
     if "masked" in kinds:
-        said.append(
+        paragraphs.append(
             "The rows are nobody's. Train logistic regression on all coordinates as they are, all digits, "
             "without a further intercept and with the penalty that the dictionary names, and it is the "
             "released classifier; `coordinate = scale * cell + shift` carries your own rows to where it is "
             "used. Nothing else about the table is in this file: do not read means or correlations off it."
         )
     if kinds <= {"clear"}:
-        said.append("No noise was added: use the file as it is.")
-    return said
+        paragraphs.append("No noise was added: use the file as it is.")
+    return paragraphs
 
 
 def _literal(value: object) -> str:
-    """Write a name or a level as Python does, in plain ASCII."""
+    """Return a name or a level as a Python literal, in ASCII."""
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 

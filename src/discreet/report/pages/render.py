@@ -1,6 +1,6 @@
-"""The two pages people read: the internal report, and the public statement.
+"""HTML pages of a release: the internal report and the public statement.
 
-Each is one file without any reference to a network: style, script and pictures stand inside it, and a content
+Each is one file without references to a network: style, script and pictures are inside, and a content
 security policy forbids everything else.
 """
 
@@ -64,19 +64,19 @@ def statement_page(statement: Statement) -> str:
     How to read it: ``docs/howto/read-a-report.md``.
     """
     return _page(
-        "statement.html.j2", script="", **_stated(statement), example=_summary.code_example(statement)
+        "statement.html.j2", script="", **_common_values(statement), example=_summary.code_example(statement)
     )
 
 
 def _report_page(statement: Statement, findings: Findings) -> str:
     """Return the internal report as one HTML file."""
-    stated = _stated(statement, findings)
-    named_columns = [view.column for view in stated["columns"][:SHOWN]]
+    common = _common_values(statement, findings)
+    named_columns = [view.column for view in common["columns"][:SHOWN]]
     curves = _attacks.error_curves(statement, findings, named_columns)
     return _page(
         "report.html.j2",
         script=_text("what_if.js"),
-        **stated,
+        **common,
         findings=findings,
         tiles=summary_tiles(statement, findings),
         what_if=_learning.what_if_view(statement, findings),
@@ -93,8 +93,8 @@ def _report_page(statement: Statement, findings: Findings) -> str:
     )
 
 
-def _stated(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
-    """Return what both pages say; findings add attacks to the columns."""
+def _common_values(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
+    """Return the template values that both pages share; findings add attacks to the columns."""
     return {
         "statement": statement,
         "facts": _declared.facts(statement),
@@ -148,7 +148,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_printed,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -165,8 +165,8 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _printed(value: Any) -> Any:
-    """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
+def _finalize(value: Any) -> Any:
+    """Return a template value with invisible characters made visible; raise for None."""
     if value is None:
         raise AssertionError("a template prints None")
     return formatting.printable(value) if type(value) is str else value

@@ -1,4 +1,4 @@
-"""Tables of a page, of which the first rows are shown and the rest can be unfolded."""
+"""HTML tables of a page, whose first rows are shown and whose rest can be unfolded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHOWN = 30
-"""How many columns, or rows of a table, a page shows before it folds the rest."""
+"""Number of columns, or rows of a table, that a page shows before it folds the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,21 +23,21 @@ class HtmlTable:
     Attributes
     ----------
     caption : str
-        What it is about.
+        Caption above the table.
     head : sequence of str
         Names of the columns; the first one names the rows.
     rows : sequence of sequences
         Texts, or Markup made by this package.
     numbers : collection of int
-        Which columns hold numbers, to be set flush right.
+        Positions of the columns with numbers, which are aligned right.
     stack : bool
-        On a narrow screen each row becomes a card; otherwise the table scrolls in its own frame.
+        Whether each row becomes a card on a narrow screen; if not, the table scrolls in its own frame.
     noun : str
-        What a row is, for the line that unfolds the rest.
+        Noun for a row, for the line that unfolds the rest.
     fold_at : int
-        How many rows are shown before the rest is folded.
+        Number of rows that are shown before the rest is folded.
     note : str
-        What to know before reading it.
+        Remark above the table; may be empty.
     """
 
     caption: str
@@ -51,12 +51,12 @@ class HtmlTable:
 
     @property
     def shown(self) -> Sequence[Sequence[Markup | str]]:
-        """The rows that are always there."""
+        """Rows that are always shown."""
         return self.rows[: self.fold_at]
 
     @property
     def folded(self) -> Sequence[Sequence[Markup | str]]:
-        """The rest."""
+        """Rows that are folded."""
         return self.rows[self.fold_at :]
 
 
@@ -67,26 +67,26 @@ VERDICTS = {
     "shown": ("plain", "shown only"),
     "not tested": ("plain", "not tested"),
 }
-"""Class and words of each verdict's badge."""
+"""CSS class and text of the badge of each verdict."""
 
 
 def badge(kind: str, words: str) -> Markup:
-    """Write a badge; its words say what its color says."""
+    """Return a badge, whose text says the same as its color."""
     return Markup('<span class="badge {}">{}</span>').format(kind, words)
 
 
 def verdict_badge(verdict: str) -> Markup:
-    """Write the badge of a verdict."""
+    """Return the badge of a verdict."""
     return badge(*VERDICTS.get(verdict, ("plain", verdict)))
 
 
 def name_markup(text: str) -> Markup:
-    """Write the name of a column so that its script cannot turn what stands around it."""
+    """Return the name of a column, isolated so that right-to-left text does not affect its surroundings."""
     return Markup('<bdi class="name">{}</bdi>').format(escape(formatting.name(text)))
 
 
 def two_lines(first: Markup | str, second: str) -> Markup:
-    """Write something with a smaller line below it."""
+    """Return a text with a smaller line below it."""
     if not second:
         return escape(first)
     return Markup('{}<span class="under">{}</span>').format(

@@ -1,7 +1,6 @@
 """Texts of a statement: sampler, lattice and theorems of each noise law, and sentences about columns.
 
-A method with a law of its own adds its ``kind`` here; what is missing is left out of the statement, and a
-test asks for it.
+A method with a law of its own adds its ``kind`` here; a test checks that none is missing.
 """
 
 from __future__ import annotations
@@ -157,11 +156,11 @@ THEOREMS: dict[str, dict[str, str]] = {
 
 
 LARGE_EPSILON = 8.0
-"""Beyond, an epsilon is printed because it is true, not because it means much."""
+"""Epsilon above which a sentence adds that it says little by itself."""
 
 
 def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
-    """Return a sentence about what the release means for one column.
+    """Return the sentence of a statement about one column.
 
     A floor is an average over a prior that is named in plain words, never a promise for each person.
 
@@ -198,13 +197,13 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
             f"{number(floor.error, rounding='down')}{unit_said}"
         )
     return (
-        f"If {whose}'s {called} could equally well be {_anything(column, summary.prior)}, {cannot}; anyone "
-        f"who knows more about the {printable(unit)}, including how {called} goes with the other columns, "
-        "may do better."
+        f"If {whose}'s {called} could equally well be {_prior_phrase(column, summary.prior)}, {cannot}; "
+        f"anyone who knows more about the {printable(unit)}, including how {called} goes with the other "
+        "columns, may do better."
     )
 
 
-def _anything(column: Column, prior: Prior | ListPrior | None) -> str:
+def _prior_phrase(column: Column, prior: Prior | ListPrior | None) -> str:
     if isinstance(prior, ListPrior):
         return f"any of the {len(prior.codes)} {prior.what}"
     if column.type == "date":

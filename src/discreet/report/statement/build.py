@@ -1,7 +1,7 @@
-"""From a release or a trained model to its statement: the blocks that both share, written once.
+"""Statements of releases and trained models: the blocks that both share.
 
-Every block is a function of what was declared, planned and paid. A verifier builds the same blocks from a
-plan that it made itself, and compares.
+Every block is a function of what was declared, planned and charged. A verifier builds the same blocks from a
+plan of its own, and compares.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ _VERSIONED = ("numpy", "scipy", "duckdb", "cryptography")
 
 
 class Subject(Protocol[DocumentT]):
-    """What a statement is about: a published table, or a trained model."""
+    """Subject of a statement: a published table, or a trained model."""
 
     @property
     def schema(self) -> Schema:
-        """What was declared about the rows."""
+        """Declared schema of the rows."""
 
     @property
     def promises(self) -> Sequence[Promise]:
-        """Every promise that holds."""
+        """All promises that hold."""
 
     @property
     def receipts(self) -> Sequence[Receipt]:
-        """The charges, in the order in which they were made."""
+        """Charges, in the order in which they were made."""
 
     def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> What | ModelWhat:
-        """Return what was published; `head` holds the fields that all statements have."""
+        """Return the block about the publication; `head` holds the fields that all statements have."""
 
     def definition(self) -> Definition:
-        """Return the kinds of promise, in words."""
+        """Return the kinds of promise that hold, with a sentence for each."""
 
     def numbers(self) -> Numbers | ModelNumbers:
-        """Return the promises in full, with the theorems that they come from."""
+        """Return the promises in full, with the theorems that prove them."""
 
     def not_protected(self) -> list[str]:
-        """Return what stays open, one sentence each."""
+        """Return what is not protected, one sentence each."""
 
     def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> Composition | ModelComposition:
-        """Return what else was charged to the same ledger, and the total."""
+        """Return the other charges to the same ledger, and the total."""
 
     def implementation(self) -> Implementation | ModelImplementation:
-        """Return how the noise was drawn."""
+        """Return the block about the sampling of the noise."""
 
     def document(self, **blocks: Any) -> DocumentT:
-        """Return the statement made of these blocks and of those that only this kind of subject has."""
+        """Return the statement of these blocks and of those that only this kind of subject has."""
 
 
 def build_statement(
@@ -87,9 +87,9 @@ def build_statement(
     Parameters
     ----------
     subject : TableSubject or ModelSubject
-        The publication or the model that the statement is about.
+        Publication or model that the statement is about.
     about : About, optional
-        Curator, purpose and other words that only people can say; None leaves them all out.
+        Curator, purpose and other facts that only people know; None leaves them all out.
     ledger : Ledger or sequence of Receipt, optional
         Ledger that was charged, or all receipts of that ledger; earlier charges are listed. None if no ledger
         was used.
@@ -146,7 +146,7 @@ def promised_blocks(subject: Subject[Any]) -> dict[str, Any]:
 
 
 def declared_bound(column: Column) -> DeclaredBound:
-    """Return what a column may contain, and what happens to a cell that holds something else."""
+    """Return the declared content of a column, and the treatment of cells with other content."""
     if column.is_number:
         outside = "moved to the nearest bound, in silence"
     elif column.other is not None:
@@ -171,7 +171,7 @@ def _json_bound(bound: float | int | datetime.date | None) -> float | str | None
 
 
 def list_assumptions(promises: Iterable[Promise], schema: Schema) -> list[str]:
-    """Return what has to be true for the promises to hold, one sentence each."""
+    """Return the assumptions of the promises, one sentence each."""
     unit = schema.unit
     rows = (
         f"Each {unit} has one row of the table, as the schema says."
@@ -199,7 +199,7 @@ def arithmetic_of(promises: Iterable[Promise]) -> str:
 
 
 def describe_randomness(seeded: bool, published: str) -> str:
-    """Return where the random bits came from; `published` is "FILE" or "MODEL", for the warning of a seed."""
+    """Return the source of the random bits; `published`, "FILE" or "MODEL", is for the warning of a seed."""
     if seeded:
         return (
             "SEEDED: the noise follows from a seed, and whoever knows it can remove it. "
@@ -209,7 +209,7 @@ def describe_randomness(seeded: bool, published: str) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the packages that decide about noise, by name."""
+    """Return the versions of the packages that the noise depends on, by name."""
     return {
         "discreet": product_version(),
         "python": platform.python_version(),

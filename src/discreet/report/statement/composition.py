@@ -1,4 +1,4 @@
-"""What else was charged in the same ledger, and what one more release would do."""
+"""Composition of the charges in one ledger, as a statement describes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_DELTA = 1e-3
 
 
 def total_cost(promises: Sequence[Promise], method: ReleaseMethod) -> tuple[float | None, float | None]:
-    """Return epsilon and delta of everything that one unit's rows show, (None, None) where none holds.
+    """Return epsilon and delta of all rows of one unit, (None, None) where none holds.
 
     Pure promises have a delta only through their sampler; it is None where even that is zero. A delta above
     ``LARGEST_DELTA``, as bounded noise has it, counts as none: the promise itself still says it.
@@ -53,14 +53,14 @@ def compose_charges(
     *,
     plain: bool,
 ) -> dict[str, Any]:
-    """Return what was charged before, what all of it comes to, and what one more release would do.
+    """Return earlier charges, the total of all, and the total after one more release.
 
     Parameters
     ----------
     receipts : sequence of Receipt
-        The charges of the statement itself.
+        Charges of the statement itself.
     promises : sequence of Promise
-        What these charges promise together.
+        Promises of these charges together.
     ledger : Ledger, sequence of Receipt or None
         Ledger that was charged, or all of its receipts; None if no ledger was used.
     plain : bool
@@ -69,7 +69,7 @@ def compose_charges(
     Returns
     -------
     dict
-        The fields that the composition of a table and that of a model have in common.
+        Fields that the composition of a table and that of a model have in common.
     """
     counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
     own, last = {receipt.id for receipt in receipts}, max(receipts, key=lambda receipt: receipt.seq or 0)
@@ -102,7 +102,7 @@ def compose_charges(
 
 
 def ledger_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerPosition | None:
-    """Return where in its ledger a charge stands; `plain` if its receipt holds all that its row does."""
+    """Return the position of a charge in its ledger; `plain` if its receipt holds all that its row does."""
     if not receipt.recorded:
         return None
     previous, others = ledger.position(receipt)
@@ -111,7 +111,7 @@ def ledger_position(receipt: Receipt, ledger: Ledger, *, plain: bool) -> LedgerP
 
 
 def earlier_charge(charge: Receipt) -> EarlierCharge:
-    """Return what a later statement lists of a charge."""
+    """Return the entry of an earlier charge in a later statement."""
     assert charge.seq is not None
     return EarlierCharge(
         row=charge.seq,
@@ -128,10 +128,10 @@ def _is_before(past: Receipt, receipt: Receipt) -> bool:
 
 
 def includes_answers(what: Sequence[str]) -> bool:
-    """Whether charges, by what they were for, include answers after which a caller could choose the next."""
+    """Return whether charges include answers, after which a caller can choose the next query."""
     if not what:
         return False
-    from discreet.query.aggregates import AGGREGATES  # with the engines' packages, which few reports need
+    from discreet.query.aggregates import AGGREGATES  # imports the engines, which few reports need
 
     return not AGGREGATES.keys().isdisjoint(what)
 
@@ -145,18 +145,18 @@ def describe_total(
     steered: bool = False,
     others: int = 0,
 ) -> tuple[str, str]:
-    """Return in words what all charges in a ledger come to, and what one more release would do.
+    """Return sentences about the total of all charges in a ledger, and after one more release.
 
     Parameters
     ----------
     earlier : sequence of sequences of Promise
-        The promises of each earlier charge to the same ledger.
+        Promises of each earlier charge to the same ledger.
     current : sequence of Promise
-        The promises of this statement.
+        Promises of this statement.
     counted : bool
         Whether a ledger counted this charge.
     limit : str or None
-        The guarantee of the ledger in words; None if it has no limit.
+        Guarantee of the ledger as text; None if it has no limit.
     steered : bool
         Whether earlier charges were answers after which more may have been chosen: their sum is then no
         guarantee, and the limit of the ledger is.
@@ -193,7 +193,9 @@ def describe_total(
         )
     known = "" if counted else " Nobody counts: no ledger was used, and other releases may exist."
     apart = _covered_by_some(charges_made)
-    following = f"One more release like this one would bring the total to: {_in_words(after, apart)}."
+    following = (
+        f"One more release like this one would bring the total to: {_describe_spending(after, apart)}."
+    )
     if limit is not None:
         following += f" The ledger refuses what would pass its limit: {limit}."
     elif counted:
@@ -205,20 +207,20 @@ def describe_total(
             " Some were answers after which more was asked, and the ledger has no limit, so this sum is no "
             "guarantee."
         )
-    return f"{charges}: {_in_words(total, apart)}.{known}{elsewhere}", following
+    return f"{charges}: {_describe_spending(total, apart)}.{known}{elsewhere}", following
 
 
 _UNKNOWN = "One more release would add to what cannot be added up; ask the curator for a total."
 
 
 def _covered_by_some(charges: Sequence[Spending]) -> list[str]:
-    """Return the columns that some charges cover and others leave out, or published as they are."""
+    """Return the columns that some charges cover and others do not."""
     covers = [set(charge.covers) for charge in charges if charge.covers is not None]
     return sorted(set().union(*covers) - covers[0].intersection(*covers)) if covers else []
 
 
-def _in_words(spending: Spending, apart: Sequence[str]) -> str:
-    """Return a spending in words; `apart` are the columns that not every charge covers."""
+def _describe_spending(spending: Spending, apart: Sequence[str]) -> str:
+    """Return a spending as text; `apart` are the columns that not every charge covers."""
     epsilon, delta = _epsilon_delta(spending, USUAL_DELTA)
     if epsilon is None:
         parts = ["no epsilon is proven for all of it"]
@@ -228,8 +230,7 @@ def _in_words(spending: Spending, apart: Sequence[str]) -> str:
         if apart:
             listed = ", ".join(name(column) for column in apart)
             parts.append(f"not every charge covers {listed}")
-    # Bounds that add up over releases are lower than the floor of a single one, and the latter is in the
-    # numbers.
+    # For a single release the exact floor is among the numbers, and higher than these bounds, which add up.
     proven = sorted(spending.floors().items()) if spending.charges > 1 else []
     if proven:
         listed = ", ".join(f"{name(column)} {number(floor, rounding='down')}" for column, floor in proven)

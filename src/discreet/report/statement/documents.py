@@ -45,10 +45,10 @@ def _reason(problem: Exception) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("a key stands twice in one object")
-    return made
+    return values
 
 
 def _no_constant(text: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The subject of a model's statement: what was declared, asked of the rows and paid for it."""
+"""Statement of a trained model: the blocks that follow from its schema, passes and charges."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class ModelSubject:
     Parameters
     ----------
     learner : Learner
-        The fitted learner; its class and name are published.
+        Fitted learner, whose class and name are published.
     schema : Schema
-        What was declared about the rows.
+        Declared schema of the training rows.
     promises : sequence of Promise
-        The promises of the model: ``promises_`` of the learner, or those that a verifier computed again.
+        Promises of the model: ``promises_`` of the learner, or those that a verifier computed again.
     passes : sequence of Pass
-        What was asked of the rows, and what was charged for it.
+        Passes over the rows, each with its query and its charge.
     n_rows : int or None
-        Number of rows that it was trained on; None where that is not public.
+        Number of training rows; None where that is not public.
     parameters : mapping
         Parameters of the learner as its file has them, as plain JSON values.
     """
@@ -80,11 +80,11 @@ class ModelSubject:
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """The charges of all passes that were made, in their order."""
+        """Charges of all passes that were made, in their order."""
         return pass_receipts(self.passes)
 
     def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> ModelWhat:
-        """Return which model was published, and which columns it reads and predicts."""
+        """Return the block about the model, the columns it reads and the one it predicts."""
         learner, schema = self.learner, self.schema
         return ModelWhat(
             release=model_release_name(schema, learner.name, files),
@@ -98,7 +98,7 @@ class ModelSubject:
         )
 
     def definition(self) -> Definition:
-        """Return which kinds of promise hold, with a sentence for each."""
+        """Return the kinds of promise that hold, with a sentence for each."""
         epsilon, delta = total_cost(self.promises, self.learner)
         sentences = [
             "Do not take this model for differentially private: no epsilon is proven for it."
@@ -124,7 +124,7 @@ class ModelSubject:
         )
 
     def not_protected(self) -> list[str]:
-        """Return what a published model leaves open, one sentence each."""
+        """Return what a published model does not protect, one sentence each."""
         unit = printable(self.schema.unit)
         count = "The" if self.n_rows is None else "The number of rows, the"
         present = (
@@ -145,11 +145,11 @@ class ModelSubject:
         ]
 
     def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> ModelComposition:
-        """Return what else was charged to the same ledger, and the total."""
+        """Return the other charges to the same ledger, and the total."""
         return ModelComposition(**compose_charges(self.receipts, self.promises, ledger, plain=False))
 
     def implementation(self) -> ModelImplementation:
-        """Return how the noise of all passes was drawn."""
+        """Return the block about the sampling of the noise of all passes."""
         paid = [part for part in self.passes if part.receipt is not None]
         seeded = any(part.receipt is not None and part.receipt.get("seeded") for part in paid)
         return ModelImplementation(
@@ -173,23 +173,23 @@ def pass_receipts(passes: Sequence[Pass]) -> tuple[Receipt, ...]:
 
 
 def model_release_name(schema: Schema, model: str, files: Mapping[str, str]) -> str:
-    """Return the name of a published model: the data set, the learner and the start of its file's hash."""
+    """Return the name of a published model: data set, learner and the start of the hash of its file."""
     return f"{schema.dataset or 'table'}-{model}-{next(iter(files.values()))[:12]}"
 
 
 def predicts_target(learner: Learner) -> bool:
-    """Whether a learner predicts the target column."""
+    """Return whether a learner predicts the target column."""
     return bool(is_classifier(learner) or is_regressor(learner))
 
 
 def theorems_of(kind: type[Learner]) -> list[Theorem]:
-    """Return the theorem pages of a learner's class, then those that all learners share."""
+    """Return the theorem pages of a class of learners, then those that all learners share."""
     named = dict.fromkeys(kind.theorems, f"what {kind.__name__} promises")
     return [Theorem(id=page, about=about) for page, about in (named | _COMMON).items()]
 
 
 def _total_sentence(schema: Schema, epsilon: float, delta: float | None) -> str:
-    """Return what the epsilon of a model means, in a sentence."""
+    """Return a sentence about the meaning of the epsilon of a model."""
     unit = printable(schema.unit)
     change = (
         f"replacing the rows of one {unit} by any that the schema allows"
@@ -208,7 +208,7 @@ def _total_sentence(schema: Schema, epsilon: float, delta: float | None) -> str:
 
 
 def _sampler(part: Pass) -> str:
-    """Return how the noise of one pass was drawn: on an answer, or by a learner that saw the rows."""
+    """Return the sampler of one pass: noise on an answer, or of a learner that reads the rows."""
     if part.question is None:
         return ON_ROWS
     assert part.receipt is not None

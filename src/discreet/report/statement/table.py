@@ -1,4 +1,4 @@
-"""The subject of a table's statement: what its publication, or a plan of it, says about every column."""
+"""Statement of a published table: the blocks that follow from its publication, or from a plan of it."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class TableSubject:
     Parameters
     ----------
     planned : Publication or Plan
-        The table that was published, or the plan of one that is not.
+        Published table, or the plan of one that is not published yet.
     method : ReleaseMethod
-        The method that published or planned it; made with ``schema=``.
+        Method that published or planned it; made with ``schema=``.
     attacks : sequence of Guess
         Attacks on the published file; others depend on private rows or on chance and are refused.
     shuffled : bool
@@ -88,18 +88,18 @@ class TableSubject:
 
     @property
     def schema(self) -> Schema:
-        """The declared schema of the method."""
+        """Declared schema of the method."""
         assert self.method.schema is not None
         return self.method.schema
 
     @property
     def promises(self) -> tuple[Promise, ...]:
-        """The promises of the publication or the plan."""
+        """Promises of the publication or the plan."""
         return self.planned.promises
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """The one charge of the publication."""
+        """The single charge of the publication."""
         return (self._publication.receipt,)
 
     @property
@@ -108,7 +108,7 @@ class TableSubject:
         return self.planned
 
     def what(self, head: Mapping[str, Any], files: Mapping[str, str]) -> What:
-        """Return what was published, named by the start of the commitment to its key."""
+        """Return the block about the publication, named by the start of the commitment to its key."""
         publication = self._publication
         return What(
             release=release_name(self.schema, publication.commitment),
@@ -119,7 +119,7 @@ class TableSubject:
         )
 
     def definition(self) -> Definition:
-        """Return which kinds of promise hold, with a sentence for each."""
+        """Return the kinds of promise that hold, with a sentence for each."""
         promises = self.promises
         epsilon, delta = total_cost(promises, self.method)
         sentences = []
@@ -143,7 +143,7 @@ class TableSubject:
         )
 
     def numbers(self) -> Numbers:
-        """Return every number per column and in total, with the theorems that it comes from."""
+        """Return every number per column and in total, with the theorems that prove it."""
         epsilon, delta = total_cost(self.promises, self.method)
         published = self.planned.schema
         fields = {field.name: field for field in published_fields(published)}
@@ -161,17 +161,17 @@ class TableSubject:
         )
 
     def not_protected(self) -> list[str]:
-        """Return what the method leaves open, one sentence each."""
+        """Return what the method does not protect, one sentence each."""
         return [sentence_from(clause) for clause in self.method.not_protected(self.schema)]
 
     def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
-        """Return what else was charged to the same ledger, and the total."""
+        """Return the other charges to the same ledger, and the total."""
         receipt = self._publication.receipt
         charges = compose_charges([receipt], receipt.promises, ledger, plain=True)
         return Composition(receipt=receipt.to_dict(), **charges)
 
     def implementation(self) -> Implementation:
-        """Return how the noise of the published file was drawn."""
+        """Return the block about the sampling of the noise in the published file."""
         publication = self._publication
         return table_implementation(
             publication,
@@ -182,7 +182,7 @@ class TableSubject:
         )
 
     def document(self, **blocks: Any) -> Statement:
-        """Return the statement; how long an attack took is left out of it."""
+        """Return the statement, without the times that attacks took."""
         attacks = [dataclasses.replace(guess, seconds=0.0).to_dict() for guess in self.attacks]
         return Statement(**blocks, attacks=attacks)
 
@@ -193,7 +193,7 @@ def release_name(schema: Schema, commitment: str) -> str:
 
 
 def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: str) -> ColumnNumbers:
-    """Return what was done to one published column, and what that proves."""
+    """Return law, floor, epsilon and sentence of one published column."""
     numeric = column.is_number
     as_days = column.type == "date" and field.type == "number"
     without = None if summary.floor is None or summary.prior is None else summary.prior.largest
@@ -225,14 +225,14 @@ def table_implementation(
     commitment: str,
     shuffled: bool,
 ) -> Implementation:
-    """Return how the noise of a table was drawn, and what was done to cells afterwards.
+    """Return the block about the sampling of the noise of a table, and the post-processing.
 
     Parameters
     ----------
     planned : Publication or Plan
-        The publication, or the plan that a verifier made again.
+        Publication, or the plan that a verifier made again.
     method : ReleaseMethod
-        The method that published or planned it.
+        Method that published or planned it.
     seeded : bool
         Whether the noise follows from a seed, so that it protects no one.
     commitment : str
@@ -272,12 +272,12 @@ def table_implementation(
 
 
 def _summaries(planned: ReleasePlan | Publication) -> tuple[ColumnSummary, ...]:
-    """Return what was done to each column: a publication has it as ``summary``, a plan as ``columns``."""
+    """Return the summaries of the columns: ``summary`` of a publication, ``columns`` of a plan."""
     return planned.summary if isinstance(planned, Publication) else planned.columns
 
 
 def _law_kinds(planned: ReleasePlan | Publication) -> list[str]:
-    """Return the kinds of noise law in use, other than leaving a column as it is."""
+    """Return the kinds of noise law in use, without "clear"."""
     laws = [summary.law for summary in _summaries(planned)]
     kinds = [law.kind for law in laws if law.kind != "clear"]
     if any(law.missing_keep is not None for law in laws):
@@ -286,7 +286,7 @@ def _law_kinds(planned: ReleasePlan | Publication) -> list[str]:
 
 
 def _theorems(planned: ReleasePlan | Publication) -> list[Theorem]:
-    """Return the pages behind the laws and promises in use, each once, in the order of the laws."""
+    """Return the theorem pages of the laws and promises in use, each once, in the order of the laws."""
     pages: dict[str, str] = {}
     for kind in _law_kinds(planned):
         pages |= THEOREMS[kind]

@@ -1,9 +1,8 @@
-"""The files of data as bytes: that they hold the cells of the table and nothing beside them.
+"""Checks that the files of data hold, byte for byte, the cells of the table and nothing else.
 
-A Parquet or gzip file has room that no reader of cells looks at: notes, names, gaps, the cut into row
-groups, the bits of what is no number. So the cells are written again, by the code that publishes, and the
-bytes must be the same. That needs the engine in the version that wrote them; in another one, only the known
-places are looked at.
+A Parquet or gzip file has parts that no reader of cells uses: notes, names, gaps, the division into row
+groups, the bits of NaN. So the cells are written again, by the code that publishes, and the bytes must be the
+same. That needs the version of the engine that wrote them; in another one, only the known parts are checked.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 _AROUND = 12
-"""Bytes of a Parquet file that are neither columns nor footer: its name twice, and the footer's length."""
+"""Bytes of a Parquet file outside columns and footer: the magic number twice, and the footer length."""
 _BLOCK = 1 << 20
 
 
@@ -72,7 +71,7 @@ def check_container(folder: Path, statement: Statement, schema: Schema, checks: 
 
 
 def _parquet_faults(path: Path) -> list[str]:
-    """Look at the places of a Parquet file that hold something else than cells."""
+    """Return the faults of the parts of a Parquet file that hold no cells."""
     file = one_file(path)
     with contextlib.closing(connect()) as connection:
         notes = connection.execute(f"FROM parquet_kv_metadata({file})").fetchall()
@@ -92,7 +91,7 @@ def _parquet_faults(path: Path) -> list[str]:
 
 
 def _gzip_faults(path: Path) -> list[str]:
-    """Look at the header and the end of a gzip file: one member, no name, no note, nothing after it."""
+    """Return the faults of header and end of a gzip file: one member, no name, no note, nothing after it."""
     with path.open("rb") as file:
         header = file.read(10)
         if header[:4] != b"\x1f\x8b\x08\x00" or header[4:8] != b"\0\0\0\0":

@@ -1,4 +1,4 @@
-"""Checks of the files of a folder: which are there, their hashes, their signature."""
+"""Checks of the files of a folder: names, hashes and signature."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from discreet.report.folder.folder import (
     SUMS,
     derived,
     digest_of,
+    is_signed_by,
     read_bytes,
     read_sums,
-    signed_by,
     sums_text,
 )
 from discreet.report.statement.documents import ModelStatement, Statement
@@ -32,7 +32,7 @@ _MOST_ENTRIES = 100
 
 
 def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
-    """Check that the files are there, plain, and the only ones; say whether it makes sense to go on."""
+    """Check that the files are there, plain, and the only ones; return whether further checks make sense."""
     wrong, present, plain = [], set(), True
     for count, entry in enumerate(folder.iterdir()):
         if count == _MOST_ENTRIES:
@@ -55,26 +55,26 @@ def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
 
 
 def check_hashes(folder: Path, checks: Checks, files: FolderFiles) -> None:
-    """Check that every file has the hash that ``SHA256SUMS`` says."""
+    """Check that every file has the hash in ``SHA256SUMS``."""
     with checks.attempt("hashes"):
         content = read_bytes(folder / SUMS)
-        listed = read_sums(content)
-        there = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
-        wrong = [f"{name} is not listed in {SUMS}." for name in sorted(there - set(listed))]
-        for name, digest in sorted(listed.items()):
-            if name not in there:
+        hashes = read_sums(content)
+        present = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
+        wrong = [f"{name} is not listed in {SUMS}." for name in sorted(present - set(hashes))]
+        for name, digest in sorted(hashes.items()):
+            if name not in present:
                 wrong.append(f"{name} is listed in {SUMS} and not there.")
             elif digest_of(folder / name) != digest:
                 wrong.append(f"{name} was changed: it is not the file that was hashed.")
-        if sums_text(listed).encode("ascii") != content:
+        if sums_text(hashes).encode("ascii") != content:
             wrong.append(f"{SUMS} is not written the way lists of hashes are: it was edited.")
-        checks.settle("hashes", wrong, f"{len(listed)} files are the ones that were hashed.")
+        checks.settle("hashes", wrong, f"{len(hashes)} files are the ones that were hashed.")
 
 
 def check_signature(
     folder: Path, public_key: bytes | None, checks: Checks, kind: type[Statement] | type[ModelStatement]
 ) -> None:
-    """Check who signed the hashes, and say what is signed with them: charge, ledger and time."""
+    """Check the signature of the hashes, and list what is signed with them: charge, ledger and time."""
     with checks.attempt("signature"):
         signed = (folder / SIGNATURE).exists()
         if public_key is None:
@@ -86,7 +86,7 @@ def check_signature(
             checks.add("signature", "not checkable", detail)
         elif not signed:
             checks.add("signature", "failed", "A public key was given, and the folder is not signed.")
-        elif signed_by(folder, public_key):
+        elif is_signed_by(folder, public_key):
             bound = signed_facts(kind.from_json(read_bytes(folder / STATEMENT)))
             checks.add(
                 "signature", "passed", f"The hashes were signed by the owner of the key, and so {bound}."
@@ -98,7 +98,7 @@ def check_signature(
 
 
 def signed_facts(statement: Statement | ModelStatement) -> str:
-    """Return the facts about time and ledger that are signed with a folder, in words."""
+    """Return a clause with the facts about time and ledger that are signed with a folder."""
     charges = (
         [statement.composition.receipt]
         if isinstance(statement, Statement)
@@ -115,7 +115,7 @@ def signed_facts(statement: Statement | ModelStatement) -> str:
 
 
 def read_written_statement(folder: Path, checks: Checks, kind: type[T]) -> T | None:
-    """Read the statement, and check how it is written; None if it is none."""
+    """Return the statement after checking its form; None if it cannot be read."""
     with checks.attempt("statement"):
         content = read_bytes(folder / STATEMENT)
         statement = kind.from_json(content)

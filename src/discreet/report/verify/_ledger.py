@@ -1,4 +1,4 @@
-"""What a statement says about its ledger: against itself, and against the ledger where that is at hand."""
+"""Checks of what a statement says about its ledger, by itself and against the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONLY_THE_LEDGER = (
     "all that came before it and were what is said of them, that rows said to be no charges are none, and "
     "what its limit is."
 )
-"""What is said where no ledger is given."""
+"""Text of the check where no ledger is given."""
 _HASH = re.compile("[0-9a-f]{64}")
 _NUMBERED = re.compile("[0-9a-f]{12}-[0-9]{1,18}")
 _KINDS = {"open", "bind", "answer", "owner limit", "others", "request"}
@@ -34,13 +34,13 @@ _CLOCKS_APART = datetime.timedelta(days=1)
 
 
 def receipt_faults(receipt: Receipt, *, plain: bool) -> list[str]:
-    """Return what is wrong with a receipt by itself; `plain` as for :func:`position_faults`."""
+    """Return the faults of a receipt by itself; `plain` as for :func:`position_faults`."""
     if not receipt.recorded:
         text = canonical([receipt.what, receipt.when, [part.to_dict() for part in receipt.promises]])
-        made = "unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        expected = "unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16]
         # A model's passes are counted in memory where no ledger is used, and numbered there.
-        named = receipt.id == made or (not plain and _NUMBERED.fullmatch(receipt.id) is not None)
-        if not named or (receipt.seq, receipt.hash, receipt.owner) != (None, None, None):
+        is_named = receipt.id == expected or (not plain and _NUMBERED.fullmatch(receipt.id) is not None)
+        if not is_named or (receipt.seq, receipt.hash, receipt.owner) != (None, None, None):
             return ["The receipt is of no ledger, and does not have the name that follows from its content."]
         return []
     wrong = []
@@ -54,7 +54,7 @@ def receipt_faults(receipt: Receipt, *, plain: bool) -> list[str]:
 def position_faults(
     stated: Composition | ModelComposition, own: Sequence[Receipt], *, plain: bool
 ) -> list[str]:
-    """Return what is wrong with the rows that a statement lists, counts or leaves out.
+    """Return the faults of the ledger rows that a statement lists, counts or leaves out.
 
     Every row before the last receipt is a charge that is listed, one of the statement's `own` receipts, or
     counted as no charge. So a charge that is left out leaves a gap. Of a `plain` charge the receipt says all
@@ -98,7 +98,7 @@ def position_faults(
 
 
 def time_faults(created: str, own: Sequence[Receipt]) -> list[str]:
-    """Return what is wrong with the time of a statement, which is that of its last charge."""
+    """Return the faults of the time of a statement, which is that of its last charge."""
     if created != own[-1].when:
         return ["The statement was not created when it was charged (what.created)."]
     try:
@@ -118,7 +118,7 @@ def time_faults(created: str, own: Sequence[Receipt]) -> list[str]:
 def check_ledger(
     stated: Composition | ModelComposition, own: Sequence[Receipt], ledger: Ledger | None, checks: Checks
 ) -> None:
-    """Check what a statement says about its ledger against the ledger, or say that it was not."""
+    """Check a statement against its ledger; without one, add that this was not checkable."""
     receipts = [receipt for receipt in own if receipt.recorded]
     if not receipts:
         if ledger is not None:
@@ -142,7 +142,7 @@ def check_ledger(
 def _ledger_faults(
     stated: Composition | ModelComposition, receipts: Sequence[Receipt], ledger: Ledger
 ) -> list[str]:
-    """Return where a statement and its ledger differ: charges, rows before them, head and limit."""
+    """Return the differences of a statement and its ledger: charges, rows before them, head and limit."""
     if stated.ledger != ledger.identity:
         return ["It is another ledger than the one that the statement names."]
     wrong = []

@@ -1,4 +1,4 @@
-"""Checks of a published model: its file, the promise from what was asked and paid, and every sentence."""
+"""Checks of a published model: its file, its promise from queries and charges, and every sentence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 
-_SAMPLERS_MAY = 1e-9  # of delta, where a pure promise was asked for and the sampler itself errs
+_SAMPLER_DELTA = 1e-9  # largest delta of a pure promise, from the error of the sampler
 
 
 def check_model_card(folder: Path, statement: ModelStatement, checks: Checks) -> None:
@@ -58,7 +58,7 @@ def model_charge_faults(statement: ModelStatement) -> list[str]:
     """Return the passes whose receipts are for another schema than the one declared."""
     wrong = []
     for part in statement.passes:
-        # A learner that sees the rows is charged for a matrix: its receipt is about the promise alone.
+        # A learner that reads rows is charged for a matrix: its receipt has no schema of its own.
         receipt = part.receipt if part.question is not None else None
         if receipt is not None and receipt.get("schema") != statement.digest:
             wrong.append(f"The receipt of {part.name[:40]!r} is for another schema than the one declared.")
@@ -66,7 +66,7 @@ def model_charge_faults(statement: ModelStatement) -> list[str]:
 
 
 def model_schema_faults(statement: ModelStatement, schema: Schema) -> list[str]:
-    """Return where the columns and the number of rows are not those that the schema lets be said."""
+    """Return the faults of the stated columns and number of rows, given the schema."""
     wrong = []
     if statement.what.reads != [column.name for column in schema.features]:
         wrong.append("The statement names other columns that are read than the schema has.")
@@ -79,7 +79,7 @@ def model_schema_faults(statement: ModelStatement, schema: Schema) -> list[str]:
 def check_model_file(
     folder: Path, statement: ModelStatement, schema: Schema, checks: Checks
 ) -> Learner | None:
-    """Load the model, and compare what it holds with what the statement says; None if it cannot be loaded."""
+    """Return the model after comparing its file with the statement; None if it cannot be loaded."""
     with checks.attempt("model"):
         trained = statement.what.model
         archive = read_archive(folder / MODEL)
@@ -102,7 +102,7 @@ def check_model_file(
             checks.add("model", "failed", "The learner was asked for no promise.")
             return None
         learner._check_parameters()
-        found = [
+        faults = [
             *differences(trained.parameters, archive.plain_parameters, "what.model.parameters"),
             *differences(
                 statement.numbers.promises, [p.to_dict() for p in learner.promises_], "numbers.promises"
@@ -113,7 +113,7 @@ def check_model_file(
                 "passes",
             ),
         ]
-        wrong += [describe_difference(*difference) for difference in found]
+        wrong += [describe_difference(*difference) for difference in faults]
         wrong += _layout_faults(learner, schema)
         if statement.what.predicts != (schema.target if predicts_target(learner) else None):
             wrong.append("what.predicts must be the target of the schema where the model predicts one.")
@@ -125,13 +125,13 @@ def check_model_file(
 
 
 def fitted_receipts(learner: Any) -> tuple[Receipt, ...]:
-    """Return the receipts that a fitted learner holds: several, or the one of a learner that saw the rows."""
+    """Return the receipts of a fitted learner: several, or the single one of a learner that reads rows."""
     receipts = getattr(learner, "receipts_", None)
     return tuple(receipts) if receipts is not None else (learner.receipt_,)
 
 
 def _layout_faults(learner: Any, schema: Schema) -> list[str]:
-    """Compare the columns that the model knows with those declared."""
+    """Return a fault if the columns of the model are not those declared."""
     declared = FeatureMap.from_schema(schema)
     own = getattr(learner, "layout_", None)
     fits = learner.n_features_in_ == declared.size if own is None else own.to_dict() == declared.to_dict()
@@ -141,7 +141,7 @@ def _layout_faults(learner: Any, schema: Schema) -> list[str]:
 def check_promise(
     statement: ModelStatement, schema: Schema, learner: Learner, checks: Checks
 ) -> tuple[Promise, ...] | None:
-    """Compute the promise again from what was asked and paid; return it, or None if that cannot be done."""
+    """Return the promise computed again from queries and charges; None if that is impossible."""
     with checks.attempt("promise"):
         sums = hasattr(learner, "fit_database")
         promises, wrong = (_promise_on_sums if sums else _promise_on_rows)(statement, schema, learner)
@@ -167,7 +167,10 @@ def check_promise(
 def _promise_on_sums(
     statement: ModelStatement, schema: Schema, learner: Any
 ) -> tuple[tuple[Promise, ...], list[str]]:
-    """Lay every question out again: noise for its share of the promise must cost what its receipt says."""
+    """Return the promise and the faults of a learner on noisy sums.
+
+    The noise for the share of each pass is calibrated again, and must cost what its receipt says.
+    """
     shares = {part.name: part.share for part in statement.passes if part.share is not None}
     wrong = ["Every pass must be there once, with its share."] if len(shares) < len(statement.passes) else []
     # Only what is public about the sums is needed to split a promise.
@@ -194,16 +197,16 @@ def _promise_on_sums(
 def _promise_on_rows(
     statement: ModelStatement, schema: Schema, learner: Any
 ) -> tuple[tuple[Promise, ...], list[str]]:
-    """Compare the promise with what was asked and charged and, where it can be made again, with the plan."""
+    """Return the promise and the faults of a learner that reads rows, by its charges and its plan."""
     promises = tuple(promise_from_dict(promise) for promise in statement.numbers.promises)
     wrong = _charge_faults(statement.passes, promises)
     rows = statement.what.rows
     if isinstance(learner, PerturbedClassifier) and rows is not None:
         promises = learner.recompute_promises(rows) or promises
     epsilon, delta = total_cost(promises, learner)
-    asked = learner.privacy
-    allowed = asked.delta if isinstance(asked, ApproxDP) else _SAMPLERS_MAY
-    most = asked.epsilon if isinstance(asked, PureDP | ApproxDP) else None
+    requested = learner.privacy
+    allowed = requested.delta if isinstance(requested, ApproxDP) else _SAMPLER_DELTA
+    most = requested.epsilon if isinstance(requested, PureDP | ApproxDP) else None
     if most is not None and (
         epsilon is None or epsilon > most * (1 + RELATIVE_TOLERANCE) or (delta or 0.0) > allowed
     ):
@@ -215,14 +218,15 @@ def _promise_on_rows(
 
 
 def _charge_faults(passes: Sequence[Pass], promises: tuple[Promise, ...]) -> list[str]:
-    """Compare the charges of a learner that saw the rows with its promise: the same if it is one charge."""
+    """Return where the charges of a learner that reads rows differ from its promise."""
     if not passes or any(p.receipt is None or p.question is not None or p.share is not None for p in passes):
         return ["A model that saw the rows itself must have receipts, and neither questions nor shares."]
     paid = [Receipt.from_dict(part.receipt).promises for part in passes if part.receipt is not None]
     if len(paid) == 1:
         charged, promised = ([promise.to_dict() for promise in side] for side in (paid[0], promises))
         return [describe_difference(*d) for d in differences(charged, promised, f"passes[{passes[0].name}]")]
-    # Several are less than their sum in ways that only the learner knows; none may be more than the whole.
+    # Several charges compose to less than their sum in a way only the learner knows; none may exceed the
+    # whole.
     at = max(USUAL_DELTA, *(getattr(promise, "delta", 0.0) for promise in promises))
     whole = sum((Spending.from_promises(promise) for promise in promises), Spending()).epsilon_at(at)
     return [
@@ -267,7 +271,7 @@ def check_model_claims(
 
 
 def add_unchecked_of_model(statement: ModelStatement, checks: Checks) -> None:
-    """Add what the folder of a model cannot show by itself."""
+    """Add the facts that the folder of a model cannot show."""
     seeded = statement.implementation.seeded
     checks.add(
         "noise",

@@ -1,9 +1,9 @@
-"""What the noise allows the columns of a published file to look like, whatever the true rows were.
+"""Bounds on the columns of a published file that the noise law implies, whatever the true rows were.
 
-A released number is a true one, somewhere in its declared range, plus noise of a known law. So its mean
-cannot lie far outside the range, it cannot vary less than the noise or much more than noise and range
-together, and no cell can be farther out than the noise reaches. Each bound fails for an honest release with a
-probability that is stated, whatever the rows: no assumption about them is made.
+A released number is a true one in its declared range plus noise of a known law. So its mean cannot lie far
+outside the range, it cannot vary less than the noise or much more than noise and range together, and no cell
+can be farther out than the noise reaches. Each bound fails for an honest release with a stated probability;
+nothing is assumed about the rows.
 
 Reference
 ---------
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 FAILURE = 1e-9
-"""Chance that a true release fails any of the tests of its file."""
+"""Probability that an honest release fails any of the tests of its file."""
 _LATTICE = 2.0**-12
-"""Rounding to the lattice moves a cell by less than this part of the noise's standard deviation."""
+"""Bound on the move of a cell by rounding to the lattice, in standard deviations of the noise."""
 _BINS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """How far noise goes: ``log E exp(s z) <= variance s^2 / (2 (1 - scale |s|))``, and a fourth moment.
+    """Tail bound of a noise law: ``log E exp(s z) <= variance s^2 / (2 (1 - scale |s|))``.
 
     Parameters
     ----------
     variance, fourth : float
-        Central moments; the fourth is an upper bound.
+        Second central moment, and an upper bound on the fourth.
     scale : float
-        Zero for Gaussian tails.
+        Scale of the exponential part of the tail; 0 for Gaussian tails.
     farthest : float
-        Most that noise can be away from its mean; infinite where it has no end.
+        Largest distance of the noise from its mean; infinite for unbounded noise.
     """
 
     variance: float
@@ -70,7 +70,7 @@ class Tails:
     farthest: float = math.inf
 
     @classmethod
-    def of(cls, law: Additive) -> Tails | None:
+    def from_law(cls, law: Additive) -> Tails | None:
         """Return the tails of a law; None for one that is not known here."""
         v = law.variance
         if isinstance(law, GaussianLaw):
@@ -86,32 +86,43 @@ class Tails:
         return None
 
     def mean(self, n: int, u: float, *, square: float = 1.0, largest: float = 1.0) -> float:
-        """Bound a mean with weights of this mean square and largest size; fails with probability exp(-u)."""
+        """Return a bound on a weighted mean of n draws (Bernstein), which fails with probability exp(-u).
+
+        ``square`` is the mean square of the weights, ``largest`` the largest of them.
+        """
         return math.sqrt(2 * self.variance * square * u / n) + self.scale * largest * u / n
 
     def reach(self, n: int, u: float) -> float:
-        """Bound the largest of ``n`` draws, on one side; fails with probability exp(-u)."""
+        """Return a one-sided bound on the largest of ``n`` draws, which fails with probability exp(-u)."""
         most = math.log(n) + u
         return min(self.farthest, math.sqrt(2 * self.variance * most) + self.scale * most)
 
 
 class ColumnTest(ABC):
-    """Watches one column of a file go by, and says in the end whether it can be."""
+    """Test of one published column, batch by batch, against what its noise law allows.
+
+    Attributes
+    ----------
+    column : str
+        Name of the tested column.
+    bounds : int
+        Number of bounds that the test uses, for the joint failure probability.
+    """
 
     column: str
     bounds: int
 
     @abstractmethod
-    def see(self, values: AnyArray) -> None:
-        """Take some published cells."""
+    def update(self, values: AnyArray) -> None:
+        """Add some published cells."""
 
     @abstractmethod
-    def wrong(self, u: float) -> list[str]:
-        """Return what cannot be; each of ``bounds`` statements fails with probability at most ``exp(-u)``."""
+    def faults(self, u: float) -> list[str]:
+        """Return the violated bounds, one sentence each; each fails with probability at most ``exp(-u)``."""
 
 
 class AdditiveTest(ColumnTest):
-    """A number with independent noise: mean, spread and reach."""
+    """Test of a number with independent noise: mean, standard deviation and extremes."""
 
     bounds = 5
 
@@ -124,8 +135,8 @@ class AdditiveTest(ColumnTest):
         self._sum = self._squares = self._pair_squares = 0.0
         self._least, self._most = math.inf, -math.inf
 
-    def see(self, values: AnyArray) -> None:
-        """Add cells up, counted from the middle of the range; what is missing says nothing about noise."""
+    def update(self, values: AnyArray) -> None:
+        """Add sums over cells, counted from the middle of the range; missing cells are ignored."""
         y = values[~np.isnan(values)] - self._middle
         if not len(y):
             return
@@ -139,28 +150,34 @@ class AdditiveTest(ColumnTest):
         self._least = min(self._least, float(y.min()))
         self._most = max(self._most, float(y.max()))
 
-    def wrong(self, u: float) -> list[str]:
-        """Compare with what the range and the noise allow."""
+    def faults(self, u: float) -> list[str]:
+        """Return how mean, extremes and spread violate the bounds from range and noise."""
         if not self._n:
             return []
         n, tails, half = self._n, self._tails, (self._upper - self._lower) / 2
         room = _LATTICE * math.sqrt(tails.variance) + (self._law.grid or 0.0) / 2
         mean = self._sum / n
-        found = []
+        faults: list[str] = []
         if abs(mean - self._law.mean) > half + tails.mean(n, u) + room:
-            found.append(f"Column {self.column!r}: its mean is farther out than range and noise allow.")
+            faults.append(f"Column {self.column!r}: its mean is farther out than range and noise allow.")
         reach = half + tails.reach(n, u) + room
         if self._least - self._law.mean < -reach or self._most - self._law.mean > reach:
-            found.append(f"Column {self.column!r}: a cell is farther out than the noise reaches.")
+            faults.append(f"Column {self.column!r}: a cell is farther out than the noise reaches.")
         spread = math.sqrt(max(self._squares / n - mean * mean, 0.0))
         if spread > self._widest(u) + room:
-            found.append(f"Column {self.column!r}: it varies more than range and noise together allow.")
+            faults.append(f"Column {self.column!r}: it varies more than range and noise together allow.")
         if self._pairs and math.sqrt(self._pair_squares / self._pairs) < self._narrowest(u) - 2 * room:
-            found.append(f"Column {self.column!r}: it varies less than its noise must make it vary.")
-        return found
+            faults.append(f"Column {self.column!r}: it varies less than its noise must make it vary.")
+        return faults
 
     def _widest(self, u: float) -> float:
-        """Bound the standard deviation above: that of the values, their product with the noise, the noise."""
+        """Return an upper bound on the standard deviation of published cells.
+
+        Notes
+        -----
+        The variance is at most ``width^2 / 4 + 2 c + s``: that of values in the range, c a bound on the mean
+        product of values and noise, and s one on the mean square of the noise.
+        """
         n, tails, u = self._n, self._tails, u + math.log(4)
         width = self._upper - self._lower
         squares = tails.variance + math.sqrt(2 * tails.fourth * u / n)
@@ -169,8 +186,10 @@ class AdditiveTest(ColumnTest):
         return math.sqrt(width**2 / 4 + 2 * across + squares)
 
     def _narrowest(self, u: float) -> float:
-        """Bound half the mean squared difference of neighbors below, whatever their true difference.
+        """Return a lower bound on the root of half the mean squared difference of neighboring cells.
 
+        Notes
+        -----
         With ``D = (d + w)^2 / 2``, ``w`` the difference of two draws, ``log E exp(-s D)`` is at most
         ``-s E D + s^2 E D^2 / 2``; while ``s <= 4 / (6 E w^2 + width^2)`` that is largest where the true
         difference ``d`` is zero.
@@ -182,7 +201,7 @@ class AdditiveTest(ColumnTest):
 
 
 class ShareTest(ColumnTest):
-    """A list, a missing flag or bins: how often each level is published."""
+    """Test of the shares of levels in a list, of missing cells, or of bins."""
 
     def __init__(self, column: str, names: list[str], least: Floats, most: Floats) -> None:
         self.column = column
@@ -190,29 +209,30 @@ class ShareTest(ColumnTest):
         self._counts = np.zeros(len(names), np.int64)
         self.bounds = 2 * len(names)
 
-    def see(self, values: AnyArray) -> None:
-        """Count codes; what is no code was found elsewhere."""
+    def update(self, values: AnyArray) -> None:
+        """Count codes; cells that are no code are reported by another check."""
         codes = values[(values >= 0) & (values < len(self._names))].astype(np.int64)
         self._counts += np.bincount(codes, minlength=len(self._names))
 
-    def wrong(self, u: float) -> list[str]:
-        """Compare each share with the least and the most that the law gives a level."""
+    def faults(self, u: float) -> list[str]:
+        """Return the levels whose share is outside what the law allows, by Chernoff's bound."""
         n = int(self._counts.sum())
-        found = []
+        faults: list[str] = []
         for count, name, least, most in zip(self._counts, self._names, self._least, self._most, strict=True):
             share = float(count) / n if n else least
             low, high = float(least), float(most)
             if (share < low and n * _divergence(share, low) > u) or (
                 share > high and n * _divergence(share, high) > u
             ):
-                found.append(f"Column {self.column!r}: {name} is not as frequent as the law makes it.")
-        return found
+                faults.append(f"Column {self.column!r}: {name} is not as frequent as the law makes it.")
+        return faults
 
 
 class InRangeTest(ShareTest):
-    """A number redrawn in its range: how often it falls into each part of it."""
+    """Test of a number redrawn in its range: shares of its parts."""
 
     def __init__(self, column: str, law: InRangeLaw) -> None:
+        """Compute the least and the largest share of each part of the range from the table of the law."""
         table = InRange(
             lower=law.lower,
             upper=law.upper,
@@ -226,27 +246,27 @@ class InRangeTest(ShareTest):
         super().__init__(column, names, shares.min(axis=0), shares.max(axis=0))
         self._start, self._part = law.lower, (law.upper - law.lower) / bins
 
-    def see(self, values: AnyArray) -> None:
-        """Count the cells of each part."""
+    def update(self, values: AnyArray) -> None:
+        """Count the cells in each part of the range."""
         present = values[~np.isnan(values)]
-        super().see(np.floor((present - self._start) / self._part))
+        super().update(np.floor((present - self._start) / self._part))
 
 
 class MissingTest(ShareTest):
-    """How often a number is published as missing."""
+    """Test of the share of missing cells of a number."""
 
     def __init__(self, column: str, keep: float) -> None:
         least, most = min(keep, 1 - keep), max(keep, 1 - keep)
         names = ["a cell that is there", "a missing cell"]
         super().__init__(column, names, np.array([least, least]), np.array([most, most]))
 
-    def see(self, values: AnyArray) -> None:
-        """Count missing cells."""
-        super().see(np.isnan(values).astype(np.int64))
+    def update(self, values: AnyArray) -> None:
+        """Count missing cells and others."""
+        super().update(np.isnan(values).astype(np.int64))
 
 
 class CountTest(ColumnTest):
-    """Labels whose counts follow from public shares."""
+    """Test of labels whose counts follow from public shares."""
 
     bounds = 1
 
@@ -255,21 +275,21 @@ class CountTest(ColumnTest):
         self._shares = shares
         self._counts = np.zeros(len(shares), np.int64)
 
-    def see(self, values: AnyArray) -> None:
-        """Count codes; what is no code was found elsewhere."""
+    def update(self, values: AnyArray) -> None:
+        """Count codes; cells that are no code are reported by another check."""
         codes = values[(values >= 0) & (values < len(self._shares))].astype(np.int64)
         self._counts += np.bincount(codes, minlength=len(self._shares))
 
-    def wrong(self, u: float) -> list[str]:
-        """Compare each count with the one that the shares give."""
+    def faults(self, u: float) -> list[str]:
+        """Return a fault if the counts are not those of the public shares."""
         if (self._counts == apportion(self._shares, int(self._counts.sum()))).all():
             return []
         return [f"Column {self.column!r}: its counts are not those of the public shares."]
 
 
 def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
-    """Return what can be tested of one published column; nothing where its law bounds nothing."""
-    law, made = summary.law, list[ColumnTest]()
+    """Return the tests of one published column; none where its law gives no bounds."""
+    law, tests = summary.law, list[ColumnTest]()
     if isinstance(law, ResponseLaw | JointResponseLaw | SampledLaw):
         channel = channel_of(column, law)
         assert isinstance(channel, ResponseChannel)
@@ -278,20 +298,20 @@ def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
         if isinstance(channel, SampledChannel):
             least, most = channel.share * least, channel.share * most
             least[channel.hidden] = most[channel.hidden] = 1 - channel.share
-        made.append(ShareTest(column.name, names, least, most))
+        tests.append(ShareTest(column.name, names, least, most))
     elif isinstance(law, InRangeLaw):
-        made.append(InRangeTest(column.name, law))
+        tests.append(InRangeTest(column.name, law))
     elif isinstance(law, MaskedLabelLaw) and law.shares is not None:
-        made.append(CountTest(column.name, law.shares))
-    elif isinstance(law, Additive) and not law.clamped and (tails := Tails.of(law)) is not None:
-        made.append(AdditiveTest(column, law, tails))
+        tests.append(CountTest(column.name, law.shares))
+    elif isinstance(law, Additive) and not law.clamped and (tails := Tails.from_law(law)) is not None:
+        tests.append(AdditiveTest(column, law, tails))
     if law.missing_keep is not None:
-        made.append(MissingTest(column.name, law.missing_keep))
-    return made
+        tests.append(MissingTest(column.name, law.missing_keep))
+    return tests
 
 
 def _divergence(share: float, chance: float) -> float:
-    """Return the information by which a share departs from a chance (Chernoff's exponent)."""
+    """Return the Kullback-Leibler divergence of a share from a probability: Chernoff's exponent."""
     if chance <= 0 or chance >= 1:
         return 0.0
     parts = [(share, chance), (1 - share, 1 - chance)]
@@ -299,23 +319,24 @@ def _divergence(share: float, chance: float) -> float:
 
 
 MOST_ROWS = 5_000_000
-"""So many rows, the first of the file, are compared with each other."""
+"""Number of rows, the first of the file, that are compared with each other."""
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 class RepeatTest:
-    """Watches rows go by, and says in the end whether more of them repeat than noise allows.
-
-    Two rows come out the same with a chance of at most ``chance``, whatever was true. Of ``n`` rows, ``k``
-    pairs without a row in common repeat with a chance of at most ``(n**2 chance / 2)**k / k!``: so many are
-    needed that an honest file fails once in 10^9.
+    """Test whether more rows repeat than independent noise allows.
 
     Parameters
     ----------
     columns : sequence of str
-        Names of the noised numbers.
+        Names of the numeric columns with noise.
     chance : float
-        That those of two rows are the same; 1 if nothing is known.
+        Bound on the probability that two rows agree in these columns; 1 if none is known.
+
+    Notes
+    -----
+    Of ``n`` rows, ``k`` disjoint pairs repeat with probability at most ``(n**2 chance / 2)**k / k!``,
+    whatever the true rows. The test fails where this is below 10^-9.
     """
 
     def __init__(self, columns: Sequence[str], chance: float) -> None:
@@ -325,13 +346,13 @@ class RepeatTest:
         self._n = 0
 
     @property
-    def tells(self) -> bool:
-        """Whether there is anything to compare."""
+    def is_informative(self) -> bool:
+        """Whether repeated rows are evidence against the file."""
         return bool(self.columns) and self.chance < 1
 
-    def see(self, batch: Mapping[str, AnyArray]) -> None:
-        """Take two 64-bit fingerprints of each row whose numbers are all there."""
-        if not self.tells or self._n >= MOST_ROWS:
+    def update(self, batch: Mapping[str, AnyArray]) -> None:
+        """Store two 64-bit fingerprints of each row without missing numbers."""
+        if not self.is_informative or self._n >= MOST_ROWS:
             return
         matrix = np.column_stack([batch[name] for name in self.columns]).astype(np.float64)
         words = matrix[~np.isnan(matrix).any(axis=1)].view(np.uint64)
@@ -343,7 +364,7 @@ class RepeatTest:
         self._prints.append(prints)
         self._n += len(words)
 
-    def wrong(self) -> list[str]:
+    def faults(self) -> list[str]:
         """Return a fault if more rows repeat than an honest file has once in 10^9."""
         if not self._n:
             return []

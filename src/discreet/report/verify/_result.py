@@ -1,4 +1,4 @@
-"""What a verification found, check by check."""
+"""Results of a verification, check by check."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Verdict: TypeAlias = Literal["passed", "failed", "not checkable"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked.
+    """Result of one check.
 
     Attributes
     ----------
     name : str
-        What, in a word or two.
+        Name of the check, one or two words.
     verdict : {"passed", "failed", "not checkable"}
-        "not checkable" is said of what a file cannot show by itself; it is no failure.
+        Outcome; "not checkable" is for what a file cannot show by itself, and is no failure.
     detail : str
-        A sentence: what was compared, or what is wrong.
+        Sentence that says what was compared, or what is wrong.
     """
 
     name: str
@@ -36,18 +36,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Every check of a published folder.
+    """Results of all checks of a published folder.
 
     Attributes
     ----------
     folder : str
-        Which one.
+        Path of the checked folder.
     checks : tuple of Check
-        In the order in which they were made.
+        Results in the order of the checks.
 
     Privacy
     -------
-    Made from the published folder alone, it may be shown to anybody. With a key and a source, nothing is
+    Made from the published folder alone, it may be shown to anyone. With a key and a source, nothing is
     quoted from the source either; where the two tables differ is named by row and column.
     """
 
@@ -61,7 +61,7 @@ class Verification:
 
     @property
     def failures(self) -> tuple[Check, ...]:
-        """The checks that failed."""
+        """Checks that failed."""
         return tuple(check for check in self.checks if check.verdict == "failed")
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,22 +82,22 @@ class Verification:
 
 @dataclass(slots=True)
 class Checks:
-    """The checks made so far.
+    """Results of the checks made so far.
 
     Attributes
     ----------
     progress : callable or None
-        Called with the name of each check before it runs.
-    made : list of Check
-        The results, in the order in which they were made.
+        Function that is called with the name of each check before it runs; None for silence.
+    results : list of Check
+        Results in the order of the checks.
     """
 
     progress: Callable[[str], None] | None = None
-    made: list[Check] = field(default_factory=list)
+    results: list[Check] = field(default_factory=list)
 
     def add(self, name: str, verdict: Verdict, detail: str) -> None:
         """Add a result; its text may quote untrusted files, so control characters in it are made visible."""
-        self.made.append(Check(name, verdict, printable(detail)))
+        self.results.append(Check(name, verdict, printable(detail)))
 
     def settle(self, name: str, wrong: list[str], right: str) -> None:
         """Add a passed check with the text `right`, or a failed one with the first faults in `wrong`."""
@@ -108,7 +108,7 @@ class Checks:
             self.add(name, "passed", right)
 
     def attempt(self, name: str) -> CheckRunner:
-        """Return a context that runs a check on untrusted files: what it raises is a failure of it."""
+        """Return a context that runs a check on untrusted files and turns exceptions into a failure."""
         if self.progress is not None:
             self.progress(name)
         return CheckRunner(self, name)
@@ -116,7 +116,7 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class CheckRunner:
-    """A context that turns exceptions into a failed check: a hostile folder must not end in a traceback."""
+    """Context that turns exceptions into a failed check, so that no folder can cause a traceback."""
 
     checks: Checks
     name: str
@@ -127,7 +127,7 @@ class CheckRunner:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Add a failure for what was raised; its text only if it is ours, as another may quote the file."""
+        """Add a failure for an exception; a foreign text is withheld, as it may quote the file."""
         if problem is None or not isinstance(problem, Exception):
             return False
         ours = isinstance(problem, DiscreetError)

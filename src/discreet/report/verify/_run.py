@@ -1,4 +1,4 @@
-"""The order of all checks of a published folder, for a table and for a model, and the auditor's replay."""
+"""Order of all checks of a public folder, for tables and models, and the replay by an auditor."""
 
 from __future__ import annotations
 
@@ -69,33 +69,33 @@ def verify(
     ledger: Ledger | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
-    """Check a published folder again without trusting its author.
+    """Check a public folder without trusting its author.
 
     Parameters
     ----------
     path : path
-        A ``public`` folder of a release or a model, or the folder that holds one.
+        Public folder of a release or a model, or the folder that holds it.
     key : bytes, optional
-        The key of the release, for an auditor; with `source`.
+        Key of the release, for an auditor; needs `source`.
     source : frame, path or URL, optional
-        The true table; with `key`.
+        True table, for a replay; needs `key`.
     public_key : bytes, optional
-        The curator's Ed25519 public key in PEM, to check a signature.
+        Ed25519 public key of the curator in PEM, to check a signature.
     ledger : Ledger, optional
         Ledger that was charged, to check what the statement says about it; without it, that is not
         checkable.
     progress : callable, optional
-        Called with the name of each check before it runs.
+        Function that is called with the name of each check before it runs.
 
     Returns
     -------
     Verification
-        What a file cannot show by itself is called "not checkable", and why; it is no failure.
+        Results of all checks. What a file cannot show by itself is "not checkable", which is no failure.
 
     Privacy
     -------
-    Without key and source nothing private is read. What is checked: that every number follows from what is
-    declared, and that the data can come from the stated mechanism. What is not: that the noise was really
+    Without key and source nothing private is read. Checked is that every number follows from what is
+    declared, and that the data can come from the stated mechanism. Not checked is that the noise was really
     drawn that way, which only a replay shows.
 
     Reference
@@ -118,23 +118,23 @@ def verify(
         _ModelVerifier(folder, public_key, ledger, checks).run()
     else:
         _TableVerifier(folder, public_key, ledger, checks, key, source).run()
-    return Verification(folder=str(folder), checks=tuple(checks.made))
+    return Verification(folder=str(folder), checks=tuple(checks.results))
 
 
 @dataclass(slots=True)
 class _Verifier(ABC, Generic[T]):
-    """A folder under verification: what the caller gave, and what earlier checks have read.
+    """Verification of one folder: the arguments of the caller, and the results of earlier checks.
 
     Parameters
     ----------
     folder : Path
-        The public folder that is checked.
+        Public folder that is checked.
     public_key : bytes or None
         Ed25519 public key of the curator in PEM; None if the signature is not checked.
     ledger : Ledger or None
-        Ledger that was charged; None if it is not at hand.
+        Ledger that was charged; None if it is not available.
     checks : Checks
-        Takes the result of every check.
+        Collection that takes the result of every check.
     """
 
     kind: ClassVar[type[Statement] | type[ModelStatement]]
@@ -153,7 +153,7 @@ class _Verifier(ABC, Generic[T]):
 
     @abstractmethod
     def read_statement(self) -> T | None:
-        """Read the statement, and check how it is written; None if it is none."""
+        """Return the statement after checking its form; None if it cannot be read."""
 
     def run(self) -> None:
         """Run all checks: files, hashes, signature and statement first, then those of the content."""
@@ -182,7 +182,7 @@ class _Verifier(ABC, Generic[T]):
 
 @dataclass(slots=True)
 class _TableVerifier(_Verifier[Statement]):
-    """The checks of a released table; with `key` and `source` it is released again."""
+    """Checks of a released table; with `key` and `source` it is released again."""
 
     kind = Statement
     files = TABLE_FILES
@@ -249,7 +249,7 @@ class _TableVerifier(_Verifier[Statement]):
             _add_unchecked_noise(self.statement, self.plan, self.checks)
 
     def _add_unchecked(self) -> None:
-        """Add what the curator alone knows, and what no folder can show."""
+        """Add the facts that only the curator knows, and those that no folder can show."""
         self.checks.add(
             "tuning",
             "not checkable",
@@ -267,7 +267,7 @@ class _TableVerifier(_Verifier[Statement]):
 
 @dataclass(slots=True)
 class _ModelVerifier(_Verifier[ModelStatement]):
-    """The checks of a trained model, whose promise is computed again from what was asked and paid."""
+    """Checks of a trained model, whose promise is computed again from its queries and charges."""
 
     kind = ModelStatement
     files = MODEL_FILES
@@ -332,9 +332,9 @@ def check_replay(
 
     Privacy
     -------
-    Batches with other rows than the published ones come out as a second release of them, with noise of its
-    own, which nobody paid for. So the replayed file has no name, and ends with the process. Messages name
-    rows and columns, never a cell.
+    Batches with other rows than the published ones are a second release with its own noise, which was not
+    charged. So the replayed file has no name, and ends with the process. Messages name rows and columns,
+    never a cell.
     """
     with checks.attempt("key"):
         if Stream(key).commitment != statement.implementation.key_commitment:
@@ -342,12 +342,12 @@ def check_replay(
             return
         checks.add("key", "passed", "The key is the one that the statement commits to.")
     with checks.attempt("replay"), tempfile.TemporaryFile() as file:
-        again = Path(f"/dev/fd/{file.fileno()}")
+        replayed = Path(f"/dev/fd/{file.fileno()}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DiscreetWarning)  # the curator has seen them
+            warnings.simplefilter("ignore", DiscreetWarning)  # they are for the curator
             publication = method.publish(
                 source,
-                again,
+                replayed,
                 shuffle=statement.implementation.shuffled,
                 stream=Stream.for_replay(key),
                 rows_salt=statement.implementation.rows_salt,
@@ -356,7 +356,7 @@ def check_replay(
         if publication.n_read != statement.what.rows_read:
             wrong.append(f"The source has {publication.n_read} rows, not {statement.what.rows_read}.")
         tolerance = method.replay_tolerance
-        wrong += first_difference(again, folder / DATA, publication.schema, tolerance)
+        wrong += first_difference(replayed, folder / DATA, publication.schema, tolerance)
         close = f", numbers to {tolerance:g} of the largest of their column" if tolerance else ""
         checks.settle("replay", wrong, f"The same key and rows give the same file, cell for cell{close}.")
 
@@ -364,16 +364,18 @@ def check_replay(
 def _check_attacks(
     statement: Statement, plan: ReleasePlan, rows: dict[str, AnyArray], checks: Checks
 ) -> None:
-    """Check that the attacks on the file, run again, give what the statement says."""
+    """Check that the attacks on the file, run again, give the stated results."""
     with checks.attempt("attacks"):
-        again = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
-        found = list(differences(statement.attacks, again, "attacks"))
-        wrong = [f"Run again, an attack on this file gives something else ({found[0][0]})."] if found else []
-        checks.settle("attacks", wrong, f"{len(again)} attacks, run again, give what the statement says.")
+        results = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
+        changes = list(differences(statement.attacks, results, "attacks"))
+        wrong = (
+            [f"Run again, an attack on this file gives something else ({changes[0][0]})."] if changes else []
+        )
+        checks.settle("attacks", wrong, f"{len(results)} attacks, run again, give what the statement says.")
 
 
 def _add_unchecked_noise(statement: Statement, plan: ReleasePlan, checks: Checks) -> None:
-    """Add what a published table cannot show about its noise without the key."""
+    """Add the facts about its noise that a published table cannot show without the key."""
     checks.add(
         "noise",
         "not checkable",

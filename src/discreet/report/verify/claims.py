@@ -1,4 +1,4 @@
-"""Every claim of a statement, computed again from what was declared.
+"""Checks of a statement: every claim computed again from what was declared.
 
 The functions here serve tables and models alike; :mod:`discreet.report.verify._run` has the order of all
 checks.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from discreet.report.verify._result import Checks
 
 RELATIVE_TOLERANCE = 1e-9
-"""How far a number may be from the one that another machine computes."""
+"""Largest relative difference between numbers that two machines compute."""
 _SMALLER_IS_BETTER = {"epsilon", "delta", "mu", "rho", "total_variation", "fisher_information", "keep"}
 _COMMITMENT = re.compile("[0-9a-f]{64}")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}|unknown")
@@ -50,13 +50,13 @@ def check_schema(
     Parameters
     ----------
     statement : Statement or ModelStatement
-        The statement whose block ``declared`` is read.
+        Statement whose block ``declared`` is read.
     checks : Checks
-        Takes the result of the check.
+        Collection that takes the result of the check.
     charge_faults : callable
-        Returns what the charges of the statement say against the schema, one sentence each.
+        Function of the schema that returns the faults of the charges, one sentence each.
     other_faults : callable, optional
-        Returns what else of the statement does not follow from the schema; None if there is nothing else.
+        Function of the schema that returns further faults of the statement; None if there are none to find.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def check_schema(
 
 
 def table_charge_faults(statement: Statement, schema: Schema) -> list[str]:
-    """Return what is wrong with how the schema of a table is written, and with the schema of its receipt."""
+    """Return the faults of the text of the schema of a table, and of the schema in its receipt."""
     wrong = []
     if canonical(schema.to_dict()) != canonical(statement.declared):
         wrong.append("The declared schema is not written the way schemas are: it was edited.")
@@ -90,9 +90,9 @@ def table_charge_faults(statement: Statement, schema: Schema) -> list[str]:
 
 
 def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[ReleaseMethod, ReleasePlan] | None:
-    """Make the method and its plan again from the declared parameters; None if they cannot be made."""
+    """Return method and plan, made again from the declared parameters; None if they cannot be made."""
     with checks.attempt("method"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DiscreetWarning)  # for the curator, who has seen them
+        warnings.simplefilter("ignore", DiscreetWarning)  # they are for the curator
         method = method_from_dict(statement.what.method.model_dump(), schema=schema)
         wrong = []
         if canonical(method.parameters()) != canonical(statement.what.method.parameters):
@@ -100,8 +100,9 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         plan = method.plan(schema, statement.what.rows_read)
         laws = _stated_laws(statement)
         if laws and laws != {summary.column: summary.law for summary in plan.columns}:
-            # Sizes that were calibrated on another processor may differ in a last digit; the file has theirs.
-            method = method.as_stated(laws)
+            # Sizes calibrated on another processor may differ in the last digit; the file was drawn with
+            # those.
+            method = method.with_stated_laws(laws)
             plan = method.plan(schema, statement.what.rows_read)
         misfit = plan.length_misfit(statement.what.rows_read, statement.what.rows_published)
         wrong += [] if misfit is None else [misfit]
@@ -111,7 +112,7 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
 
 
 def _stated_laws(statement: Statement) -> dict[str, Law]:
-    """Return the laws of the columns; none if one cannot be read, which the numbers will tell."""
+    """Return the stated laws of the columns; none if one cannot be read, which another check reports."""
     try:
         return {c.column: law_from_dict(c.law) for c in statement.numbers.columns}
     except (ParameterError, TypeError, KeyError, AttributeError):
@@ -126,9 +127,9 @@ def check_blocks(claimed: Mapping[str, Any], true: Mapping[str, Any], checks: Ch
     claimed, true : mapping of str to JSON values
         Blocks of the statement by name, as they are published and as they must be.
     checks : Checks
-        Takes the results "numbers", "bounds" and "wording".
+        Collection that takes the results "numbers", "bounds" and "wording".
     right : str
-        The sentence of the check "numbers" where it passes.
+        Sentence for the check "numbers" where it passes.
     """
     numbers, words = split_wording(differences(claimed["numbers"], true["numbers"], "numbers"))
     unit = list(differences(claimed["unit"], true["unit"], "unit"))
@@ -173,7 +174,7 @@ def check_claims(
                 [receipt],
                 receipt.promises,
                 plain=True,
-                others=lambda: _receipt_faults(statement, receipt, method.charged_as(schema)),
+                others=lambda: _receipt_faults(statement, receipt, method.describe_charge(schema)),
             ),
             "The charges add up to the stated total, and none before the receipt's is missing.",
         )
@@ -182,7 +183,7 @@ def check_claims(
 def _implementation_faults(
     statement: Statement, schema: Schema, method: ReleaseMethod, plan: ReleasePlan
 ) -> list[tuple[str, Any, Any]]:
-    """Return where the implementation block, and the name of the release, are not those of the method."""
+    """Return the differences of the implementation block and the release name from those of the method."""
     stated = statement.implementation
     claimed = stated.model_dump(mode="json")
     true = table_implementation(
@@ -193,7 +194,7 @@ def _implementation_faults(
         shuffled=stated.shuffled,
     ).model_dump(mode="json")
     wrong = list(version_faults(claimed["versions"], true["versions"], statement.what.product_version))
-    true["versions"] = claimed["versions"]  # those of the curator's machine
+    true["versions"] = claimed["versions"]  # they are those of the machine of the curator
     if schema.id_column is not None and _COMMITMENT.fullmatch(claimed["rows_salt"] or ""):
         true["rows_salt"] = claimed["rows_salt"]  # follows from a secret; a replay shows that it was used
     wrong += differences(claimed, true, "implementation")
@@ -204,7 +205,7 @@ def _implementation_faults(
 
 
 def name_faults(statement: Statement | ModelStatement, release: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where a statement has another name than `release`, or names another product."""
+    """Yield the differences of the stated names of release and product from the right ones."""
     what = statement.what
     for at, claimed, true in (
         ("what.release", what.release, release),
@@ -215,20 +216,20 @@ def name_faults(statement: Statement | ModelStatement, release: str) -> Iterator
 
 
 def version_faults(
-    said: dict[str, str], mine: dict[str, str], product: str
+    claimed: dict[str, str], expected: dict[str, str], product: str
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what is no version, or that of something else than decides about noise."""
-    if set(said) != set(mine):
-        yield "implementation.versions", sorted(said), sorted(mine)
-    for name, version in sorted(said.items()):
+    """Yield entries that are no version, or not one of the packages that the noise depends on."""
+    if set(claimed) != set(expected):
+        yield "implementation.versions", sorted(claimed), sorted(expected)
+    for name, version in sorted(claimed.items()):
         if not _VERSION.fullmatch(version):
             yield f"implementation.versions.{name}", version, "a version"
-    if said.get(PRODUCT) != product:
-        yield f"implementation.versions.{PRODUCT}", said.get(PRODUCT), product
+    if claimed.get(PRODUCT) != product:
+        yield f"implementation.versions.{PRODUCT}", claimed.get(PRODUCT), product
 
 
 def _add_last_digits(claimed: Any, true: Any, checks: Checks) -> None:
-    """Add how many numbers are not the very ones computed here: there is room in their last digits."""
+    """Add the number of stated numbers that differ in the last digits, where data could be hidden."""
     inexact = sum(1 for _ in differences(claimed, true, "", exactly=True))
     if inexact:
         checks.add(
@@ -252,15 +253,15 @@ def composition_faults(
     Parameters
     ----------
     statement : Statement or ModelStatement
-        The statement whose block ``composition`` is checked.
+        Statement whose block ``composition`` is checked.
     receipts : sequence of Receipt
-        The charges of the statement itself.
+        Charges of the statement itself.
     promises : sequence of Promise
-        What these charges promise together.
+        Promises of these charges together.
     plain : bool
         Whether a receipt holds all that its row of the ledger does, as that of a table does.
     others : callable
-        Returns further faults of the receipts, which are named before those of the total.
+        Function that returns further faults of the receipts, listed before those of the total.
     """
     stated = statement.composition
     counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
@@ -286,7 +287,7 @@ def composition_faults(
 
 
 def _receipt_faults(statement: Statement, receipt: Receipt, what: str) -> list[str]:
-    """Return where the receipt of a table is not for this release: `what` is what it was charged as."""
+    """Return the differences of a receipt from one for this release; `what` describes the charge."""
     fixed = {"what": what, "owner": None, "question": None, "version": statement.what.product_version}
     wrong = [
         describe_difference(f"receipt.{name}", getattr(receipt, name), true)
@@ -294,20 +295,20 @@ def _receipt_faults(statement: Statement, receipt: Receipt, what: str) -> list[s
         if getattr(receipt, name) != true
     ]
     charged = [promise.to_dict() for promise in receipt.promises]
-    found = differences(charged, statement.numbers.promises, "receipt.promises")
-    return wrong + [describe_difference(*d) for d in found]
+    promised = differences(charged, statement.numbers.promises, "receipt.promises")
+    return wrong + [describe_difference(*d) for d in promised]
 
 
 def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two JSON values differ: path, what is claimed, what is true.
+    """Yield the differences of two JSON values: path, claimed value, true value.
 
     Numbers may be off by a part in 10^9 unless they are compared `exactly`; the mean of noise by that part of
-    its standard deviation, because it may be the rounding that is left of 0.
+    its standard deviation, because it may be a rounding error around 0.
     """
     if isinstance(claimed, dict) and isinstance(true, dict):
         for key in sorted(set(claimed) | set(true)):
             one, other = claimed.get(key, _ABSENT), true.get(key, _ABSENT)
-            if key == "mean" and not exactly and _same_mean(one, other, true.get("variance")):
+            if key == "mean" and not exactly and _is_same_mean(one, other, true.get("variance")):
                 continue
             yield from differences(one, other, f"{at}.{key}", exactly=exactly)
     elif isinstance(claimed, list) and isinstance(true, list):
@@ -317,47 +318,47 @@ def differences(claimed: Any, true: Any, at: str, *, exactly: bool = False) -> I
         for i, (one, other) in enumerate(zip(claimed, true, strict=True)):
             named = one.get("column", i) if isinstance(one, dict) else i
             yield from differences(one, other, f"{at}[{named}]", exactly=exactly)
-    elif not (repr(claimed) == repr(true) if exactly else _same(claimed, true)):
+    elif not (repr(claimed) == repr(true) if exactly else _is_same(claimed, true)):
         yield at, claimed, true
 
 
-def _same(claimed: Any, true: Any) -> bool:
+def _is_same(claimed: Any, true: Any) -> bool:
     if isinstance(claimed, float) and isinstance(true, float):
         close = math.isclose(claimed, true, rel_tol=RELATIVE_TOLERANCE, abs_tol=0.0)
         return close and math.copysign(1.0, claimed) == math.copysign(1.0, true)
     return type(claimed) is type(true) and bool(claimed == true)
 
 
-def _same_mean(claimed: Any, true: Any, variance: Any) -> bool:
+def _is_same_mean(claimed: Any, true: Any, variance: Any) -> bool:
     if not all(isinstance(value, float) for value in (claimed, true, variance)) or not variance >= 0:
         return False
     return bool(abs(claimed - true) <= RELATIVE_TOLERANCE * math.sqrt(variance))
 
 
 def split_wording(
-    found: Iterator[tuple[str, Any, Any]],
+    items: Iterator[tuple[str, Any, Any]],
 ) -> tuple[list[tuple[str, Any, Any]], list[tuple[str, Any, Any]]]:
     """Return differences in numbers, and those in the sentences around them."""
     numbers: list[tuple[str, Any, Any]] = []
     words: list[tuple[str, Any, Any]] = []
-    for difference in found:
+    for difference in items:
         parts = difference[0].replace("[", ".").split(".")
         (words if _WORDING & set(parts) else numbers).append(difference)
     return numbers, words
 
 
 def describe_difference(at: str, claimed: Any, true: Any) -> str:
-    """Return what a statement claims at a path, and what it must say instead, in a sentence."""
-    said, should = (_shown(value) for value in (claimed, true))
+    """Return a sentence with the claimed and the true value at a path of a statement."""
+    claimed_text, true_text = (_format_value(value) for value in (claimed, true))
     better = ""
     if isinstance(claimed, int | float) and isinstance(true, int | float):
         smaller = at.rpartition(".")[2] in _SMALLER_IS_BETTER
         if (claimed < true) == smaller:
             better = ", which promises more than is kept"
-    return f"{at} says {said} and must say {should}{better}."
+    return f"{at} says {claimed_text} and must say {true_text}{better}."
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
     text = f"{value:.12g}" if isinstance(value, float) else repr(value)

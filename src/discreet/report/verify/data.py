@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def check_data(
     folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks
 ) -> dict[str, AnyArray] | None:
-    """Check the table against the plan, a batch at a time; return its first rows, None if it has none."""
+    """Check the table against the plan, batch by batch; return its first rows, None if it cannot be read."""
     with checks.attempt("data files"):
         wrong = [
             f"{name} is not the file that the statement speaks of."
@@ -47,11 +47,11 @@ def check_data(
         checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
     with checks.attempt("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
         fields = published_fields(plan.schema)
-        looks = list(zip(source.names, source.sql_types, strict=True))
-        wanted = [(field.name, field.sql_type) for field in fields]
+        actual = list(zip(source.names, source.sql_types, strict=True))
+        expected = [(field.name, field.sql_type) for field in fields]
         wrong = [
             f"Column {place} is {_column(have)} and must be {_column(want)}."
-            for place, (have, want) in enumerate(zip_longest(looks, wanted), 1)
+            for place, (have, want) in enumerate(zip_longest(actual, expected), 1)
             if have != want
         ]
         checks.settle(
@@ -59,8 +59,8 @@ def check_data(
         )
         if wrong:
             return None
-        n_rows, said = source.count(), statement.what.rows_published
-        wrong = [] if n_rows == said else [f"The table has {n_rows} rows, and the statement says {said}."]
+        n_rows, stated = source.count(), statement.what.rows_published
+        wrong = [] if n_rows == stated else [f"The table has {n_rows} rows, and the statement says {stated}."]
         checks.settle("row count", wrong, f"The table has {n_rows} rows.")
     first: dict[str, AnyArray] | None = None
     with checks.attempt("cells"):
@@ -77,30 +77,30 @@ def _column(look: tuple[str, str] | None) -> str:
 
 
 def _check_cells(path: Path, plan: ReleasePlan, checks: Checks) -> dict[str, AnyArray]:
-    """Check support, moments and repeated rows in one pass; return the first rows, which are attacked."""
+    """Check support, moments and repeated rows in one pass; return the first rows, for the attacks."""
     tests = [
         test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
     ]
-    repeats = RepeatTest(plan.noised(), plan.repeat_chance())
+    repeats = RepeatTest(plan.noised_columns(), plan.repeat_chance())
     misfits: dict[str, str] = {}
     first: list[dict[str, AnyArray]] = []
-    seen = 0
+    n_read = 0
     for batch in published_batches(path, plan.schema):
-        for name, why in (plan.misfits(batch) | _outside(batch, plan)).items():
+        for name, why in (plan.misfits(batch) | _clear_column_misfits(batch, plan)).items():
             misfits.setdefault(name, why)
         for test in tests:
-            test.see(batch[test.column])
-        repeats.see(batch)
-        if seen < ATTACKED_ROWS:
-            first.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
-        seen += len(next(iter(batch.values())))
+            test.update(batch[test.column])
+        repeats.update(batch)
+        if n_read < ATTACKED_ROWS:
+            first.append({name: values[: ATTACKED_ROWS - n_read] for name, values in batch.items()})
+        n_read += len(next(iter(batch.values())))
     wrong = [f"Column {name!r} holds {why}." for name, why in misfits.items()]
     checks.settle(
         "cells", wrong, "Every cell is one that the mechanism can publish (support, lattice, levels)."
     )
     _check_moments(tests, checks)
-    if repeats.tells:
-        checks.settle("repeated rows", repeats.wrong(), "No rows repeat that noise keeps from repeating.")
+    if repeats.is_informative:
+        checks.settle("repeated rows", repeats.faults(), "No rows repeat that noise keeps from repeating.")
     return {c.name: np.concatenate([part[c.name] for part in first]) for c in plan.schema.released}
 
 
@@ -110,7 +110,7 @@ def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
         checks.add("moments", "not checkable", "The law of this release bounds no moment of a column.")
         return
     u = math.log(sum(test.bounds for test in tests) / FAILURE)
-    wrong = [sentence for test in tests for sentence in test.wrong(u)]
+    wrong = [sentence for test in tests for sentence in test.faults(u)]
     columns = len({test.column for test in tests})
     checks.settle(
         "moments",
@@ -120,9 +120,9 @@ def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
     )
 
 
-def _outside(batch: dict[str, AnyArray], plan: ReleasePlan) -> dict[str, str]:
-    """Return the columns published as they are that hold what was not declared, with the reason."""
-    found = {}
+def _clear_column_misfits(batch: dict[str, AnyArray], plan: ReleasePlan) -> dict[str, str]:
+    """Return the columns without noise that hold undeclared values, each with the reason."""
+    misfits = {}
     clear = {summary.column for summary in plan.columns if summary.law.kind == "clear"}
     for column in plan.schema.released:
         if column.name not in clear or not column.is_number:
@@ -130,17 +130,17 @@ def _outside(batch: dict[str, AnyArray], plan: ReleasePlan) -> dict[str, str]:
         values = batch[column.name][~np.isnan(batch[column.name])]
         lower, upper = column.range
         if ((values < lower) | (values > upper)).any():
-            found[column.name] = "values outside the declared range"
+            misfits[column.name] = "values outside the declared range"
         elif column.type != "number" and (values != np.rint(values)).any():
-            found[column.name] = "values that are not whole"
-    return found
+            misfits[column.name] = "values that are not whole"
+    return misfits
 
 
 def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
-    """Return where two published files differ first, by row and column; empty if they do not.
+    """Return the first difference of two published files, by row and column; empty if there is none.
 
-    Numbers may be apart by ``tolerance`` times the largest number of their column among the rows read with
-    them: of a method whose last digits depend on the processor's linear algebra.
+    Numbers may differ by ``tolerance`` times the largest number of their column in the batch, for methods
+    whose last digits depend on the linear algebra of the processor.
     """
     start = 0
     for here, there in zip_longest(published_batches(one, schema), published_batches(other, schema)):
@@ -150,7 +150,9 @@ def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 
             (int(differs.argmax()), column.name)
             for column in schema.released
             if rows
-            and (differs := _differ(here[column.name][:rows], there[column.name][:rows], tolerance)).any()
+            and (
+                differs := _find_differences(here[column.name][:rows], there[column.name][:rows], tolerance)
+            ).any()
         ]
         if places:
             row, name = min(places)
@@ -161,7 +163,8 @@ def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 
     return []
 
 
-def _differ(one: AnyArray, other: AnyArray, tolerance: float) -> Any:
+def _find_differences(one: AnyArray, other: AnyArray, tolerance: float) -> Any:
+    """Return, row by row, whether two columns differ; missing cells agree with each other."""
     if one.dtype.kind == "f":
         missing = np.isnan(one), np.isnan(other)
         if tolerance:
@@ -172,20 +175,20 @@ def _differ(one: AnyArray, other: AnyArray, tolerance: float) -> Any:
 
 
 ALLOWED = 2 * LARGEST_GRADIENT
-"""The construction's own limit, and as much again for sums in another order."""
+"""Largest gradient: the limit of the construction, and as much again for another order of summation."""
 _BLOCK = 1 << 10
 
 
 def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
-    """Check that a masked table and its classifier belong together; that no other release has one.
+    """Check that a masked table and its classifier belong together, and that no other release has one.
 
-    The gradient of the published problem, computed again from every published cell, has to vanish at the
-    published weights. A cell that is changed by ``t`` moves it by about ``t`` over the number of rows, so
-    that what can be changed unnoticed is as small as rounding.
+    The gradient of the published problem, computed from every published cell, has to vanish at the published
+    weights. A cell that is changed by ``t`` moves it by about ``t`` over the number of rows, so that only
+    changes as small as rounding remain unnoticed.
 
     Privacy
     -------
-    Reads published files alone. Whoever changes rows and classifier together so that they fit again has made
+    Reads published files alone. Rows and classifier that were changed together, so that they fit again, are
     another masked table, which only the key can tell from the first.
 
     Reference
@@ -202,21 +205,21 @@ def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
         return
     with checks.attempt("classifier"):
         content = read_bytes(folder / CLASSIFIER)
-        found = Classifier.from_json(content)
+        classifier = Classifier.from_json(content)
         n_classes = len(plan.target.levels)
         wrong = []
-        if found.to_json().encode("utf-8") != content:
+        if classifier.to_json().encode("utf-8") != content:
             wrong.append(f"{CLASSIFIER} is not written the way classifiers are: it was edited.")
-        elif found.columns != plan.encoding.names or len(found.weights) != (
+        elif classifier.columns != plan.encoding.names or len(classifier.weights) != (
             1 if n_classes == 2 else n_classes
         ):
             wrong.append(f"{CLASSIFIER} is for other columns or classes than the table's.")
-        elif found.regularization != plan.regularization:
+        elif classifier.regularization != plan.regularization:
             wrong.append(f"The regularization in {CLASSIFIER} is not the one that the method has.")
         if wrong:
             checks.settle("classifier", wrong, "")
             return
-        gradient = gradient_norm(folder, plan, found)
+        gradient = gradient_norm(folder, plan, classifier)
         if plan.construction != "direct":
             checks.add(
                 "classifier",
@@ -238,13 +241,13 @@ def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
         )
 
 
-def gradient_norm(folder: Path, plan: MaskedPlan, found: Classifier) -> float:
+def gradient_norm(folder: Path, plan: MaskedPlan, classifier: Classifier) -> float:
     """Return the norm of the gradient of the mean loss and the penalty, from the published cells."""
-    total, n = np.zeros_like(found.weights), 0
+    total, n = np.zeros_like(classifier.weights), 0
     for batch in published_batches(folder / DATA, plan.schema):
-        points = np.column_stack([batch[name] for name in found.columns])
+        points = np.column_stack([batch[name] for name in classifier.columns])
         codes = np.asarray(batch[plan.target.name], np.int64)
         for block in blocks(len(codes), _BLOCK):
-            total += residuals(found.weights, points[block], codes[block]).T @ points[block]
+            total += residuals(classifier.weights, points[block], codes[block]).T @ points[block]
         n += len(codes)
-    return float(np.linalg.norm(found.regularization * found.weights - total / max(n, 1)))
+    return float(np.linalg.norm(classifier.regularization * classifier.weights - total / max(n, 1)))
