@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Ledger, Schema, datasets, load_model, publish_model, verify
+from discreet import ApproxDP, Ledger, PureDP, Schema, datasets, load_model, publish_model, verify
+from discreet.errors import ParameterError
 from discreet.learn import METHODS, Learner
 from discreet.ledger.audit_log import check_log
+from discreet.pipeline import KeyEscrow, Output
 from discreet.pipeline.training import model_options, trainable
 from discreet.report.statement.documents import ModelStatement
 from discreet.tables import open_table
@@ -103,6 +105,21 @@ def test_what_was_learned_is_worth_something(name: str, tmp_path: Path) -> None:
     assert schema.target is not None
     truth = rows.pop(schema.target)
     assert np.mean(load_model(tmp_path / "model").predict(_frame(rows)) == truth) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"escrow": KeyEscrow("key", "correct horse battery")}, "escrow must be None for a model"),
+        ({"output": Output(csv=True)}, "csv of output must be None for a model"),
+    ],
+)
+def test_a_model_has_neither_a_key_to_keep_nor_rows_to_write(
+    changes: dict[str, Any], match: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ParameterError, match=match):
+        publish_model("demo:clinic", model="id3", privacy=PureDP(epsilon=1), out=tmp_path / "m", **changes)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_through_python_is_the_same_thing(tmp_path: Path) -> None:

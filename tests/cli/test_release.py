@@ -248,6 +248,14 @@ def test_a_kept_key_takes_its_passphrase_from_the_environment_and_replays(survey
     assert discreet(*words, cwd=survey).code == 1
 
 
+def test_a_recipient_without_a_key_to_keep_is_refused(survey: Path) -> None:
+    before = sorted(survey.iterdir())
+    done = release(survey, "--recipient", "auditor.pem")
+    assert done.code == 1
+    assert "--keep-key was not given" in done.err
+    assert sorted(survey.iterdir()) == before
+
+
 def test_a_password_in_the_address_of_a_table_is_not_written_down(survey: Path) -> None:
     address = "postgresql://jane:secret@localhost:1/db?table=people"
     done = discreet("release", address, "--schema", "people.schema.yaml", "--protect", "age=9", cwd=survey)

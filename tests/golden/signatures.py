@@ -22,7 +22,10 @@ A class that moves carries its methods with it. A name that stays and has other 
 in ``CHANGED`` with the reason.
 """
 
-CHANGED: dict[str, str] = {}
+CHANGED: dict[str, str] = {
+    "discreet.publish": "options of the key, the signature, the files and the run are grouped in four values",
+    "discreet.publish_model": "takes the four values of discreet.publish",
+}
 """Names whose parameters changed on purpose, with the reason."""
 
 

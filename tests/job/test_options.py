@@ -10,10 +10,10 @@ from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, PureDP, Sche
 from discreet.errors import ParameterError, PromiseError
 from discreet.pipeline.options import (
     check_floors,
-    how_much,
     make_method,
     method_class,
     method_for,
+    missing_noise_error,
     options_of,
     promise_for,
     read_pairs,
@@ -117,18 +117,18 @@ def test_floors_are_refused_where_none_can_be_proven() -> None:
         check_floors(method.plan(SCHEMA, 100), {"age": 5.0})
 
 
-def test_only_a_method_that_must_be_told_how_much_noise_to_use_asks() -> None:
+def test_only_a_method_that_must_be_told_missing_noise_error_noise_to_use_asks() -> None:
     assert method_for("invariant", schema=SCHEMA, privacy=None).name == "invariant"
     with pytest.raises(ParameterError, match="--protect"):
         method_for("gaussian", schema=SCHEMA, privacy=None)
 
 
 def test_a_release_that_was_told_nothing_says_the_line_to_add() -> None:
-    message = str(how_much("gaussian", SCHEMA))
+    message = str(missing_noise_error("gaussian", SCHEMA))
     assert "--protect age=7" in message
     assert "protect: {error: ...}" in message
     assert "--scale" in message
-    assert "--scale" not in str(how_much("invariant", SCHEMA))
+    assert "--scale" not in str(missing_noise_error("invariant", SCHEMA))
 
 
 @pytest.mark.parametrize(

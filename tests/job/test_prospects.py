@@ -29,7 +29,7 @@ from discreet.evaluation.sample_size import (
     signal_evidence,
 )
 from discreet.noise import Stream
-from discreet.pipeline.plan import plan_for
+from discreet.pipeline.plan import PlanBasis, plan_for
 
 CENSUS = Schema(
     columns=[*(Column(f"x{j}", lower=0, upper=1) for j in range(14)), Column("income", values=(0, 1))],
@@ -187,7 +187,7 @@ def test_a_plan_carries_advice_and_reads_no_cell() -> None:
         schema=CENSUS,
         method="coarse",
         privacy=PureDP(epsilon=4),
-        n_rows=50_000,
+        basis=PlanBasis(n_rows=50_000),
         label="clear",
     )
     assert found.advice is not None
@@ -196,6 +196,11 @@ def test_a_plan_carries_advice_and_reads_no_cell() -> None:
     assert found.advice.to_dict()["columns"] == found.advice.columns
     other = {name: values + 1 if name != "income" else values for name, values in rows.items()}
     again = plan_for(
-        other, schema=CENSUS, method="coarse", privacy=PureDP(epsilon=4), n_rows=50_000, label="clear"
+        other,
+        schema=CENSUS,
+        method="coarse",
+        privacy=PureDP(epsilon=4),
+        basis=PlanBasis(n_rows=50_000),
+        label="clear",
     )
     assert again.advice == found.advice

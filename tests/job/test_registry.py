@@ -13,10 +13,10 @@ import pytest
 
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
 from discreet.errors import DiscreetWarning, OtherLedger
-from discreet.pipeline import _registry
+from discreet.pipeline import RunOptions, _registry
 from discreet.pipeline._identity import fingerprint
 from discreet.pipeline._registry import Registry, charged_ledger
-from discreet.pipeline.plan import plan_for
+from discreet.pipeline.plan import PlanBasis, plan_for
 from discreet.pipeline.query import ask
 from tests.job.test_fingerprint import people, taken, write
 
@@ -57,7 +57,12 @@ def release(path: Any, schema: Schema, **how: Any) -> Any:
     """Release the table."""
     folder = Path(path).parent / "release"
     return publish(
-        path, schema=schema, out=folder, privacy=ApproxDP(epsilon=8, delta=1e-6), attack_records=100, **how
+        path,
+        schema=schema,
+        out=folder,
+        privacy=ApproxDP(epsilon=8, delta=1e-6),
+        run=RunOptions(attack_records=100),
+        **how,
     )
 
 
@@ -71,7 +76,9 @@ def model(path: Any, schema: Schema, **how: Any) -> Any:
 
 def tuning(path: Any, schema: Schema, **how: Any) -> Any:
     """Look at private rows before a release."""
-    return plan_for(path, schema=schema, privacy=ONE, method="laplace", on_private_rows=True, **how)
+    return plan_for(
+        path, schema=schema, privacy=ONE, method="laplace", basis=PlanBasis(on_private_rows=True), **how
+    )
 
 
 @pytest.mark.parametrize("job", [count, release, model, tuning])

@@ -49,7 +49,7 @@ def create(
         if any(value is not None for value in numbers.values()):
             from discreet.server.dataset import load_schema
 
-            limit = options.dp_promise_of(load_schema(found), **numbers)
+            limit = options.make_promise(load_schema(found), **numbers)
         token = desk.create(_who(), name, scope, days=days, limit=limit)
     write_out(token + "\n")
 

@@ -1,8 +1,6 @@
 """``discreet verify``: a stranger re-checks a release."""
 
 import contextlib
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +8,7 @@ import typer
 
 from discreet.cli.console import Console
 from discreet.cli.ledger import existing_ledger
-from discreet.cli.options import PASSPHRASE, TABLE, Json
+from discreet.cli.options import PASSPHRASE, TABLE, Json, passphrase_for
 
 
 def verify(
@@ -44,7 +42,7 @@ def verify(
     opened = None
     if key is not None:
         pem = None if private_key is None else read_bytes(private_key)
-        opened = unseal_key(key, passphrase=None if pem else _passphrase(key), private_key=pem)
+        opened = unseal_key(key, passphrase=None if pem else passphrase_for(key, kept=False), private_key=pem)
     book = contextlib.nullcontext() if ledger is None else existing_ledger(ledger)
     with book as opened_book, Console(as_json=json) as console:
         found = check(
@@ -73,17 +71,3 @@ def verify(
         )
     if not found.ok:
         raise typer.Exit(1)
-
-
-def _passphrase(path: Path) -> str:
-    from discreet.errors import ParameterError
-
-    found = os.environ.get(PASSPHRASE)
-    if found is not None:
-        return found
-    if not sys.stdin.isatty():
-        raise ParameterError(
-            f"--key needs its passphrase, and nobody is there to be asked. Set {PASSPHRASE}."
-        )
-    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, err=True)
-    return answer

@@ -1,9 +1,8 @@
-"""The folder of a release: built beside its place under another name, and renamed when it is whole.
+"""Output of a job: the folder that is built beside its place and renamed when it is complete, and the keys.
 
-A running job holds a lock on the folder it builds. So whoever comes later can tell what a killed run left,
-which is removed, from what a living one is still at work on, which is not touched.
-
-The key of a release: discarded, unless the curator keeps it sealed; and the key that signs.
+A running job holds a lock on the folder it builds. A later run therefore removes what a killed one left, and
+does not touch what a running one is still writing. The key of a release is forgotten unless the curator keeps
+it encrypted; the key that signs is the curator's own.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ from typing import TYPE_CHECKING, Self
 
 from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
-from discreet.report.folder.folder import read_bytes
+from discreet.report.folder.folder import read_bytes, signing_key
 from discreet.report.folder.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
 from discreet.tables.temporary import lock, lock_leftover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Place = str | os.PathLike[str]
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from discreet.pipeline.options import KeyEscrow, Signing
 
 PUBLIC, INTERNAL = "public", "internal"
 _STATEMENT = "statement.json"
@@ -70,19 +71,19 @@ def check_place(target: Path, *, replace: bool) -> None:
 
 
 @contextlib.contextmanager
-def building(target: Path, *, replace: bool) -> Iterator[Path]:
+def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
     """Yield a folder with an empty ``public`` and ``internal``; it gets the name `target` if all goes well.
 
     Whoever looks at `target` sees the old state or the new one. On an error, an interrupt or a full disk
     the folder is removed; after a kill the next run to the same place removes it.
     """
     target = target.absolute()
-    with explained(target):
+    with explain_os_errors(target):
         check_place(target, replace=replace)
         _sweep(target)
         room, held = _room_beside(target)
     try:
-        with explained(target):
+        with explain_os_errors(target):
             yield room
             for entry in (room / INTERNAL).iterdir():
                 entry.chmod(0o600)
@@ -94,7 +95,7 @@ def building(target: Path, *, replace: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def explained(target: Path) -> Iterator[None]:
+def explain_os_errors(target: Path) -> Iterator[None]:
     """Turn the system's errors into a sentence."""
     try:
         yield
@@ -177,17 +178,17 @@ def _to_disk(path: Path) -> None:
         os.close(handle)
 
 
-class KeyEscrow:
-    """Makes the key of a release; keeps it sealed, if asked to, once the release is done.
+class ReleaseKey:
+    """Key of a release: drawn for it, and forgotten or kept for an auditor once the release is done.
 
     Parameters
     ----------
     path : Path or None
-        None: the key is forgotten.
+        File that will hold the encrypted key; None: the key is forgotten.
     passphrase : str or None
-        Opens it.
+        Passphrase that encrypts the key; None: it is encrypted for `recipient`.
     recipient : bytes or None
-        Or else the owner of this X25519 public key does.
+        X25519 public key in PEM whose owner can decrypt the key; None: `passphrase` encrypts it.
     """
 
     def __init__(
@@ -201,21 +202,27 @@ class KeyEscrow:
         self._sealed = False
 
     @classmethod
-    def from_options(
-        cls, path: Place | None, passphrase: str | None, recipient: Place | None, *, release: Path
-    ) -> KeyEscrow:
-        """Check, before anything is paid, that the key can be kept as asked, and not in the `release`."""
-        if path is None:
-            if passphrase is not None or recipient is not None:
-                raise ParameterError(
-                    "passphrase and recipient are for a key that is kept, and keep_key was not given. Give "
-                    "--keep-key FILE, or leave them out."
-                )
+    def from_escrow(cls, escrow: KeyEscrow | None, *, release: Path) -> ReleaseKey:
+        """Draw the key of a release, after checking that it can be kept as requested.
+
+        Parameters
+        ----------
+        escrow : KeyEscrow or None
+            File and encryption of the key; None: the key is forgotten.
+        release : Path
+            Folder of the release, which must not hold the key.
+
+        Raises
+        ------
+        ParameterError, SourceError
+            The key cannot be kept there, or not under that secret. Nothing was paid yet.
+        """
+        if escrow is None:
             return cls()
-        place = Path(path).absolute()
-        if (passphrase is None) == (recipient is None):
+        passphrase, place = escrow.passphrase, Path(escrow.path).absolute()
+        if (passphrase is None) == (escrow.recipient is None):
             raise ParameterError(
-                "keep_key needs exactly one of passphrase and recipient: whoever has the key can remove the "
+                "escrow (--keep-key) needs exactly one of passphrase and recipient: the key removes the "
                 "noise, so it is never written in the clear."
             )
         if passphrase is not None and len(passphrase) < SHORTEST_PASSPHRASE:
@@ -225,17 +232,18 @@ class KeyEscrow:
             )
         if place.exists() or not place.parent.is_dir():
             raise SourceError(
-                f"keep_key must be a file that does not exist, in a folder that does; {str(place)!r} is not. "
-                "A key is never overwritten."
+                f"escrow (--keep-key) must be a file that does not exist, in a folder that does; "
+                f"{str(place)!r} is not. A key is never overwritten."
             )
         if place.resolve().is_relative_to(release.resolve()):
             raise SourceError(
-                f"keep_key must be outside of the release, and {str(place)!r} is in it: whoever gets the "
-                "folder would get the key, and replacing the folder would remove it. Choose another place."
+                f"escrow (--keep-key) must be outside of the release, and {str(place)!r} is in it: the key "
+                "would be given away with the folder, and removed when the folder is replaced. Choose "
+                "another place."
             )
-        if recipient is None:
+        if escrow.recipient is None:
             return cls(place, passphrase)
-        pem = read_bytes(Path(recipient))
+        pem = read_bytes(Path(escrow.recipient))
         recipient_key(pem)
         return cls(place, recipient=pem)
 
@@ -244,7 +252,7 @@ class KeyEscrow:
         return Stream(self._key)
 
     def keep(self) -> None:
-        """Seal the key, if it is to be kept."""
+        """Write the encrypted key to its file, if it is to be kept."""
         if self.path is not None:
             seal_key(self.path, self._key, passphrase=self._passphrase, recipient=self._recipient)
             self._sealed = True
@@ -253,6 +261,11 @@ class KeyEscrow:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # The key of a release that did not come about opens nothing.
+        # The key of a release that failed decrypts nothing, so its file is removed.
         if kind is not None and self._sealed and self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def load_signing_key(signing: Signing | None) -> Ed25519PrivateKey | None:
+    """Return the private key that signs a folder, or None if none was given."""
+    return None if signing is None else signing_key(read_bytes(Path(signing.key)), signing.password)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError, SourceError
-from discreet.pipeline._output import INTERNAL, PUBLIC, explained
+from discreet.pipeline._output import INTERNAL, PUBLIC, explain_os_errors
 from discreet.pipeline._release_stages import first_rows
 from discreet.pipeline.release import ATTACKS, REPORT
 from discreet.release import method_from_dict
@@ -71,7 +71,7 @@ def rebuild_report(folder: Path, out: Path | None = None) -> Path:
             "not. Release the table again."
         ) from None
     place = out or folder / INTERNAL / REPORT
-    with explained(place):
+    with explain_os_errors(place):
         write_report(place, statement, findings)
         place.chmod(0o600)
     return place
