@@ -448,23 +448,23 @@ def test_public_folders_of_neighbors_differ_in_the_data_and_what_is_computed_fro
 
 
 def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
-    watching, make = _release_stages.watching, build_statement
+    ages: list[float] = []
+    make_watch, build = _release_stages.make_watch, build_statement
 
-    def spy(pairs: Any, n_rows: int, tell: Any) -> Any:
-        watch = watching(pairs, n_rows, tell)
+    def spy(pairs: Any, n_rows: int, report: Any) -> Any:
+        watch = make_watch(pairs, n_rows, report)
 
         def both(rows: Any, published: Any) -> None:
-            told.append(float(rows["age"].max()))
+            ages.append(float(rows["age"].max()))
             watch(rows, published)
 
         return both
 
     def chatty(*args: Any, **kwargs: Any) -> Statement:
-        made: Statement = make(*args, **kwargs)
-        return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {told[-1]}."]})
+        made: Statement = build(*args, **kwargs)
+        return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {ages[-1]}."]})
 
-    monkeypatch.setattr(_release_stages, "watching", spy)
+    monkeypatch.setattr(_release_stages, "make_watch", spy)
     monkeypatch.setattr("discreet.pipeline.release.build_statement", chatty)
     assert leaks(of_neighbors(tmp_path, monkeypatch)) == {".assumptions[]"}
 
