@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import SourceError
-from discreet.pipeline._output import build_folder, check_place
+from discreet.pipeline._output import build_folder, check_target_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def test_places_that_cannot_be_used_are_refused_before_anything_is_done(what: st
     else:
         target = tmp_path / "no" / "release"
     with pytest.raises(SourceError):
-        check_place(target, replace=True)
+        check_target_folder(target, replace=True)
 
 
 def test_an_empty_folder_is_no_obstacle(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from discreet.evaluation.sample_size import (
     signal_evidence,
 )
 from discreet.noise import Stream
-from discreet.pipeline.plan import PlanBasis, plan_for
+from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 
 CENSUS = Schema(
     columns=[*(Column(f"x{j}", lower=0, upper=1) for j in range(14)), Column("income", values=(0, 1))],
@@ -182,7 +182,7 @@ def test_a_floor_gets_advice_on_rows_and_none_on_epsilon() -> None:
 
 def test_a_plan_carries_advice_and_reads_no_cell() -> None:
     rows = {c.name: np.zeros(3) for c in CENSUS.columns} | {"income": np.array([0, 0, 0])}
-    found = plan_for(
+    found = plan_noise_levels(
         rows,
         schema=CENSUS,
         method="coarse",
@@ -195,7 +195,7 @@ def test_a_plan_carries_advice_and_reads_no_cell() -> None:
     assert found.advice.chosen.n_rows == 50_000
     assert found.advice.to_dict()["columns"] == found.advice.columns
     other = {name: values + 1 if name != "income" else values for name, values in rows.items()}
-    again = plan_for(
+    again = plan_noise_levels(
         other,
         schema=CENSUS,
         method="coarse",

@@ -34,7 +34,7 @@ from discreet.noise import Stream
 from discreet.pipeline import _release_stages, publish
 from discreet.pipeline._output import ReleaseKey
 from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
-from discreet.pipeline.plan import PlanBasis, dry_run, plan_for
+from discreet.pipeline.plan import PlanBasis, dry_run, plan_noise_levels
 from discreet.pipeline.published import rebuild_report
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt
@@ -266,7 +266,7 @@ def test_the_usual_ledger_is_named_by_the_data_set(tmp_path: Path, monkeypatch: 
 
 
 def test_whoever_compared_noise_on_private_rows_has_it_in_every_later_statement(tmp_path: Path) -> None:
-    found = plan_for(
+    found = plan_noise_levels(
         people(),
         schema=SCHEMA,
         protect={"age": 9},

@@ -149,7 +149,7 @@ class Console:
 HEADINGS = ("column", "without release", "proven floor", "best attack", "interval", "unit", "verdict")
 
 
-def cells_of(row: "Row") -> tuple[str, ...]:
+def format_row(row: "Row") -> tuple[str, ...]:
     """Write one line of the table about guesses, in the column's own unit."""
     from discreet.formatting import format_interval, name, quantity
     from discreet.pipeline.result import CHANCE

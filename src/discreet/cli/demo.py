@@ -7,7 +7,7 @@ import typer
 
 from discreet.cli.console import Console
 from discreet.cli.options import AttackRecords, Json
-from discreet.cli.release import command_line, show
+from discreet.cli.release import command_line, print_release
 
 FLOORS = {"census": {"age": 9.0}, "clinic": {"radius_mean": 4.0}}
 
@@ -34,4 +34,4 @@ def demo(
             on_stage=console.stage,
             on_progress=console.progress,
         )
-        show(console, result)
+        print_release(console, result)

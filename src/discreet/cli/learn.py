@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from discreet.cli import options
 from discreet.cli.console import Console, print_promises
 from discreet.cli.options import AboutFlags, LedgerFlags, PromiseFlags, expand_flags
-from discreet.cli.release import Sign, command_line, signing_from
+from discreet.cli.release import Sign, command_line, make_signing
 
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def _models() -> Iterator[tuple[str, str, str]]:
     """Yield name, summary and options of each model."""
-    from discreet.pipeline.training import model_options, summary_of, trainable
+    from discreet.pipeline.training import model_options, model_summary, trainable_models
 
-    for name in trainable():
-        yield name, summary_of(name), ", ".join(model_options(name))
+    for name in trainable_models():
+        yield name, model_summary(name), ", ".join(model_options(name))
 
 
 def _complete_model() -> list[str]:
@@ -115,7 +115,7 @@ def learn(
             ledger=ledger.place,
             new_ledger=ledger.new_ledger,
             about=about.to_dict(),
-            signing=signing_from(files.sign),
+            signing=make_signing(files.sign),
             output=Output(replace=files.replace),
             run=RunOptions(tuned=files.tuned, command=command_line()),
             on_stage=console.stage,

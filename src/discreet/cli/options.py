@@ -111,10 +111,10 @@ class MethodCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write every method with its options."""
-        from discreet.pipeline.options import options_of
+        from discreet.pipeline.options import method_options
 
         with formatter.section("Methods, and what each can be told"):
-            formatter.write_dl([(name, ", ".join(options_of(name))) for name in _method_names()])
+            formatter.write_dl([(name, ", ".join(method_options(name))) for name in _method_names()])
 
 
 def load_declaration(table: str, schema: Path | None, target: str | None) -> "Schema":
@@ -135,9 +135,9 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
         There is no schema, or it is incomplete or wrong.
     """
     from discreet.errors import SchemaError
-    from discreet.pipeline.sources import draft_schema, schema_of, schema_place, unfilled_lines
+    from discreet.pipeline.sources import draft_schema, find_open_lines, schema_of, schema_path
 
-    place = schema or schema_place(table)
+    place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
         lines = draft_schema(table, place)
         raise SchemaError(
@@ -148,7 +148,8 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
     try:
         loaded = schema_of(table, schema)
     except SchemaError as problem:
-        if place.is_file() and (lines := unfilled_lines(place.read_text(encoding="utf-8", errors="replace"))):
+        text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+        if lines := find_open_lines(text):
             raise SchemaError(
                 f"{str(place)!r} is not complete. {_list_open_lines(lines)}", *problem.problems
             ) from None
@@ -282,7 +283,7 @@ class MethodFlags:
 
     def read(self, table: str) -> "ReleaseRequest":
         """Return the request for a table; if the table has no schema, a draft of it is written."""
-        from discreet.pipeline.options import promise_for, read_pairs, read_value
+        from discreet.pipeline.options import build_promise, read_pairs, read_value
 
         schema = load_declaration(table, self.schema, self.target)
         floors = read_pairs("--protect", self.protect or [])
@@ -300,7 +301,7 @@ class MethodFlags:
         return ReleaseRequest(
             schema=schema,
             method=self.method,
-            privacy=promise_for(schema, protect=floors, epsilon=self.epsilon, delta=self.delta),
+            privacy=build_promise(schema, protect=floors, epsilon=self.epsilon, delta=self.delta),
             protect=floors,
             options={name: value for name, value in given.items() if value is not None},
         )

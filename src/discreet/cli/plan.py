@@ -51,11 +51,11 @@ def plan(
 ) -> None:
     """Show how noise, floors, epsilon and accuracy go together; reads no cell and charges nothing."""
     from discreet.formatting import printable
-    from discreet.pipeline.plan import PlanBasis, plan_for
+    from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 
     request = method.read(table)
     with Console(as_json=json) as console:
-        planned = plan_for(
+        planned = plan_noise_levels(
             table,
             ledger=ledger,
             new_ledger=new_ledger,

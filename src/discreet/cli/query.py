@@ -1,4 +1,4 @@
-"""``discreet query``: one question about a private table, answered with noise."""
+"""``discreet query``: one query on a private table, answered with noise."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
-_DELTA = 1e-6  # where Gaussian noise is read as an epsilon if nobody named another delta
+_DELTA = 1e-6  # at which Gaussian noise is stated as an epsilon, unless --delta names another
 
 
 @expand_flags
@@ -57,16 +57,17 @@ def query(
     The same question about the same rows is free, and gets the same answer. All declared groups are
     answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
     """
-    from discreet.pipeline.query import ask, price
+    from discreet.pipeline.query import preview_table_query, query_table
 
     declared = options.load_declaration(table, schema, None)
     privacy = promise.promise(declared)
     delta = promise.delta or _DELTA
     with Console(as_json=json) as console:
         if dry_run:
-            _show_cost(console, price(table, question, schema=declared, privacy=privacy, sd=sd), delta)
+            preview = preview_table_query(table, question, schema=declared, privacy=privacy, sd=sd)
+            _show_cost(console, preview, delta)
             return
-        result = ask(
+        result = query_table(
             table,
             question,
             schema=declared,
@@ -80,6 +81,7 @@ def query(
 
 
 def _show(console: Console, result: "QueryResult", delta: float) -> None:
+    """Print an answer, its cost and what is left of the budget."""
     from discreet.formatting import printable
 
     unit = f" {printable(result.measure)}" if result.measure else ""
@@ -98,7 +100,7 @@ def _show(console: Console, result: "QueryResult", delta: float) -> None:
 
 
 def _describe_values(result: "QueryResult") -> list[str]:
-    """Say what the numbers are made of, and which of them to leave alone."""
+    """Return sentences about how the numbers came about and which of them not to use."""
     sentences = []
     if result.refined:
         draws = len(result.parts[0])
@@ -109,6 +111,7 @@ def _describe_values(result: "QueryResult") -> list[str]:
 
 
 def _show_groups(console: Console, result: "QueryResult") -> None:
+    """Print one line for each group, with an interval drawn on a common scale."""
     from discreet.formatting import name
 
     shown = result.cells[:_MOST_GROUPS]
@@ -125,6 +128,7 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
 
 
 def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
+    """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
     from discreet.query.results import describe_cost, rounded
 
@@ -145,7 +149,7 @@ def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
 
 
 def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
-    """Say what it cost, where it was charged and what is left."""
+    """Return sentences about the cost, the ledger it was charged to and what is left."""
     from discreet.errors import PromiseError
     from discreet.formatting import count_noun, number
     from discreet.query.results import describe_cost
@@ -175,7 +179,7 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
         )
     except PromiseError:
         total = "no epsilon at all"
-    # Whoever chooses the next price after seeing an answer can come to more than the sum says.
+    # Costs that are chosen after seeing answers can come to more than the sum says.
     return [
         cost_text,
         f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, so "
@@ -184,7 +188,7 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
 
 
 def _describe_assumptions(result: "QueryResult") -> str:
-    """Say what the promise stands on, such as how many rows of each person are used."""
+    """Return what the promises assume, such as how many rows of each person are used."""
     assumed = dict.fromkeys(text for promise in result.cost for text in promise.assumes)
     return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import options
-from discreet.cli.console import HEADINGS, Console, cells_of, print_promises
+from discreet.cli.console import HEADINGS, Console, format_row, print_promises
 from discreet.cli.options import (
     PASSPHRASE,
     AboutFlags,
@@ -119,14 +119,14 @@ def release(
             new_ledger=ledger.new_ledger,
             about=about.to_dict(),
             escrow=files.escrow(),
-            signing=signing_from(files.sign),
+            signing=make_signing(files.sign),
             output=files.output(),
             run=files.run(attack_records),
             on_stage=console.stage,
             on_progress=console.progress,
             **request.to_dict(),
         )
-        show(console, result)
+        print_release(console, result)
 
 
 def print_dry_run(console: Console, table: str, request: ReleaseRequest, attack_records: int) -> None:
@@ -153,7 +153,7 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, attack_
     )
 
 
-def show(console: Console, result: "Published") -> None:
+def print_release(console: Console, result: "Published") -> None:
     """Print the promises of a release and where its folders are."""
     statement = result.statement
     print_rows(console, result.rows)
@@ -187,7 +187,7 @@ def print_rows(console: Console, rows: Any) -> None:
     console.table(
         "How well can anybody guess a cell? (attacks on made-up records; a floor breaks above the interval)",
         HEADINGS,
-        (cells_of(row) for row in rows),
+        (format_row(row) for row in rows),
         right=2,
     )
 
@@ -198,7 +198,7 @@ def command_line() -> str:
     return shlex.join(["discreet", *words])
 
 
-def signing_from(key: Path | None) -> "Signing | None":
+def make_signing(key: Path | None) -> "Signing | None":
     """Return the key that signs, with its password from the environment; None if none was given."""
     from discreet.pipeline.options import Signing
 

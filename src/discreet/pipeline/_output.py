@@ -33,7 +33,7 @@ _STATEMENT = "statement.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def check_place(target: Path, *, replace: bool) -> None:
+def check_target_folder(target: Path, *, replace: bool) -> None:
     """Refuse a place that a release cannot go to, as far as can be told before anything is paid.
 
     Parameters
@@ -79,7 +79,7 @@ def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
     """
     target = target.absolute()
     with explain_os_errors(target):
-        check_place(target, replace=replace)
+        check_target_folder(target, replace=replace)
         _sweep(target)
         room, held = _room_beside(target)
     try:
@@ -145,7 +145,7 @@ def _sweep(target: Path) -> None:
 
 def _move_in(room: Path, target: Path, *, replace: bool) -> None:
     """Give the finished folder its name; what had it is set aside first and removed afterwards."""
-    check_place(target, replace=replace)
+    check_target_folder(target, replace=replace)
     aside, held = room.with_suffix(".old"), None
     if target.exists() and any(target.iterdir()):
         held = lock(target, folder=True)

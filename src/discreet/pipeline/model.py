@@ -16,8 +16,8 @@ from discreet.learn import METHODS
 from discreet.learn.feature_map import FeatureMap
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
-from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_place, load_signing_key
-from discreet.pipeline._registry import charged_ledger
+from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
+from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._stages import (
     READABLE,
     Stages,
@@ -28,8 +28,8 @@ from discreet.pipeline._stages import (
     parse_about,
 )
 from discreet.pipeline.options import Output, RunOptions
-from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
-from discreet.pipeline.training import make_learner, on_sums, train
+from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
+from discreet.pipeline.training import is_on_sums, make_learner, train
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable
 from discreet.report.folder.folder import (
@@ -192,19 +192,19 @@ def publish_model(
     """
     folder = Path(out)
     _check_options(escrow, output)
-    check_place(folder, replace=output.replace)
+    check_target_folder(folder, replace=output.replace)
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
     # Everything that can be refused is refused before a ledger is made.
-    if not on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
+    if not is_on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
         check_publishable(declared, f"the model {model}")
-    table_ledger = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=table_ledger, **parameters)
-    log = AuditLog(log_place(table_ledger))
+    log = AuditLog(log_path(table_ledger))
     stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
-    table, label = table_of(source), label_of(source)
+    table, label = table_of(source), describe_source(source)
     with (
         close_ledger(table_ledger, ledger),
         log_failure(log),
@@ -297,7 +297,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         )
     learner = kind.load(folder / MODEL)
     feature_map = FeatureMap.from_schema(Schema.from_dict(statement.declared))
-    if not on_sums(kind):
+    if not is_on_sums(kind):
         return Pipeline([("coordinates", FunctionTransformer(feature_map.rows)), ("model", learner)])
     if not feature_map.plain:
         return learner

@@ -146,7 +146,7 @@ def method_class(name: str) -> type[ReleaseMethod]:
     raise ParameterError(f"method must be one of {', '.join(sorted(METHODS))}, was {name!r}. {hint}")
 
 
-def options_of(name: str) -> tuple[str, ...]:
+def method_options(name: str) -> tuple[str, ...]:
     """Return the parameters of a method other than its promise, in the order of its constructor."""
     return tuple(option for option in parameter_names(method_class(name)) if option != "privacy")
 
@@ -163,8 +163,8 @@ def make_method(
     schema : Schema
         Schema that declares the columns of the table.
     privacy : Promise or None
-        Promise to be kept, as :func:`promise_for` returns it. Error floors do not set the noise if `options`
-        do.
+        Promise to be kept, as :func:`build_promise` returns it. Error floors set the noise only if `options`
+        do not.
     ledger : Ledger, optional
         Ledger that the release is charged to; None: it is not charged.
     **options
@@ -175,10 +175,10 @@ def make_method(
     ReleaseMethod
     """
     kind: Any = method_class(name)  # each has parameters of its own
-    known = options_of(name)
+    known = method_options(name)
     for option in options:
         if option not in known:
-            elsewhere = [other for other in sorted(METHODS) if option in options_of(other)]
+            elsewhere = [other for other in sorted(METHODS) if option in method_options(other)]
             hint = f" It is one of the method {' and '.join(elsewhere)}." if elsewhere else ""
             raise ParameterError(
                 f"{option!r} is no option of the method {name}, which takes {', '.join(known)}.{hint}"
@@ -200,7 +200,7 @@ def make_method(
     return made
 
 
-def method_for(
+def resolve_method(
     method: str | ReleaseMethod | None,
     *,
     schema: Schema,
@@ -237,7 +237,7 @@ def method_for(
         raise
 
 
-def declared_by(
+def resolve_declaration(
     method: str | ReleaseMethod | None,
     schema: Schema | str | os.PathLike[str] | None,
     ledger: LedgerPlace,
@@ -260,7 +260,7 @@ def declared_by(
     return (method.schema if schema is None else schema), (method.ledger if ledger is None else ledger)
 
 
-def requested_promise(
+def resolve_promise(
     method: str | ReleaseMethod | None,
     schema: Schema,
     *,
@@ -273,7 +273,7 @@ def requested_promise(
     if isinstance(method, ReleaseMethod):
         own: Promise | None = getattr(method, "privacy", None)
         return own
-    return promise_for(schema, protect=protect)
+    return build_promise(schema, protect=protect)
 
 
 def _check_made_before(method: ReleaseMethod, privacy: Promise | None, options: Mapping[str, Any]) -> None:
@@ -293,7 +293,7 @@ def _check_made_before(method: ReleaseMethod, privacy: Promise | None, options: 
         )
 
 
-def promise_for(
+def build_promise(
     schema: Schema,
     *,
     protect: Mapping[str, float] | None = None,
@@ -318,11 +318,11 @@ def promise_for(
         )
     if epsilon is not None:
         return PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
-    asked = requested_floors(schema, protect)
+    asked = resolve_floors(schema, protect)
     return ErrorFloor(asked) if asked else None
 
 
-def requested_floors(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
+def resolve_floors(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
     """Return the floor that each column shall have: by request, or else by the schema."""
     declared = {c.name: c.protect.error for c in schema.released if c.protect and c.protect.error is not None}
     for name, error in (protect or {}).items():
@@ -370,7 +370,7 @@ def missing_noise_error(name: str, schema: Schema) -> ParameterError:
     column = numbers[0].name if numbers else next(c.name for c in schema.released)
     share = f"--protect {column}={_tenth(numbers[0].width):g}" if numbers else f"--protect {column}=0.3"
     own = [f"--{option.replace('_', '-')}" for option in ("scale", "regularization", "support", "variance")]
-    fitting = [word for word in own if word[2:] in options_of(name)]
+    fitting = [word for word in own if word[2:] in method_options(name)]
     return ParameterError(
         f"A release must be told how much to protect, and was not: privacy has no default. Give {share} "
         "(the least error of whoever knows no more than what is declared), or write "

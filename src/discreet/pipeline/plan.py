@@ -12,18 +12,18 @@ from discreet.evaluation.what_if import plan_table, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages
-from discreet.pipeline._registry import charged_ledger
+from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
 from discreet.pipeline.options import (
     ATTACK_RECORDS,
-    declared_by,
-    method_for,
-    requested_floors,
-    requested_promise,
+    resolve_declaration,
+    resolve_floors,
+    resolve_method,
+    resolve_promise,
 )
-from discreet.pipeline.result import Row, notes_of, rows_of, sentences_of
-from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
+from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
+from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks
@@ -90,7 +90,7 @@ class PlanBasis:
     explained: float = EXPLAINED
 
 
-def plan_for(
+def plan_noise_levels(
     source: Any,
     *,
     schema: Schema | str | os.PathLike[str] | None = None,
@@ -121,11 +121,11 @@ def plan_for(
     Reads no cell unless `basis` says so. Choosing by that result is tuning on private data, and the statement
     of every later release under the same ledger says so.
     """
-    schema, ledger = declared_by(method, schema, ledger)
+    schema, ledger = resolve_declaration(method, schema, ledger)
     declared = schema_of(source, schema)
     check_publishable(declared, "a release")
-    promise = requested_promise(method, declared, privacy=privacy, protect=protect)
-    releasing = method_for(method, schema=declared, privacy=promise, **options)
+    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
         with open_table(table_of(source)) as table:
@@ -139,13 +139,13 @@ def plan_for(
     }
     if not basis.on_private_rows:
         positions = plan_table(releasing, declared, n_rows, public_sample=public_sample, **common)
-        measured = (
-            RULE if public_sample is None else f"measured on the public table {label_of(public_sample)}."
-        )
+        measured = RULE
+        if public_sample is not None:
+            measured = f"measured on the public table {describe_source(public_sample)}."
         return PlannedRelease(positions=positions, measured_on=measured, schema=shown, advice=advice)
-    table_ledger = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
-    AuditLog(log_place(table_ledger)).write(
-        TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    AuditLog(log_path(table_ledger)).write(
+        TUNED, table=describe_source(source), dataset=declared.dataset, schema=declared.digest
     )
     if table_ledger is not None:
         table_ledger.close()
@@ -225,16 +225,16 @@ def dry_run(
     -------
     Reads no cell: only the names and types of the columns and the number of rows, which a release shows.
     """
-    schema, _ = declared_by(method, schema, None)
+    schema, _ = resolve_declaration(method, schema, None)
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
-    floors = requested_floors(declared, protect)
-    promise = requested_promise(method, declared, privacy=privacy, protect=protect)
-    releasing = method_for(method, schema=declared, privacy=promise, **options)
+    floors = resolve_floors(declared, protect)
+    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
-        n_rows = _release_stages.read_table(table_of(source), declared, label_of(source), report)
+        n_rows = _release_stages.read_table(table_of(source), declared, describe_source(source), report)
     with stages.stage("check") as report, open_table(table_of(source)) as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
@@ -248,8 +248,8 @@ def dry_run(
         plan=plan,
         guesses=guesses,
         audits=audits,
-        rows=rows_of(plan, guesses),
-        notes=notes_of(
+        rows=build_rows(plan, guesses),
+        notes=build_notes(
             plan,
             method=releasing.name,
             chosen=method is not None,
@@ -257,6 +257,6 @@ def dry_run(
             floors=floors,
             counted=True,
         ),
-        sentences=sentences_of(blocks["definition"], blocks["numbers"], floors),
+        sentences=select_sentences(blocks["definition"], blocks["numbers"], floors),
         open=tuple(blocks["not_protected"]),
     )

@@ -17,21 +17,21 @@ from discreet.pipeline._output import (
     PUBLIC,
     ReleaseKey,
     build_folder,
-    check_place,
+    check_target_folder,
     load_signing_key,
 )
-from discreet.pipeline._registry import charged_ledger
+from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
 from discreet.pipeline.options import (
     Output,
     RunOptions,
-    declared_by,
-    method_for,
-    requested_floors,
-    requested_promise,
+    resolve_declaration,
+    resolve_floors,
+    resolve_method,
+    resolve_promise,
 )
-from discreet.pipeline.result import Published, notes_of, rows_of, sentences_of
-from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
+from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
+from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
 from discreet.release.base import check_publishable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
@@ -167,21 +167,21 @@ def publish(
     (['SHA256SUMS', 'croissant.json'], 'holds')
     """
     folder = Path(out)
-    check_place(folder, replace=output.replace)
-    schema, ledger = declared_by(method, schema, ledger)
+    check_target_folder(folder, replace=output.replace)
+    schema, ledger = resolve_declaration(method, schema, ledger)
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
     key = ReleaseKey.from_escrow(escrow, release=folder)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
-    floors = requested_floors(declared, protect)
-    promise = requested_promise(method, declared, privacy=privacy, protect=protect)
-    table_ledger = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
-    releasing = method_for(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
-    log = AuditLog(log_place(table_ledger))
+    floors = resolve_floors(declared, protect)
+    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
+    log = AuditLog(log_path(table_ledger))
     stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
-    table, label = table_of(source), label_of(source)
+    table, label = table_of(source), describe_source(source)
     with (
         close_ledger(table_ledger, ledger),
         log_failure(log),
@@ -276,9 +276,9 @@ def publish(
         statement=statement,
         findings=findings,
         receipt=publication.receipt,
-        rows=rows_of(plan, verdicts),
-        sentences=sentences_of(statement.definition, statement.numbers, floors),
-        notes=notes_of(
+        rows=build_rows(plan, verdicts),
+        sentences=select_sentences(statement.definition, statement.numbers, floors),
+        notes=build_notes(
             plan,
             method=releasing.name,
             chosen=method is not None,

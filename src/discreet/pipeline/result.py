@@ -99,7 +99,7 @@ class Published:
     sentences: tuple[str, ...]
 
 
-def rows_of(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
+def build_rows(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
     """Return for each published column its floor and the best attack on made-up records.
 
     Empty if published rows belong to no one: there is no cell to guess.
@@ -138,13 +138,15 @@ def _row(plan: ReleasePlan, done: ColumnSummary, guess: Guess | None) -> Row:
     )
 
 
-def sentences_of(definition: Definition, numbers: Numbers, floors: Mapping[str, float]) -> tuple[str, ...]:
+def select_sentences(
+    definition: Definition, numbers: Numbers, floors: Mapping[str, float]
+) -> tuple[str, ...]:
     """Return the promises in words: of the whole release, and of each column whose floor was requested."""
     columns = [column.sentence for column in numbers.columns if column.column in floors]
     return (*definition.sentences, *columns)
 
 
-def notes_of(
+def build_notes(
     plan: ReleasePlan,
     *,
     method: str,
