@@ -59,7 +59,7 @@ What `--method` takes, and what each method can be told: by the option of the sa
 _MODELS = """
 ## Models
 
-What `--model` of `discreet learn` takes, and what `--set NAME=VALUE` can tell each.
+What `--model` of `discreet learn` takes, and its parameters for `--set NAME=VALUE`.
 
 """
 

@@ -304,7 +304,7 @@ def test_what_cannot_be_saved_is_refused_before_it_is_paid(
     survey: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("discreet.learn._pca.PrivatePCA._constraints", {})
-    monkeypatch.setattr(Learner, "check_parameters", lambda _: None)
+    monkeypatch.setattr(Learner, "_check_parameters", lambda _: None)
     done = learn(survey, "--model", "pca", "--set", 'radius={"a": 1}', "--mu", "1")
     assert (done.code, "must be plain numbers or text to be saved" in done.err) == (1, True)
     assert not (survey / "survey-2024.ledger").exists()

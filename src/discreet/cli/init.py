@@ -1,4 +1,4 @@
-"""``discreet init``: start the declaration of a table."""
+"""``discreet init``: write a draft of the schema of a table."""
 
 from pathlib import Path
 from typing import Annotated

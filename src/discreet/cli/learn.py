@@ -35,7 +35,7 @@ class Command(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write every model with its options."""
-        with formatter.section("Models, and what --set can tell each"):
+        with formatter.section("Models, and their parameters for --set"):
             formatter.write_dl([(name, f"{about} [{settings}]") for name, about, settings in _models()])
 
 
@@ -51,7 +51,7 @@ class TrainingFlags:
     rho: options.Rho = None
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", help="What the model is told, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
+        typer.Option("--set", help="Parameter of the model, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
     ] = None
 
     def read(self, table: str) -> "tuple[Schema, Any, dict[str, Any]]":

@@ -113,7 +113,7 @@ class MethodCommand(TyperCommand):
         """Write every method with its options."""
         from discreet.pipeline.options import method_options
 
-        with formatter.section("Methods, and what each can be told"):
+        with formatter.section("Methods, and their options"):
             formatter.write_dl([(name, ", ".join(method_options(name))) for name in _method_names()])
 
 

@@ -1,4 +1,4 @@
-"""``discreet plan``: what more or less noise would mean, before a cell is read."""
+"""``discreet plan``: compare more and less noise before a cell is read."""
 
 from typing import TYPE_CHECKING, Annotated
 

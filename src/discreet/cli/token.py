@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Who may ask a service. Works while it runs; what is revoked is revoked at once.",
+    help="Tokens of a service. Works while it runs; what is revoked is revoked at once.",
 )
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
 ]
-Name = Annotated[str, typer.Argument(help="Of whoever bears it; their questions are charged to it.")]
+Name = Annotated[str, typer.Argument(help="Name of the bearer, whose queries are charged to it.")]
 _DEFAULT = Path("config.yaml")
 
 
@@ -42,7 +42,7 @@ def create(
         int | None, typer.Option(help="Goes with --epsilon and --delta: so many questions, not one more.")
     ] = None,
 ) -> None:
-    """Make a token and print it, once: nobody can show it again."""
+    """Make a token and print it, once: it cannot be shown again."""
     numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
     with _open_tokens(config) as (tokens, settings):
         limit = None
@@ -56,7 +56,7 @@ def create(
 
 @app.command(name="list")
 def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
-    """Say which tokens there are; the tokens themselves are known to their bearers alone."""
+    """List the tokens by name; the tokens themselves are known only to their bearers."""
     with _open_tokens(config) as (tokens, _):
         rows = tokens.list_tokens()
     console = Console(as_json=json)
@@ -71,7 +71,7 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
 
 @app.command()
 def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Replace somebody's token by a new one and print it, once; the old one is worth nothing at once."""
+    """Replace a token by a new one and print it, once; the old one is invalid at once."""
     with _open_tokens(config) as (tokens, _):
         token = tokens.rotate(_operator(), name)
     write_out(token + "\n")
@@ -79,7 +79,7 @@ def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
 
 @app.command()
 def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Revoke somebody's tokens at once; what they paid for stays paid."""
+    """Revoke the tokens of a name at once; what was paid stays paid."""
     with _open_tokens(config) as (tokens, _):
         count = tokens.revoke(_operator(), name)
     write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")

@@ -34,14 +34,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_target_folder(target: Path, *, replace: bool) -> None:
-    """Refuse a place that a release cannot go to, as far as can be told before anything is paid.
+    """Refuse a folder that a release cannot be written to, before anything is charged.
 
     Parameters
     ----------
     target : Path
-        Where the folders ``public`` and ``internal`` shall be.
+        Folder that will hold ``public`` and ``internal``.
     replace : bool
-        Whether a release that is there may be replaced. Anything else that is there may not.
+        Whether an earlier release there may be replaced; nothing else ever is.
 
     Raises
     ------
@@ -72,31 +72,38 @@ def check_target_folder(target: Path, *, replace: bool) -> None:
 
 @contextlib.contextmanager
 def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
-    """Yield a folder with an empty ``public`` and ``internal``; it gets the name `target` if all goes well.
+    """Yield a draft folder with empty ``public`` and ``internal``, and rename it to `target` at the end.
 
-    Whoever looks at `target` sees the old state or the new one. On an error, an interrupt or a full disk
-    the folder is removed; after a kill the next run to the same place removes it.
+    Readers of `target` see the old state or the new one. On an error, an interrupt or a full disk the draft
+    is removed; after a kill the next run to the same place removes it.
+
+    Parameters
+    ----------
+    target : Path
+        Name of the folder when it is complete.
+    replace : bool
+        Whether an earlier release there may be replaced.
     """
     target = target.absolute()
     with explain_os_errors(target):
         check_target_folder(target, replace=replace)
-        _sweep(target)
-        room, held = _room_beside(target)
+        _remove_leftovers(target)
+        draft, held = _make_draft(target)
     try:
         with explain_os_errors(target):
-            yield room
-            for entry in (room / INTERNAL).iterdir():
+            yield draft
+            for entry in (draft / INTERNAL).iterdir():
                 entry.chmod(0o600)
-            _all_to_disk(room)
-            _move_in(room, target, replace=replace)
+            _sync_folder(draft)
+            _rename_draft(draft, target, replace=replace)
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         os.close(held)
 
 
 @contextlib.contextmanager
 def explain_os_errors(target: Path) -> Iterator[None]:
-    """Turn the system's errors into a sentence."""
+    """Turn errors of the operating system into a sentence about the release."""
     try:
         yield
     except OSError as problem:
@@ -111,24 +118,24 @@ def explain_os_errors(target: Path) -> Iterator[None]:
         ) from None
 
 
-def _room_beside(target: Path) -> tuple[Path, int]:
-    """Make the folder to build in and lock it; return it with the descriptor that holds the lock."""
+def _make_draft(target: Path) -> tuple[Path, int]:
+    """Make and lock the draft folder; return it with the descriptor that holds the lock."""
     serial = 0
     while True:
-        room = target.with_name(f".{target.name}.{os.getpid()}-{serial}.partial")
+        draft = target.with_name(f".{target.name}.{os.getpid()}-{serial}.partial")
         serial += 1
         with contextlib.suppress(FileExistsError):
-            room.mkdir()
-            held = lock(room, folder=True)
+            draft.mkdir()
+            held = lock(draft, folder=True)
             # Another run may have taken it for a leftover before it was locked.
             if held is not None:
-                (room / PUBLIC).mkdir()
-                (room / INTERNAL).mkdir(mode=0o700)
-                return room, held
+                (draft / PUBLIC).mkdir()
+                (draft / INTERNAL).mkdir(mode=0o700)
+                return draft, held
 
 
-def _sweep(target: Path) -> None:
-    """Remove what killed runs to the same place left, and put back what one of them had set aside."""
+def _remove_leftovers(target: Path) -> None:
+    """Remove the drafts of killed runs to the same place, and put back a release that one had set aside."""
     ours = re.compile(rf"\.{re.escape(target.name)}\.\d+-\d+\.(partial|old)")
     for leftover in sorted(target.parent.iterdir()):
         held = lock_leftover(leftover, folder=True) if ours.fullmatch(leftover.name) else None
@@ -143,15 +150,15 @@ def _sweep(target: Path) -> None:
             os.close(held)
 
 
-def _move_in(room: Path, target: Path, *, replace: bool) -> None:
-    """Give the finished folder its name; what had it is set aside first and removed afterwards."""
+def _rename_draft(draft: Path, target: Path, *, replace: bool) -> None:
+    """Rename the complete draft to `target`; an earlier release is set aside first and removed afterwards."""
     check_target_folder(target, replace=replace)
-    aside, held = room.with_suffix(".old"), None
+    aside, held = draft.with_suffix(".old"), None
     if target.exists() and any(target.iterdir()):
         held = lock(target, folder=True)
         target.rename(aside)
     try:
-        room.rename(target)
+        draft.rename(target)
     except BaseException:
         if aside.exists():
             aside.rename(target)
@@ -160,17 +167,19 @@ def _move_in(room: Path, target: Path, *, replace: bool) -> None:
         if held is not None:
             os.close(held)
     shutil.rmtree(aside, ignore_errors=True)
-    _to_disk(target.parent)
+    _sync(target.parent)
 
 
-def _all_to_disk(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
+    """Write every file and folder below a folder to disk."""
     for place, _, files in os.walk(folder):
         for name in files:
-            _to_disk(Path(place, name))
-        _to_disk(Path(place))
+            _sync(Path(place, name))
+        _sync(Path(place))
 
 
-def _to_disk(path: Path) -> None:
+def _sync(path: Path) -> None:
+    """Write a file or a folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -239,9 +239,9 @@ class Recognition:
         raise OtherLedger(
             f"{describe_source(self._source)} is known by its {'path' if self._by_path else 'rows'}: it was "
             f"charged to the ledger {first!r}{more}{gone}, and what was charged there would not be counted. "
-            f"Nothing was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the configuration of a "
-            "service), or open another one knowingly with --new-ledger (new_ledger=True, new_ledger: true): "
-            "its record and what is published will say so.",
+            f"Nothing was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the "
+            "configuration of a service), or open another one knowingly with --new-ledger (new_ledger=True, "
+            "new_ledger: true): its record and what is published will say so.",
             ledgers=tuple(self.others.values()),
         )
 

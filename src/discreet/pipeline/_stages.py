@@ -110,7 +110,7 @@ class StageReport:
     name : str
         Name of the stage, such as "read".
     on_progress : callable or None
-        Called with the name of the stage and the share that is done; None: no one is told.
+        Called with the name of the stage and the share that is done; None: no callback.
 
     Attributes
     ----------

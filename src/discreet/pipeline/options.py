@@ -222,7 +222,7 @@ def resolve_method(
     Raises
     ------
     ParameterError
-        Nothing says how much noise to add, or two things do; the message says how to say it once.
+        The amount of noise was not given, or was given twice.
     """
     if isinstance(method, ReleaseMethod):
         _check_made_before(method, privacy, options)
@@ -277,7 +277,7 @@ def resolve_promise(
 
 
 def _check_made_before(method: ReleaseMethod, privacy: Promise | None, options: Mapping[str, Any]) -> None:
-    """Refuse a method that nobody could plan again, or that is told twice how much noise to add."""
+    """Refuse a method that `verify` could not plan again, or whose noise is given twice."""
     kind = type(method)
     if METHODS.get(method.name) is not kind:
         raise ParameterError(
@@ -300,17 +300,17 @@ def build_promise(
     epsilon: float | None = None,
     delta: float | None = None,
 ) -> Promise | None:
-    """Return what was asked for: an epsilon, else the floors of the schema and of the request, else None.
+    """Return the requested promise: an epsilon, else the floors of request and schema, else None.
 
     Parameters
     ----------
     schema : Schema
-        Its columns may ask for floors by ``protect: {error: ...}``.
+        Schema whose columns may declare floors by ``protect: {error: ...}``.
     protect : mapping of str to float, optional
-        Column to floor, in its unit; these go before the schema's.
+        Error floor of each named column, in its unit; these override the schema's.
     epsilon, delta : float, optional
-        Differential privacy. Floors that were asked for beside it do not set the noise; whether they are
-        reached too is for :func:`check_floors` to say.
+        Differential privacy. Floors that are requested beside it do not set the noise; :func:`check_floors`
+        checks that they hold too.
     """
     if delta is not None and epsilon is None:
         raise ParameterError(
@@ -318,12 +318,12 @@ def build_promise(
         )
     if epsilon is not None:
         return PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
-    asked = resolve_floors(schema, protect)
-    return ErrorFloor(asked) if asked else None
+    floors = resolve_floors(schema, protect)
+    return ErrorFloor(floors) if floors else None
 
 
 def resolve_floors(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return the floor that each column shall have: by request, or else by the schema."""
+    """Return the error floor of each column: the requested one, or else the schema's."""
     declared = {c.name: c.protect.error for c in schema.released if c.protect and c.protect.error is not None}
     for name, error in (protect or {}).items():
         if name not in schema:
@@ -348,10 +348,10 @@ def resolve_floors(schema: Schema, protect: Mapping[str, float] | None = None) -
     return declared
 
 
-def check_floors(plan: ReleasePlan, asked: Mapping[str, float]) -> None:
-    """Refuse a plan that does not prove the floors that were asked for."""
+def check_floors(plan: ReleasePlan, floors: Mapping[str, float]) -> None:
+    """Refuse a plan that does not prove the requested error floors."""
     proven_for = {done.column: done.floor for done in plan.columns}
-    for name, want in asked.items():
+    for name, want in floors.items():
         have = proven_for.get(name)
         if have is not None and have.error >= want:
             continue
@@ -365,7 +365,7 @@ def check_floors(plan: ReleasePlan, asked: Mapping[str, float]) -> None:
 
 
 def missing_noise_error(name: str, schema: Schema) -> ParameterError:
-    """Make the error for a release that was not told how much noise to use."""
+    """Return the error for a release without an amount of noise, with the ways to give one."""
     numbers = [c for c in schema.released if c.is_number and c.role == "sensitive"]
     column = numbers[0].name if numbers else next(c.name for c in schema.released)
     share = f"--protect {column}={_tenth(numbers[0].width):g}" if numbers else f"--protect {column}=0.3"
@@ -386,7 +386,7 @@ def _tenth(width: float) -> float:
 
 
 def _check_delta(privacy: Promise, kind: type[ReleaseMethod]) -> Promise:
-    """Say it in the method's own words when an epsilon lacks its delta, or has one too many."""
+    """Return the promise; refuse an epsilon without a delta for a method that needs one."""
     accepts: tuple[type[Promise], ...] = getattr(kind, "accepts", ())
     if isinstance(privacy, PureDP) and accepts and PureDP not in accepts and ApproxDP in accepts:
         raise PromiseError(
@@ -397,7 +397,7 @@ def _check_delta(privacy: Promise, kind: type[ReleaseMethod]) -> Promise:
 
 
 def read_value(text: str) -> Any:
-    """Read what was typed for an option: a number, yes or no, name=number pairs, JSON, or else a word.
+    """Return the typed value of an option: a number, a truth value, name=number pairs, JSON, or a text.
 
     Examples
     --------
@@ -418,17 +418,17 @@ def read_value(text: str) -> Any:
         return text
 
 
-def read_pairs(option: str, words: list[str]) -> dict[str, Any]:
-    """Read ``name=value`` words; the name may hold an equals sign, the value may not."""
-    found: dict[str, Any] = {}
-    for word in words:
-        name, mark, value = word.rpartition("=")
+def read_pairs(option: str, texts: list[str]) -> dict[str, Any]:
+    """Read texts ``name=value`` of an option; the name may hold an equals sign, the value may not."""
+    pairs: dict[str, Any] = {}
+    for text in texts:
+        name, mark, value = text.rpartition("=")
         if not mark or not name or not value.strip():
-            raise ParameterError(f"{option} must be name=value, was {word!r}. For example {option} age=9.")
-        if name in found:
+            raise ParameterError(f"{option} must be name=value, was {text!r}. For example {option} age=9.")
+        if name in pairs:
             raise ParameterError(f"{option} must name {name!r} once, and names it twice.")
-        found[name] = read_value(value)
-    return found
+        pairs[name] = read_value(value)
+    return pairs
 
 
 def _refuse_constant(word: str) -> Any:

@@ -57,7 +57,8 @@ class PlannedRelease:
     schema : Schema
         Schema of the table that would be published; the declared one if published rows belong to no one.
     advice : Recommendation or None
-        Number of rows that a learner needs, or the epsilon; None without a target, or if noise does not tell.
+        Number of rows that a learner needs, or the epsilon; None without a target, or if it does not follow
+        from the noise.
     """
 
     positions: list[WhatIf]

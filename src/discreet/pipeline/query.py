@@ -105,7 +105,7 @@ def preview_table_query(
     Parameters
     ----------
     source, question, schema, privacy, sd
-        As for :func:`ask`.
+        As for :func:`query_table`.
 
     Privacy
     -------

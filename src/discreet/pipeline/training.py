@@ -163,7 +163,7 @@ def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, l
 
 
 class _Recording:
-    """Database that keeps the aggregates it was asked for, in their order."""
+    """Database that records the aggregates it answers, in their order."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
