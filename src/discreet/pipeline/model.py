@@ -187,7 +187,7 @@ def publish_model(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     result = publish_model(rows, model="id3", schema=schema, ledger=False, out=f"{folder}/model",
     ...                            privacy=ApproxDP(epsilon=1, delta=1e-6))
-    ...     load_model(result.public).predict({"age": [10, 90]}).tolist()
+    ...     load_model(result.public).predict({"age": [20, 70]}).tolist()
     ['no', 'yes']
     """
     folder = Path(out)
