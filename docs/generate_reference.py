@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command
 
 from discreet.cli.main import app
-from discreet.pipeline.options import DEFAULT, options_of
-from discreet.pipeline.training import model_options, summary_of, trainable
+from discreet.pipeline.options import DEFAULT, method_options
+from discreet.pipeline.training import model_options, model_summary, trainable_models
 from discreet.release import METHODS
 from discreet.server.api.openapi import body_types, openapi_document, schema_fields
 from discreet.server.errors import STATUS
@@ -93,7 +93,7 @@ What `--method` takes, and what each method can be told: by the option of the sa
 _MODELS = """
 ## Models
 
-What `--model` of `discreet learn` takes, and what `--set NAME=VALUE` can tell each.
+What `--model` of `discreet learn` takes, and its parameters for `--set NAME=VALUE`.
 
 """
 
@@ -147,11 +147,11 @@ def _cli_lines() -> Iterator[str]:
     yield _CLI_HEAD + "| method | options |\n|---|---|"
     for name in sorted(METHODS):
         default = " (the default)" if name == DEFAULT else ""
-        yield f"| `{name}`{default} | {', '.join(f'`{option}`' for option in options_of(name))} |"
+        yield f"| `{name}`{default} | {', '.join(f'`{option}`' for option in method_options(name))} |"
     yield _MODELS + "| model | what it is | options |\n|---|---|---|"
-    for name in trainable():
+    for name in trainable_models():
         options = ", ".join(f"`{option}`" for option in model_options(name))
-        yield f"| `{name}` | {_escaped(summary_of(name))} | {options} |"
+        yield f"| `{name}` | {_escaped(model_summary(name))} | {options} |"
     for path, command in _commands(get_command(app), "discreet"):
         yield from _section(path, command)
 

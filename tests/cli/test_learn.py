@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Ledger, Schema, datasets, load_model, publish_model, verify
+from discreet import ApproxDP, Ledger, PureDP, Schema, datasets, load_model, publish_model, verify
+from discreet.errors import ParameterError
 from discreet.learn import METHODS, Learner
 from discreet.ledger.audit_log import check_log
-from discreet.pipeline.training import model_options, trainable
+from discreet.pipeline import KeyEscrow, Output
+from discreet.pipeline.training import model_options, trainable_models
 from discreet.report.statement.documents import ModelStatement
 from discreet.tables import open_table
 from tests.cli.run import discreet
@@ -51,7 +53,7 @@ def clinic_rows(n: int = 20) -> tuple[Schema, dict[str, np.ndarray[Any, Any]]]:
     return data.schema, named
 
 
-@pytest.mark.parametrize("name", sorted(trainable()))
+@pytest.mark.parametrize("name", sorted(trainable_models()))
 def test_every_model_is_trained_verified_and_used_on_bundled_rows(name: str, tmp_path: Path) -> None:
     target = ("--target", "radius_mean") if name == "ridge" else ()
     told = () if name == "ridge" else TOLD.get(name, ())
@@ -103,6 +105,21 @@ def test_what_was_learned_is_worth_something(name: str, tmp_path: Path) -> None:
     assert schema.target is not None
     truth = rows.pop(schema.target)
     assert np.mean(load_model(tmp_path / "model").predict(_frame(rows)) == truth) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"escrow": KeyEscrow("key", "correct horse battery")}, "escrow must be None for a model"),
+        ({"output": Output(csv=True)}, "csv of output must be None for a model"),
+    ],
+)
+def test_a_model_has_neither_a_key_to_keep_nor_rows_to_write(
+    changes: dict[str, Any], match: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ParameterError, match=match):
+        publish_model("demo:clinic", model="id3", privacy=PureDP(epsilon=1), out=tmp_path / "m", **changes)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_through_python_is_the_same_thing(tmp_path: Path) -> None:
@@ -297,15 +314,15 @@ def test_what_cannot_be_saved_is_refused_before_it_is_paid(
 
 
 def test_the_list_and_the_help_name_every_model_with_a_line(tmp_path: Path) -> None:
-    assert set(trainable()) == set(METHODS) - {
+    assert set(trainable_models()) == set(METHODS) - {
         name for name, kind in METHODS.items() if "privacy" not in kind._get_param_names()
     }
     listed = discreet("learn", "--list", cwd=tmp_path)
     helped = discreet("learn", "--help", cwd=tmp_path)
     found = json.loads(discreet("learn", "--list", "--json", cwd=tmp_path).out)
-    assert [one["model"] for one in found] == sorted(trainable())
+    assert [one["model"] for one in found] == sorted(trainable_models())
     assert all(one["about"].endswith(".") for one in found)
-    for name in trainable():
+    for name in trainable_models():
         assert re.search(rf"^{name} ", listed.out, re.MULTILINE)
         assert name in helped.out
         assert not {"privacy", "ledger", "random_state", "schema"} & set(model_options(name))

@@ -12,7 +12,7 @@ import pytest
 
 from discreet import ApproxDP, Database, Ledger, Schema, verify
 from discreet.errors import ExpressionRefused
-from discreet.pipeline.query import ask, price
+from discreet.pipeline.query import preview_table_query, query_table
 from discreet.privacy import gaussian_mu
 from discreet.query.language.query import parse_query
 from discreet.tables import Table
@@ -249,7 +249,7 @@ def test_the_command_line_and_the_database_are_one_thing(survey: Path, schema: S
     with Ledger.open(survey / "b.ledger") as book:
         with Database(survey / "people.csv", schema=schema, ledger=book) as db:
             straight = db.count("age > 40", privacy=privacy)
-        typed = ask(survey / "people.csv", "count where age > 40", ledger=book, privacy=privacy)
+        typed = query_table(survey / "people.csv", "count where age > 40", ledger=book, privacy=privacy)
     assert typed.cached
     assert typed.cells[0].value == straight.value
 
@@ -408,7 +408,7 @@ def test_an_error_is_told_to_programs_too(survey: Path) -> None:
 
 
 def test_prices_need_no_table_but_for_means(schema: Schema) -> None:
-    found = price(
+    found = preview_table_query(
         "nowhere.csv", "count where age > 40", schema=schema, privacy=ApproxDP(epsilon=1, delta=1e-6)
     )
     assert found.cells[0].value is None

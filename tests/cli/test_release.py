@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import GaussianRelease, Ledger, Schema
-from discreet.cli.main import _explained
+from discreet.cli.main import _report_error
 from discreet.cli.release import command_line
 from discreet.ledger.audit_log import check_log
 from discreet.release import METHODS
@@ -211,13 +211,13 @@ def test_an_error_that_should_not_happen_is_a_sentence_that_quotes_nothing(
 ) -> None:
     with pytest.raises(KeyError) as raised:
         raise KeyError("Jane Doe, 44")
-    assert _explained(raised.value) == 1
+    assert _report_error(raised.value) == 1
     shown = capsys.readouterr().err
     assert "KeyError" in shown
     assert "DISCREET_DEBUG" in shown
     assert "Jane" not in shown
     monkeypatch.setattr(sys, "argv", ["discreet", "release", "people.csv", "--json"])
-    assert _explained(raised.value) == 1
+    assert _report_error(raised.value) == 1
     told = json.loads(capsys.readouterr().out)["error"]
     assert (told["kind"], told["exit"]) == ("KeyError", 1)
     assert "Jane" not in told["message"]
@@ -246,6 +246,14 @@ def test_a_kept_key_takes_its_passphrase_from_the_environment_and_replays(survey
     assert discreet(*words, cwd=survey, DISCREET_PASSPHRASE=phrase).code == 0
     assert discreet(*words, cwd=survey, DISCREET_PASSPHRASE="wrong horse battery").code == 1
     assert discreet(*words, cwd=survey).code == 1
+
+
+def test_a_recipient_without_a_key_to_keep_is_refused(survey: Path) -> None:
+    before = sorted(survey.iterdir())
+    done = release(survey, "--recipient", "auditor.pem")
+    assert done.code == 1
+    assert "--keep-key was not given" in done.err
+    assert sorted(survey.iterdir()) == before
 
 
 def test_a_password_in_the_address_of_a_table_is_not_written_down(survey: Path) -> None:

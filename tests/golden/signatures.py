@@ -15,14 +15,22 @@ from typing import Any
 
 RECORD = Path(__file__).with_name("signatures.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
-RENAMED: dict[str, str | None] = {}
+RENAMED: dict[str, str | None] = {
+    "discreet.job.Published": "discreet.pipeline.Published",
+    "discreet.job.PublishedModel": "discreet.pipeline.PublishedModel",
+    "discreet.job.asking.ask": "discreet.pipeline.query.query_table",
+    "discreet.job.asking.price": "discreet.pipeline.query.preview_table_query",
+}
 """Intended changes: recorded name -> name today, or None where it is no longer public.
 
 A class that moves carries its methods with it. A name that stays and has other parameters on purpose stands
 in ``CHANGED`` with the reason.
 """
 
-CHANGED: dict[str, str] = {}
+CHANGED: dict[str, str] = {
+    "discreet.publish": "options of the key, the signature, the files and the run are grouped in four values",
+    "discreet.publish_model": "takes the four values of discreet.publish",
+}
 """Names whose parameters changed on purpose, with the reason."""
 
 

@@ -11,7 +11,7 @@ import pytest
 from discreet import Column, Schema
 from discreet.noise import Stream
 from discreet.pipeline import _identity as module
-from discreet.pipeline._identity import fingerprint, is_same
+from discreet.pipeline._identity import fingerprint_table, is_same_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,14 +61,14 @@ def write(rows: dict[str, Any], path: Path) -> Path:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_rows_in_any_form_are_the_same_table(tmp_path: Path, n: int, seed: int) -> None:
     rows = people(n, seed)
-    first = fingerprint(write(rows, tmp_path / "t.csv"), SCHEMA, KEY)
+    first = fingerprint_table(write(rows, tmp_path / "t.csv"), SCHEMA, KEY)
     assert len(first) == min(n, module.ROWS)
     g = Stream.from_seed(seed).generator()
     sorted_rows = taken(rows, g.permutation(n))
     forms = {
-        "sorted": fingerprint(write(sorted_rows, tmp_path / "sorted.csv"), SCHEMA, KEY),
-        "parquet": fingerprint(write(sorted_rows, tmp_path / "t.parquet"), SCHEMA, KEY),
-        "memory": fingerprint(rows, SCHEMA, KEY),
+        "sorted": fingerprint_table(write(sorted_rows, tmp_path / "sorted.csv"), SCHEMA, KEY),
+        "parquet": fingerprint_table(write(sorted_rows, tmp_path / "t.parquet"), SCHEMA, KEY),
+        "memory": fingerprint_table(rows, SCHEMA, KEY),
     }
     names = {"age": "years", "pay": "income", "born": "birthday", "sex": "gender"}
     renamed = Schema(
@@ -79,25 +79,27 @@ def test_the_same_rows_in_any_form_are_the_same_table(tmp_path: Path, n: int, se
             Column("income", lower=-10, upper=1000, required=False),
         ]
     )
-    forms["renamed"] = fingerprint({names[name]: rows[name] for name in reversed(rows)}, renamed, KEY)
+    forms["renamed"] = fingerprint_table({names[name]: rows[name] for name in reversed(rows)}, renamed, KEY)
     for form, found in forms.items():
         assert found == first, form
     longer = {name: np.concatenate([rows[name], people(5, 99)[name]]) for name in rows}
-    assert is_same(first, fingerprint(longer, SCHEMA, KEY))
-    assert is_same(first, fingerprint(taken(rows, slice(max(1, n // 20), None)), SCHEMA, KEY))
+    assert is_same_table(first, fingerprint_table(longer, SCHEMA, KEY))
+    assert is_same_table(first, fingerprint_table(taken(rows, slice(max(1, n // 20), None)), SCHEMA, KEY))
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("n", [60, 1000])
 def test_other_people_are_another_table(n: int, seed: int) -> None:
-    assert not is_same(
-        fingerprint(people(n, seed), SCHEMA, KEY), fingerprint(people(n, seed + 100), SCHEMA, KEY)
+    assert not is_same_table(
+        fingerprint_table(people(n, seed), SCHEMA, KEY), fingerprint_table(people(n, seed + 100), SCHEMA, KEY)
     )
     # Few columns: nearly every row of one table occurs in the other.
     few = Schema(
         columns=[Column("age", type="integer", lower=17, upper=90), Column("sex", values=("f", "m"))]
     )
-    assert not is_same(fingerprint(people(n, seed), few, KEY), fingerprint(people(n, seed + 100), few, KEY))
+    assert not is_same_table(
+        fingerprint_table(people(n, seed), few, KEY), fingerprint_table(people(n, seed + 100), few, KEY)
+    )
 
 
 def test_without_counts_other_people_would_be_taken_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,29 +113,31 @@ def test_without_counts_other_people_would_be_taken_for_the_same(monkeypatch: py
         return (found[0], np.zeros_like(found[1])) if how.get("return_counts") else found
 
     monkeypatch.setattr(np, "unique", uncounted)
-    assert is_same(fingerprint(people(1000, 1), few, KEY), fingerprint(people(1000, 2), few, KEY))
+    assert is_same_table(
+        fingerprint_table(people(1000, 1), few, KEY), fingerprint_table(people(1000, 2), few, KEY)
+    )
 
 
 def test_another_key_gives_digests_that_have_nothing_in_common() -> None:
     rows = people(500, 1)
-    assert not set(fingerprint(rows, SCHEMA, KEY)) & set(fingerprint(rows, SCHEMA, OTHER_KEY))
+    assert not set(fingerprint_table(rows, SCHEMA, KEY)) & set(fingerprint_table(rows, SCHEMA, OTHER_KEY))
 
 
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that occurs in many batches is counted over all of them."""
     rows = people(300, 3)
     many = taken(rows, Stream.from_seed(1).generator().integers(0, 300, 150_000))
-    whole = fingerprint(many, SCHEMA, KEY)
-    assert fingerprint(taken(many, np.argsort(many["age"], kind="stable")), SCHEMA, KEY) == whole
+    whole = fingerprint_table(many, SCHEMA, KEY)
+    assert fingerprint_table(taken(many, np.argsort(many["age"], kind="stable")), SCHEMA, KEY) == whole
 
 
 def test_codes_are_the_same_as_numbers_and_as_a_list() -> None:
     rows = {"code": np.arange(200) % 7, "x": np.linspace(0, 1, 200)}
     x = Column("x", lower=0, upper=1)
-    listed = fingerprint(rows, Schema(columns=[Column("code", values=tuple(range(7))), x]), KEY)
-    assert listed == fingerprint(rows, Schema(columns=[Column("code", lower=0, upper=9), x]), KEY)
+    listed = fingerprint_table(rows, Schema(columns=[Column("code", values=tuple(range(7))), x]), KEY)
+    assert listed == fingerprint_table(rows, Schema(columns=[Column("code", lower=0, upper=9), x]), KEY)
 
 
 def test_a_table_that_cannot_be_read_has_no_fingerprint(tmp_path: Path) -> None:
-    assert fingerprint(tmp_path / "nowhere.csv", SCHEMA, KEY) == ()
-    assert not is_same((), ())
+    assert fingerprint_table(tmp_path / "nowhere.csv", SCHEMA, KEY) == ()
+    assert not is_same_table((), ())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import SourceError
-from discreet.pipeline._output import building, check_place
+from discreet.pipeline._output import build_folder, check_target_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ RELEASE = "public/statement.json"
 
 
 def build(target: Path, *, replace: bool = False, text: str = "new") -> None:
-    with building(target, replace=replace) as room:
+    with build_folder(target, replace=replace) as room:
         (room / RELEASE).write_text(text)
 
 
@@ -32,7 +32,7 @@ def beside(target: Path) -> list[str]:
 
 def test_nothing_stands_under_the_name_before_the_end(tmp_path: Path) -> None:
     target = tmp_path / "release"
-    with building(target, replace=False) as room:
+    with build_folder(target, replace=False) as room:
         (room / RELEASE).write_text("{}")
         assert not target.exists()
         assert room.parent == target.parent
@@ -50,7 +50,7 @@ def test_an_error_leaves_nothing(error: type[BaseException], tmp_path: Path) -> 
 
 
 def fail(target: Path, error: type[BaseException]) -> None:
-    with building(target, replace=False) as room:
+    with build_folder(target, replace=False) as room:
         (room / RELEASE).write_text("{}")
         raise error
 
@@ -73,7 +73,7 @@ def test_a_release_is_replaced_only_if_asked_and_only_if_it_is_one(tmp_path: Pat
 def test_an_old_release_stays_when_the_new_one_fails(tmp_path: Path) -> None:
     target = tmp_path / "release"
     build(target, text="old")
-    with pytest.raises(ZeroDivisionError), building(target, replace=True):
+    with pytest.raises(ZeroDivisionError), build_folder(target, replace=True):
         raise ZeroDivisionError
     assert (target / RELEASE).read_text() == "old"
     assert beside(target) == ["release"]
@@ -90,7 +90,7 @@ def test_places_that_cannot_be_used_are_refused_before_anything_is_done(what: st
     else:
         target = tmp_path / "no" / "release"
     with pytest.raises(SourceError):
-        check_place(target, replace=True)
+        check_target_folder(target, replace=True)
 
 
 def test_an_empty_folder_is_no_obstacle(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_an_empty_folder_is_no_obstacle(tmp_path: Path) -> None:
 BUILD_AND_WAIT = """
 import sys, time
 from pathlib import Path
-from discreet.pipeline._output import building
-with building(Path(sys.argv[1]), replace=True) as room:
+from discreet.pipeline._output import build_folder
+with build_folder(Path(sys.argv[1]), replace=True) as room:
     (room / "public" / "statement.json").write_text("half")
     print("built", flush=True)
     time.sleep(60)
@@ -173,7 +173,10 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(SourceError, match="the disk is full"), building(target, replace=False) as room:
+        with (
+            pytest.raises(SourceError, match="the disk is full"),
+            build_folder(target, replace=False) as room,
+        ):
             (room / RELEASE).write_bytes(bytes(2000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -194,9 +197,9 @@ def test_a_folder_that_may_not_be_written_to_is_a_sentence(tmp_path: Path) -> No
 def test_two_runs_at_once_both_end_well_or_with_a_sentence(tmp_path: Path) -> None:
     target = tmp_path / "release"
     code = (
-        "import sys; from pathlib import Path; from discreet.pipeline._output import building\n"
+        "import sys; from pathlib import Path; from discreet.pipeline._output import build_folder\n"
         "for _ in range(15):\n"
-        "    with building(Path(sys.argv[1]), replace=True) as room:\n"
+        "    with build_folder(Path(sys.argv[1]), replace=True) as room:\n"
         "        (room / 'public' / 'statement.json').write_text('whole')\n"
     )
     runs = [

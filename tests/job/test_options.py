@@ -9,16 +9,16 @@ import pytest
 from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, PureDP, Schema
 from discreet.errors import ParameterError, PromiseError
 from discreet.pipeline.options import (
+    build_promise,
     check_floors,
-    how_much,
     make_method,
     method_class,
-    method_for,
-    options_of,
-    promise_for,
+    method_options,
+    missing_noise_error,
     read_pairs,
     read_value,
-    requested_floors,
+    resolve_floors,
+    resolve_method,
 )
 from discreet.release import METHODS
 from discreet.schema import Protect
@@ -36,8 +36,8 @@ SCHEMA = Schema(
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_of_the_registry_is_offered_with_all_it_takes(name: str) -> None:
     assert method_class(name) is METHODS[name]
-    assert options_of(name)
-    assert not {"self", "schema", "bounds", "ledger", "random_state", "privacy"} & set(options_of(name))
+    assert method_options(name)
+    assert not {"self", "schema", "bounds", "ledger", "random_state", "privacy"} & set(method_options(name))
 
 
 def test_a_method_that_is_added_later_is_offered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_method_that_is_added_later_is_offered_at_once(monkeypatch: pytest.Mon
             self.gentleness = gentleness
 
     monkeypatch.setitem(METHODS, "later", Later)
-    assert "gentleness" in options_of("later")
+    assert "gentleness" in method_options("later")
     method = make_method("later", schema=SCHEMA, privacy=ErrorFloor(age=9), gentleness=2.0)
     assert isinstance(method, Later)
     assert method.gentleness == 2.0
@@ -66,9 +66,9 @@ def test_an_option_of_another_method_is_refused_with_what_is_taken() -> None:
 
 
 def test_floors_come_from_the_schema_and_from_the_request_which_goes_first() -> None:
-    assert requested_floors(SCHEMA) == {"age": 5.0}
-    assert requested_floors(SCHEMA, {"age": 9, "hours": 3}) == {"age": 9.0, "hours": 3.0}
-    promise = promise_for(SCHEMA, protect={"hours": 3})
+    assert resolve_floors(SCHEMA) == {"age": 5.0}
+    assert resolve_floors(SCHEMA, {"age": 9, "hours": 3}) == {"age": 9.0, "hours": 3.0}
+    promise = build_promise(SCHEMA, protect={"hours": 3})
     assert isinstance(promise, ErrorFloor)
     assert set(promise.columns) == {"age", "hours"}
 
@@ -85,15 +85,15 @@ def test_floors_come_from_the_schema_and_from_the_request_which_goes_first() -> 
 )
 def test_wrong_floors_are_named(protect: dict[str, Any], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
-        requested_floors(SCHEMA, protect)
+        resolve_floors(SCHEMA, protect)
 
 
 def test_an_epsilon_makes_a_promise_of_its_kind() -> None:
-    assert promise_for(SCHEMA, epsilon=1.0) == PureDP(epsilon=1.0)
-    assert promise_for(SCHEMA, epsilon=1.0, delta=1e-6) == ApproxDP(epsilon=1.0, delta=1e-6)
+    assert build_promise(SCHEMA, epsilon=1.0) == PureDP(epsilon=1.0)
+    assert build_promise(SCHEMA, epsilon=1.0, delta=1e-6) == ApproxDP(epsilon=1.0, delta=1e-6)
     with pytest.raises(ParameterError, match="--epsilon too"):
-        promise_for(SCHEMA, delta=1e-6)
-    assert promise_for(Schema(columns=[Column("age", lower=0, upper=9)])) is None
+        build_promise(SCHEMA, delta=1e-6)
+    assert build_promise(Schema(columns=[Column("age", lower=0, upper=9)])) is None
 
 
 def test_a_pure_epsilon_for_gaussian_noise_says_what_is_missing() -> None:
@@ -102,7 +102,7 @@ def test_a_pure_epsilon_for_gaussian_noise_says_what_is_missing() -> None:
 
 
 def test_noise_that_was_given_goes_before_floors_and_the_floors_are_then_checked() -> None:
-    privacy = promise_for(SCHEMA)
+    privacy = build_promise(SCHEMA)
     method = make_method("gaussian", schema=SCHEMA, privacy=privacy, scale=20.0)
     assert isinstance(method, GaussianRelease)
     assert method.privacy is None
@@ -112,23 +112,23 @@ def test_noise_that_was_given_goes_before_floors_and_the_floors_are_then_checked
 
 
 def test_floors_are_refused_where_none_can_be_proven() -> None:
-    method = make_method("invariant", schema=SCHEMA, privacy=promise_for(SCHEMA), variance=4.0)
+    method = make_method("invariant", schema=SCHEMA, privacy=build_promise(SCHEMA), variance=4.0)
     with pytest.raises(PromiseError, match="proves none"):
         check_floors(method.plan(SCHEMA, 100), {"age": 5.0})
 
 
-def test_only_a_method_that_must_be_told_how_much_noise_to_use_asks() -> None:
-    assert method_for("invariant", schema=SCHEMA, privacy=None).name == "invariant"
+def test_only_a_method_that_must_be_told_missing_noise_error_noise_to_use_asks() -> None:
+    assert resolve_method("invariant", schema=SCHEMA, privacy=None).name == "invariant"
     with pytest.raises(ParameterError, match="--protect"):
-        method_for("gaussian", schema=SCHEMA, privacy=None)
+        resolve_method("gaussian", schema=SCHEMA, privacy=None)
 
 
 def test_a_release_that_was_told_nothing_says_the_line_to_add() -> None:
-    message = str(how_much("gaussian", SCHEMA))
+    message = str(missing_noise_error("gaussian", SCHEMA))
     assert "--protect age=7" in message
     assert "protect: {error: ...}" in message
     assert "--scale" in message
-    assert "--scale" not in str(how_much("invariant", SCHEMA))
+    assert "--scale" not in str(missing_noise_error("invariant", SCHEMA))
 
 
 @pytest.mark.parametrize(

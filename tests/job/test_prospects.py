@@ -29,7 +29,7 @@ from discreet.evaluation.sample_size import (
     signal_evidence,
 )
 from discreet.noise import Stream
-from discreet.pipeline.plan import plan_for
+from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 
 CENSUS = Schema(
     columns=[*(Column(f"x{j}", lower=0, upper=1) for j in range(14)), Column("income", values=(0, 1))],
@@ -182,12 +182,12 @@ def test_a_floor_gets_advice_on_rows_and_none_on_epsilon() -> None:
 
 def test_a_plan_carries_advice_and_reads_no_cell() -> None:
     rows = {c.name: np.zeros(3) for c in CENSUS.columns} | {"income": np.array([0, 0, 0])}
-    found = plan_for(
+    found = plan_noise_levels(
         rows,
         schema=CENSUS,
         method="coarse",
         privacy=PureDP(epsilon=4),
-        n_rows=50_000,
+        basis=PlanBasis(n_rows=50_000),
         label="clear",
     )
     assert found.advice is not None
@@ -195,7 +195,12 @@ def test_a_plan_carries_advice_and_reads_no_cell() -> None:
     assert found.advice.chosen.n_rows == 50_000
     assert found.advice.to_dict()["columns"] == found.advice.columns
     other = {name: values + 1 if name != "income" else values for name, values in rows.items()}
-    again = plan_for(
-        other, schema=CENSUS, method="coarse", privacy=PureDP(epsilon=4), n_rows=50_000, label="clear"
+    again = plan_noise_levels(
+        other,
+        schema=CENSUS,
+        method="coarse",
+        privacy=PureDP(epsilon=4),
+        basis=PlanBasis(n_rows=50_000),
+        label="clear",
     )
     assert again.advice == found.advice

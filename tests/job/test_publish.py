@@ -19,7 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from discreet import ApproxDP, Column, GaussianRelease, Ledger, PureDP, Schema
+from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, Ledger, PureDP, Schema
 from discreet.errors import (
     BudgetExceeded,
     DataError,
@@ -32,8 +32,9 @@ from discreet.errors import (
 from discreet.ledger.audit_log import check_log
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages, publish
-from discreet.pipeline._output import KeyEscrow
-from discreet.pipeline.plan import dry_run, plan_for
+from discreet.pipeline._output import ReleaseKey
+from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
+from discreet.pipeline.plan import PlanBasis, dry_run, plan_noise_levels
 from discreet.pipeline.published import rebuild_report
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 STAGES = ["read", "check", "plan", "test", "release", "learn", "attack", "write"]
 PUBLIC = ["SHA256SUMS", "croissant.json", "data.csv.gz", "data.parquet", "dictionary.csv"]
 PUBLIC += ["statement.html", "statement.json"]
+REPLACE = Output(replace=True)
 
 
 def released(folder: Path, **changes: Any) -> Published:
@@ -65,7 +67,7 @@ def released(folder: Path, **changes: Any) -> Published:
         "out": folder / "release",
         "protect": {"age": 9},
         "ledger": folder / "survey.ledger",
-        "attack_records": 200,
+        "run": RunOptions(attack_records=200),
         **changes,
     }
     return publish(given.pop("source", people()), **given)
@@ -113,7 +115,7 @@ def test_a_stranger_can_check_it(done: Published) -> None:
 def test_the_stages_are_said_in_order_and_logged(tmp_path: Path) -> None:
     said: list[Stage] = []
     shares: list[tuple[str, float]] = []
-    released(tmp_path, say=said.append, progress=lambda name, share: shares.append((name, share)))
+    released(tmp_path, on_stage=said.append, on_progress=lambda name, share: shares.append((name, share)))
     assert [stage.name for stage in said] == STAGES
     assert [name for name, share in shares if share == 0] == STAGES
     assert all(0 <= share <= 1 for _, share in shares)
@@ -178,7 +180,7 @@ def test_nothing_is_drawn_before_the_charge_is_on_disk(
                 seen.append(len(other.history()))
         fill(self, out)
 
-    monkeypatch.setattr(KeyEscrow, "stream", lambda self: Stream.from_seed(1))
+    monkeypatch.setattr(ReleaseKey, "stream", lambda self: Stream.from_seed(1))
     monkeypatch.setattr(Stream, "fill", watched)
     released(tmp_path)
     assert seen
@@ -187,7 +189,7 @@ def test_nothing_is_drawn_before_the_charge_is_on_disk(
 
 def test_a_second_release_adds_up_and_both_folders_show_it(tmp_path: Path) -> None:
     first = released(tmp_path)
-    second = released(tmp_path, replace=True)
+    second = released(tmp_path, output=REPLACE)
     assert first.statement.composition.earlier == []
     (earlier,) = second.statement.composition.earlier
     assert earlier.when == first.receipt.when
@@ -207,7 +209,7 @@ def test_a_limit_that_would_be_passed_stops_it_and_is_logged(tmp_path: Path) -> 
     request: dict[str, Any] = {"privacy": PureDP(epsilon=2), "method": "laplace", "protect": None}
     released(tmp_path, **request)
     with pytest.raises(BudgetExceeded):
-        released(tmp_path, replace=True, **request)
+        released(tmp_path, output=REPLACE, **request)
     assert (tmp_path / "release" / "public" / "statement.json").exists()
     assert events(tmp_path / "survey.audit.jsonl")[-1]["kind"] == "BudgetExceeded"
     with Ledger.open(tmp_path / "survey.ledger") as ledger:
@@ -260,19 +262,62 @@ def test_the_usual_ledger_is_named_by_the_data_set(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "survey-2024.ledger").exists()
     nameless = dataclasses.replace(SCHEMA, dataset=None)
     with pytest.raises(SchemaError, match=r"privacy: \{dataset"):
-        released(tmp_path, ledger=None, schema=nameless, replace=True)
+        released(tmp_path, ledger=None, schema=nameless, output=REPLACE)
 
 
 def test_whoever_compared_noise_on_private_rows_has_it_in_every_later_statement(tmp_path: Path) -> None:
-    found = plan_for(
+    found = plan_noise_levels(
         people(),
         schema=SCHEMA,
         protect={"age": 9},
-        on_private_rows=True,
+        basis=PlanBasis(on_private_rows=True),
         ledger=tmp_path / "survey.ledger",
     )
     assert "private rows" in found.measured_on
     assert released(tmp_path).statement.tuning.on_private_rows == "yes"
+
+
+# A method that was made before
+
+
+def test_a_method_made_before_releases_what_its_name_and_parameters_do(tmp_path: Path) -> None:
+    by_name = released(tmp_path, method="gaussian", scale=20.0, clamp=True, protect=None)
+    method = GaussianRelease(scale=20.0, clamp=True, schema=SCHEMA, random_state=3)
+    by_value = released(tmp_path, method=method, schema=None, protect=None, output=REPLACE)
+    assert by_value.statement.what.method == by_name.statement.what.method
+    assert by_value.statement.numbers.promises == by_name.statement.numbers.promises
+    assert by_value.notes == by_name.notes
+    assert verify(by_value.public).ok
+    assert method.ledger is None
+    assert method.random_state == 3
+    planned = dry_run(people(), method=method, attack_records=200)
+    assert [row.noise for row in planned.rows] == [row.noise for row in by_value.rows]
+
+
+def test_a_method_made_before_is_charged_to_its_ledger_and_leaves_it_open(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "own.ledger") as ledger:
+        method = GaussianRelease(privacy=ErrorFloor(age=9), schema=SCHEMA, ledger=ledger)
+        done = released(tmp_path, method=method, ledger=None)
+        assert ledger.history() == [done.receipt]
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"privacy": PureDP(epsilon=1)}, "privacy must be left out"),
+        ({"clamp": True}, "clamp must be left out"),
+        ({"schema": dataclasses.replace(SCHEMA, dataset="other")}, "schema must be given once"),
+    ],
+)
+def test_a_method_made_before_is_not_told_twice(changes: dict[str, Any], match: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=match):
+        released(tmp_path, **{"method": GaussianRelease(scale=20.0, schema=SCHEMA), **changes})
+    assert not (tmp_path / "release").exists()
+
+
+def test_a_method_that_no_one_could_plan_again_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="could not plan it again"):
+        released(tmp_path, method=HalfTheNoise(scale=20.0, schema=SCHEMA))
 
 
 # When our own mathematics is wrong
@@ -295,7 +340,7 @@ def test_a_release_that_fails_its_self_attack_is_withheld_and_costs_nothing(
 ) -> None:
     monkeypatch.setitem(METHODS, "half", HalfTheNoise)
     with pytest.raises(SelfAttackFailed, match="withheld") as failed:
-        released(tmp_path, method="half", attack_records=4000)
+        released(tmp_path, method="half", run=RunOptions(attack_records=4000))
     assert any(sentence.startswith("age") for sentence in failed.value.broken)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["survey.audit.jsonl", "survey.ledger"]
     with Ledger.open(tmp_path / "survey.ledger") as ledger:
@@ -318,7 +363,7 @@ def test_no_attack_on_real_rows_withholds_a_release(tmp_path: Path, monkeypatch:
 
 def of_neighbors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Published]:
     """Release two tables that differ in one person, under one key and one clock, with the same noise."""
-    monkeypatch.setattr(KeyEscrow, "stream", lambda self: Stream.for_replay(bytes(range(32))))
+    monkeypatch.setattr(ReleaseKey, "stream", lambda self: Stream.for_replay(bytes(range(32))))
     # Noise follows from the rows too: without that, the two files differ in one line alone.
     monkeypatch.setattr("discreet.release.keystream.rows_digest", lambda rows: "")
     monkeypatch.setattr(receipt, "now", lambda: "2026-01-01T00:00:00.000000+00:00")
@@ -383,7 +428,7 @@ def test_what_fails_on_private_rows_alone_is_left_out_and_the_paid_release_is_no
 
     monkeypatch.setattr(name, fail)
     said: list[Stage] = []
-    done = released(tmp_path, say=said.append)
+    done = released(tmp_path, on_stage=said.append)
     assert verify(done.public).ok
     (words,) = (one.said for one in said if one.name == stage)
     assert f"without {lost}, which failed (ValueError in" in words
@@ -403,23 +448,23 @@ def test_public_folders_of_neighbors_differ_in_the_data_and_what_is_computed_fro
 
 
 def test_a_statement_that_tells_of_a_row_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
-    watching, make = _release_stages.watching, build_statement
+    ages: list[float] = []
+    make_watch, build = _release_stages.make_watch, build_statement
 
-    def spy(pairs: Any, n_rows: int, tell: Any) -> Any:
-        watch = watching(pairs, n_rows, tell)
+    def spy(pairs: Any, n_rows: int, report: Any) -> Any:
+        watch = make_watch(pairs, n_rows, report)
 
         def both(rows: Any, published: Any) -> None:
-            told.append(float(rows["age"].max()))
+            ages.append(float(rows["age"].max()))
             watch(rows, published)
 
         return both
 
     def chatty(*args: Any, **kwargs: Any) -> Statement:
-        made: Statement = make(*args, **kwargs)
-        return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {told[-1]}."]})
+        made: Statement = build(*args, **kwargs)
+        return made.model_copy(update={"assumptions": [*made.assumptions, f"Nobody is above {ages[-1]}."]})
 
-    monkeypatch.setattr(_release_stages, "watching", spy)
+    monkeypatch.setattr(_release_stages, "make_watch", spy)
     monkeypatch.setattr("discreet.pipeline.release.build_statement", chatty)
     assert leaks(of_neighbors(tmp_path, monkeypatch)) == {".assumptions[]"}
 
@@ -430,7 +475,7 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from discreet import Ledger
-from discreet.pipeline import publish, steps
+from discreet.pipeline import Output, RunOptions, publish
 from tests.job.tables import SCHEMA, people
 import discreet.pipeline.release
 
@@ -438,8 +483,9 @@ def run(folder, stage, how):
     def progress(name, share):
         if name == stage:
             os.kill(os.getpid(), how)
-    publish(people(), schema=SCHEMA, out=folder / "release", protect={"age": 9}, replace=True,
-            ledger=folder / "survey.ledger", attack_records=200, progress=progress)
+    publish(people(), schema=SCHEMA, out=folder / "release", protect={"age": 9},
+            ledger=folder / "survey.ledger", output=Output(replace=True),
+            run=RunOptions(attack_records=200), on_progress=progress)
 
 folder, seen = Path(sys.argv[1]), []
 for word in sys.argv[2:]:
@@ -508,7 +554,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_release(room: int, tmp_path: Pa
 
 def test_a_kept_key_replays_the_release_and_a_forgotten_one_is_gone(tmp_path: Path) -> None:
     phrase = "correct horse battery staple"
-    done = released(tmp_path, keep_key=tmp_path / "release.key", passphrase=phrase)
+    done = released(tmp_path, escrow=KeyEscrow(tmp_path / "release.key", phrase))
     assert stat.S_IMODE((tmp_path / "release.key").stat().st_mode) == 0o600
     key = unseal_key(tmp_path / "release.key", passphrase=phrase)
     assert Stream(key).commitment == done.statement.implementation.key_commitment
@@ -525,9 +571,8 @@ def test_a_kept_key_replays_which_rows_of_a_person_stayed(tmp_path: Path) -> Non
         SCHEMA, columns=[*SCHEMA.columns, Column("who", role="id")], id_column="who", max_rows_per_unit=2
     )
     rows = {**people(), "who": np.arange(60) // 4}
-    done = released(
-        tmp_path, source=rows, schema=schema, keep_key=tmp_path / "release.key", passphrase=phrase
-    )
+    escrow = KeyEscrow(tmp_path / "release.key", phrase)
+    done = released(tmp_path, source=rows, schema=schema, escrow=escrow)
     ledger = Ledger.open(tmp_path / "survey.ledger")
     assert done.statement.implementation.rows_salt == ledger_salt(ledger, schema)
     assert done.statement.what.rows_published == 30
@@ -541,13 +586,13 @@ def test_a_kept_key_replays_which_rows_of_a_person_stayed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"passphrase": "correct horse battery"}, ParameterError),
-        ({"keep_key": "release.key"}, ParameterError),
-        ({"keep_key": "release.key", "passphrase": "short"}, ParameterError),
-        ({"keep_key": "no/release.key", "passphrase": "correct horse battery"}, SourceError),
-        ({"sign_with": "no.pem"}, SourceError),
-        ({"sign_with": __file__}, ParameterError),
-        ({"keep_key": "release.key", "recipient": __file__}, ParameterError),
+        ({"escrow": KeyEscrow("release.key", "correct horse battery", __file__)}, ParameterError),
+        ({"escrow": KeyEscrow("release.key")}, ParameterError),
+        ({"escrow": KeyEscrow("release.key", "short")}, ParameterError),
+        ({"escrow": KeyEscrow("no/release.key", "correct horse battery")}, SourceError),
+        ({"signing": Signing("no.pem")}, SourceError),
+        ({"signing": Signing(__file__)}, ParameterError),
+        ({"escrow": KeyEscrow("release.key", recipient=__file__)}, ParameterError),
         ({"about": {"motto": "trust us"}}, ParameterError),
     ],
 )
@@ -567,7 +612,7 @@ def test_a_key_is_not_kept_in_the_folder_that_is_replaced(
     released(tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SourceError, match="outside of the release"):
-        released(tmp_path, replace=True, keep_key=place, passphrase="correct horse battery")
+        released(tmp_path, output=REPLACE, escrow=KeyEscrow(place, "correct horse battery"))
     with Ledger.open(tmp_path / "survey.ledger") as book:
         assert len(book.history()) == 1
 
@@ -578,9 +623,9 @@ def test_the_key_of_a_release_that_failed_is_not_kept(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("the disk broke")
 
-    monkeypatch.setattr(KeyEscrow, "keep", _then(KeyEscrow.keep, fail))
+    monkeypatch.setattr(ReleaseKey, "keep", _then(ReleaseKey.keep, fail))
     with pytest.raises(RuntimeError):
-        released(tmp_path, keep_key=tmp_path / "release.key", passphrase="correct horse battery")
+        released(tmp_path, escrow=KeyEscrow(tmp_path / "release.key", "correct horse battery"))
     assert not (tmp_path / "release.key").exists()
 
 
@@ -596,7 +641,7 @@ def test_a_signature_names_the_curator(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "curator.pem").write_bytes(pem)
-    done = released(tmp_path, sign_with=tmp_path / "curator.pem")
+    done = released(tmp_path, signing=Signing(tmp_path / "curator.pem"))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     assert verify(done.public, public_key=public).ok
 

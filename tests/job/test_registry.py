@@ -13,11 +13,11 @@ import pytest
 
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
 from discreet.errors import DiscreetWarning, OtherLedger
-from discreet.pipeline import _registry
-from discreet.pipeline._identity import fingerprint
-from discreet.pipeline._registry import Registry, charged_ledger
-from discreet.pipeline.plan import plan_for
-from discreet.pipeline.query import ask
+from discreet.pipeline import RunOptions, _registry
+from discreet.pipeline._identity import fingerprint_table
+from discreet.pipeline._registry import Registry, open_charged_ledger
+from discreet.pipeline.plan import PlanBasis, plan_noise_levels
+from discreet.pipeline.query import query_table
 from tests.job.test_fingerprint import people, taken, write
 
 if TYPE_CHECKING:
@@ -44,20 +44,25 @@ def table(tmp_path: Path) -> Path:
     folder = tmp_path / "first"
     folder.mkdir()
     path = write(people(400, 1), folder / "people.csv")
-    ask(path, "count where age > 40", schema=declared(), privacy=ONE)
+    query_table(path, "count where age > 40", schema=declared(), privacy=ONE)
     return path
 
 
 def count(path: Any, schema: Schema, **how: Any) -> None:
     """Ask something."""
-    ask(path, "count where age > 50", schema=schema, privacy=ONE, **how)
+    query_table(path, "count where age > 50", schema=schema, privacy=ONE, **how)
 
 
 def release(path: Any, schema: Schema, **how: Any) -> Any:
     """Release the table."""
     folder = Path(path).parent / "release"
     return publish(
-        path, schema=schema, out=folder, privacy=ApproxDP(epsilon=8, delta=1e-6), attack_records=100, **how
+        path,
+        schema=schema,
+        out=folder,
+        privacy=ApproxDP(epsilon=8, delta=1e-6),
+        run=RunOptions(attack_records=100),
+        **how,
     )
 
 
@@ -71,7 +76,9 @@ def model(path: Any, schema: Schema, **how: Any) -> Any:
 
 def tuning(path: Any, schema: Schema, **how: Any) -> Any:
     """Look at private rows before a release."""
-    return plan_for(path, schema=schema, privacy=ONE, method="laplace", on_private_rows=True, **how)
+    return plan_noise_levels(
+        path, schema=schema, privacy=ONE, method="laplace", basis=PlanBasis(on_private_rows=True), **how
+    )
 
 
 @pytest.mark.parametrize("job", [count, release, model, tuning])
@@ -129,14 +136,14 @@ def test_a_table_is_known_after_every_move(
     monkeypatch.chdir(tmp_path)
     source, schema = move(table, tmp_path)
     with pytest.raises(OtherLedger, match="known by its rows") as stop:
-        charged_ledger(source, schema, None)
+        open_charged_ledger(source, schema, None)
     earlier = stop.value.ledgers[0]
-    book = charged_ledger(source, schema, earlier)
+    book = open_charged_ledger(source, schema, earlier)
     assert book is not None
     book.close()
     # A place that has no ledger yet is a new one, wherever it is.
     with pytest.raises(OtherLedger):
-        charged_ledger(source, schema, tmp_path / "elsewhere.ledger")
+        open_charged_ledger(source, schema, tmp_path / "elsewhere.ledger")
 
 
 def test_a_ledger_without_recognition_would_start_anew(
@@ -213,9 +220,9 @@ def test_rows_are_read_once_for_as_long_as_the_file_stays(
 
     def counted(*given: Any) -> Any:
         read.append(given[0])
-        return fingerprint(*given)
+        return fingerprint_table(*given)
 
-    monkeypatch.setattr(_registry, "fingerprint", counted)
+    monkeypatch.setattr(_registry, "fingerprint_table", counted)
     count(table, declared())
     assert read == []
     write(people(420, 1), table)
@@ -259,13 +266,13 @@ def test_the_list_is_its_owners_alone_and_holds_no_cell(table: Path, known_table
 
 
 def test_where_the_list_is_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Registry.of_user().folder == Path(os.environ[_registry.STATE])
+    assert Registry.from_environment().folder == Path(os.environ[_registry.STATE])
     monkeypatch.delenv(_registry.STATE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert Registry.of_user().folder == tmp_path / "discreet"
+    assert Registry.from_environment().folder == tmp_path / "discreet"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert Registry.of_user().folder == tmp_path / ".local" / "state" / "discreet"
+    assert Registry.from_environment().folder == tmp_path / ".local" / "state" / "discreet"
 
 
 def test_bundled_tables_and_uncounted_work_are_left_alone(
@@ -274,7 +281,7 @@ def test_bundled_tables_and_uncounted_work_are_left_alone(
     for place in ("one", "two"):
         (tmp_path / place).mkdir()
         monkeypatch.chdir(tmp_path / place)
-        ask("demo:census", "count where age > 40", privacy=ONE)
+        query_table("demo:census", "count where age > 40", privacy=ONE)
     path = write(people(50, 1), tmp_path / "people.csv")
     count(path, declared(), ledger=False)
     count(path, declared(), ledger=":memory:")

@@ -18,6 +18,7 @@ from discreet.evaluation.learning import measure_learning
 from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, law_of
 from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
+from discreet.pipeline import KeyEscrow, RunOptions
 from discreet.release import CoarseRelease, GaussianRelease
 from discreet.report.folder.keys import unseal_key
 from discreet.report.pages.render import statement_page
@@ -77,7 +78,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Published:
         cuts={"age": [30, 45, 60]},
         ledger=False,
         out=tmp_path_factory.mktemp("job") / "release",
-        attack_records=2_000,
+        run=RunOptions(attack_records=2_000),
     )
 
 
@@ -156,9 +157,8 @@ def test_an_auditor_with_the_key_replays_it_and_finds_a_changed_row(tmp_path: Pa
         joint=("job", "income"),
         ledger=False,
         out=tmp_path / "release",
-        keep_key=tmp_path / "key",
-        passphrase=PHRASE,
-        attack_records=500,
+        escrow=KeyEscrow(tmp_path / "key", PHRASE),
+        run=RunOptions(attack_records=500),
     )
     key = unseal_key(tmp_path / "key", passphrase=PHRASE)
     assert verify(done.public, key=key, source=few).failures == ()
@@ -222,7 +222,7 @@ def test_the_model_that_knows_the_law_learns_from_everybody_whom_it_is_not_teste
         privacy=PureDP(epsilon=6),
         ledger=False,
         out=tmp_path / "release",
-        attack_records=2_000,
+        run=RunOptions(attack_records=2_000),
     )
     learning = done.findings.learning
     assert learning is not None
@@ -289,7 +289,7 @@ def test_a_failure_of_the_learner_does_not_stop_a_release_that_is_paid_for(
         privacy=PureDP(epsilon=6),
         ledger=False,
         out=tmp_path / "release",
-        attack_records=1_000,
+        run=RunOptions(attack_records=1_000),
     )
     assert verify(done.public).failures == ()
     learned = next(s.said for s in done.findings.stages if s.name == "learn")

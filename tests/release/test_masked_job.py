@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from discreet import publish, verify
 from discreet.errors import ParameterError, PromiseError
-from discreet.pipeline.plan import dry_run, plan_for
+from discreet.pipeline.plan import PlanBasis, dry_run, plan_noise_levels
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import published_schema
 from discreet.release.masked.encoding import Encoding
@@ -116,7 +116,9 @@ def test_what_it_is_worth_is_measured_and_nobody_is_attacked(done: Published) ->
 
 
 def test_a_plan_and_a_rehearsal_need_no_cell(tmp_path: Path) -> None:
-    planned = plan_for(TABLE, schema=SCHEMA, method="masked", privacy=PureDP(epsilon=2), n_rows=2000)
+    planned = plan_noise_levels(
+        TABLE, schema=SCHEMA, method="masked", privacy=PureDP(epsilon=2), basis=PlanBasis(n_rows=2000)
+    )
     by_factor = {round(position.factor, 3): position for position in planned.positions}
     assert by_factor[1.0].epsilon == pytest.approx(2, rel=1e-6)
     assert by_factor[2.0].epsilon == pytest.approx(1, rel=1e-6)

@@ -97,7 +97,7 @@ ALLOWED = {
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
     "report.pages._summary:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal in the curator's process; promises nothing",
-    "pipeline._identity:fingerprint": "keyed digests by which the curator's machine knows a table again",
+    "pipeline._identity:fingerprint_table": "keyed digests by which the curator's machine knows a table again",
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release._bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",

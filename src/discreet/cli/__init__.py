@@ -1,4 +1,4 @@
-"""The command line: one module for each command. Heavy rooms are imported by the commands that need them."""
+"""The command line: one module for each command, which imports heavy packages only when it runs."""
 
 from discreet.cli.main import app, main
 

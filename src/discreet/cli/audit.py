@@ -7,13 +7,13 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import Typed, about_a_method
+from discreet.cli.options import MethodFlags, expand_flags
 from discreet.cli.release import print_rows
 
 Command = options.MethodCommand
 
 
-@about_a_method
+@expand_flags
 def audit(
     table: Annotated[
         str,
@@ -23,7 +23,7 @@ def audit(
             metavar="TABLE|FOLDER",
         ),
     ],
-    typed: Typed,
+    method: MethodFlags,
     attack_records: options.AttackRecords = 20_000,
     json: options.Json = False,
 ) -> None:
@@ -38,30 +38,31 @@ def audit(
             return
         from discreet.pipeline.plan import dry_run
 
-        done = dry_run(
+        result = dry_run(
             table,
             attack_records=attack_records,
-            say=console.stage,
-            progress=console.progress,
-            **typed.read(table).request,
+            on_stage=console.stage,
+            on_progress=console.progress,
+            **method.read(table).to_dict(),
         )
-        print_rows(console, done.rows)
+        print_rows(console, result.rows)
         console.line()
         console.table(
             "",
             ("attack", "verdict", "promise and why"),
-            ((one.attack, one.verdict, f"{one.claim}. {one.reason}") for one in done.audits),
+            ((one.attack, one.verdict, f"{one.claim}. {one.reason}") for one in result.audits),
             left=3,
         )
         console.json(
             {
-                "guesses": [guess.to_dict() for guess in done.guesses],
-                "audits": [one.to_dict() for one in done.audits],
+                "guesses": [guess.to_dict() for guess in result.guesses],
+                "audits": [one.to_dict() for one in result.audits],
             }
         )
 
 
 def _attack_folder(console: Console, folder: Path) -> None:
+    """Attack the file of a release, and print the error that each attacker expects."""
     from discreet.formatting import is_chance, name, quantity
     from discreet.pipeline.published import attack_folder
 

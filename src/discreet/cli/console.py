@@ -1,4 +1,4 @@
-"""What commands print: stages, tables and sentences for people, one JSON object for programs."""
+"""Output of commands: stages, tables and sentences for people, one JSON object for programs."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _PIPED_WIDTH = 110  # of lines that no terminal wraps
 
 
 def stop_printing() -> None:
-    """Let what follows go nowhere: whoever read it has gone, and the work goes on without an audience."""
+    """Send further output nowhere: its reader has closed the pipe, and the work goes on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, sys.stdout.fileno())
@@ -36,12 +36,12 @@ def write_out(text: str) -> None:
 
 
 class Console:
-    """Prints for people, or collects for programs.
+    """Printer for people, or for programs as JSON.
 
     Parameters
     ----------
     as_json : bool
-        Print nothing but one JSON object at the end.
+        Whether to print nothing but one JSON object at the end.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -55,13 +55,15 @@ class Console:
         if self._rich is None:
             from rich.console import Console as RichConsole
 
-            class Lasting(RichConsole):
+            class PipeConsole(RichConsole):
+                """Console that outlives the reader of its output."""
+
                 def on_broken_pipe(self) -> None:
                     self.quiet = True
                     stop_printing()
 
             narrow = {} if sys.stdout.isatty() else {"width": _PIPED_WIDTH}
-            self._rich = Lasting(highlight=False, **narrow)  # type: ignore[arg-type]
+            self._rich = PipeConsole(highlight=False, **narrow)  # type: ignore[arg-type]
         return self._rich
 
     def stage(self, stage: "Stage") -> None:
@@ -76,7 +78,7 @@ class Console:
             self.line(f" {'':9s} {more}")
 
     def progress(self, name: str, share: float) -> None:
-        """Show how far a stage is, on a terminal alone."""
+        """Show the share of a stage that is done, on a terminal only."""
         if self.as_json or not sys.stderr.isatty():
             return
         if self._bar is None:
@@ -115,7 +117,7 @@ class Console:
         left: int = 1,
         right: int = 1,
     ) -> None:
-        """Print a table; the first `left` columns and the last `right` are words, the others numbers."""
+        """Print a table; the first `left` columns and the last `right` hold text, the others numbers."""
         from rich.table import Table
         from rich.text import Text
 
@@ -123,20 +125,22 @@ class Console:
             return
         table = Table(title=title or None, title_justify="left", title_style="", box=None, pad_edge=False)
         for place, heading in enumerate(headings):
-            words = place < left or place >= len(headings) - right
-            table.add_column(heading, justify="left" if words else "right", overflow="fold", header_style="")
+            is_text = place < left or place >= len(headings) - right
+            table.add_column(
+                heading, justify="left" if is_text else "right", overflow="fold", header_style=""
+            )
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         self.rich.print(table)
 
     def json(self, value: Any) -> None:
-        """Print the JSON object, if that is what was asked for."""
+        """Print the JSON object, if output is for programs."""
         self._stop_bar()
         if self.as_json:
             write_out(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the progress bar from the terminal."""
         self._stop_bar()
 
     def __enter__(self) -> "Console":
@@ -149,27 +153,27 @@ class Console:
 HEADINGS = ("column", "without release", "proven floor", "best attack", "interval", "unit", "verdict")
 
 
-def cells_of(row: "Row") -> tuple[str, ...]:
-    """Write one line of the table about guesses, in the column's own unit."""
+def format_row(row: "Row") -> tuple[str, ...]:
+    """Return the cells of one line of the table about guesses, in the unit of its column."""
     from discreet.formatting import format_interval, name, quantity
     from discreet.pipeline.result import CHANCE
 
     chance = row.unit == CHANCE
 
-    def written(value: float | None, rounding: Any = "nearest") -> str:
+    def format_error(value: float | None, rounding: Any = "nearest") -> str:
         if value is None:
             return "-"
-        words = quantity(value, None, chance=chance, rounding=rounding)
-        return f"wrong {words}" if chance else words
+        text = quantity(value, None, chance=chance, rounding=rounding)
+        return f"wrong {text}" if chance else text
 
     interval = "-"
     if row.lower is not None and row.upper is not None:
         interval = format_interval(row.lower, row.upper, None, chance=chance)
     cells = (
         name(row.column),
-        written(row.without),
-        written(row.floor, "down"),
-        written(row.attack),
+        format_error(row.without),
+        format_error(row.floor, "down"),
+        format_error(row.attack),
         interval,
         row.unit,
         VERDICTS.get(row.verdict, row.verdict),
@@ -186,7 +190,7 @@ VERDICTS = {
 
 
 def print_promises(console: Console, notes: Any, sentences: Any, open_: Any) -> None:
-    """Print what was decided, what is promised and what is not."""
+    """Print the decisions, the promises and what is not protected."""
     console.line()
     for note in notes:
         console.paragraph(note)

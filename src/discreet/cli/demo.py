@@ -1,4 +1,4 @@
-"""``discreet demo``: the main job on a bundled table."""
+"""``discreet demo``: release a bundled table."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from discreet.cli.console import Console
 from discreet.cli.options import AttackRecords, Json
-from discreet.cli.release import command_line, show
+from discreet.cli.release import command_line, print_release
 
 FLOORS = {"census": {"age": 9.0}, "clinic": {"radius_mean": 4.0}}
 
@@ -20,18 +20,18 @@ def demo(
 ) -> None:
     """Release a bundled table; the same as `discreet release demo:census --protect age=9 --replace`."""
     from discreet import datasets
+    from discreet.pipeline.options import Output, RunOptions
     from discreet.pipeline.release import publish
 
     name = datasets.load(table).name
     with Console(as_json=json) as console:
-        done = publish(
+        result = publish(
             f"{datasets.PREFIX}{name}",
             out=out,
             protect=FLOORS[name],
-            replace=True,
-            attack_records=attack_records,
-            command=command_line(),
-            say=console.stage,
-            progress=console.progress,
+            output=Output(replace=True),
+            run=RunOptions(attack_records=attack_records, command=command_line()),
+            on_stage=console.stage,
+            on_progress=console.progress,
         )
-        show(console, done)
+        print_release(console, result)

@@ -1,4 +1,4 @@
-"""``discreet init``: start the declaration of a table."""
+"""``discreet init``: write a draft of the schema of a table."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,10 +18,10 @@ def init(
     json: Json = False,
 ) -> None:
     """Draft what is declared about a table: names and types alone; a person fills in the bounds."""
-    from discreet.pipeline.sources import draft_schema, schema_place
+    from discreet.pipeline.sources import draft_schema, schema_path
 
     console = Console(as_json=json)
-    place = out or schema_place(table)
+    place = out or schema_path(table)
     lines = draft_schema(table, place, replace=replace)
     console.json({"schema": str(place), "lines_to_fill": list(lines)})
     console.line(f"{place}: {len(lines)} places to fill in, marked ???.")

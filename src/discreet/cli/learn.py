@@ -1,7 +1,7 @@
-"""``discreet learn``: train a model on a private table, with a statement of what it promises."""
+"""``discreet learn``: train and publish a model, with a statement of what it promises."""
 
-import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,18 +10,20 @@ from typer.core import TyperCommand
 
 from discreet.cli import options
 from discreet.cli.console import Console, print_promises
-from discreet.cli.release import SIGN_PASSWORD, command_line
+from discreet.cli.options import AboutFlags, LedgerFlags, PromiseFlags, expand_flags
+from discreet.cli.release import Sign, command_line, make_signing
 
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel
+    from discreet.schema import Schema
 
 
 def _models() -> Iterator[tuple[str, str, str]]:
     """Yield name, summary and options of each model."""
-    from discreet.pipeline.training import model_options, summary_of, trainable
+    from discreet.pipeline.training import model_options, model_summary, trainable_models
 
-    for name in trainable():
-        yield name, summary_of(name), ", ".join(model_options(name))
+    for name in trainable_models():
+        yield name, model_summary(name), ", ".join(model_options(name))
 
 
 def _complete_model() -> list[str]:
@@ -29,46 +31,61 @@ def _complete_model() -> list[str]:
 
 
 class Command(TyperCommand):
-    """A command whose help lists the models there are; they are looked up when somebody asks."""
+    """Command whose help lists the models; they are loaded only when the help is printed."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Name every model, and what it can be told."""
-        with formatter.section("Models, and what --set can tell each"):
-            formatter.write_dl([(name, f"{about} [{told}]") for name, about, told in _models()])
+        """Write every model with its options."""
+        with formatter.section("Models, and their parameters for --set"):
+            formatter.write_dl([(name, f"{about} [{settings}]") for name, about, settings in _models()])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFlags:
+    """Flags of a model that is to be trained: its declaration, its promise and its parameters."""
+
+    schema: options.SchemaFile = None
+    target: options.Target = None
+    epsilon: options.AnyEpsilon = None
+    delta: options.AnyDelta = None
+    mu: options.Mu = None
+    rho: options.Rho = None
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Parameter of the model, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
+    ] = None
+
+    def read(self, table: str) -> "tuple[Schema, Any, dict[str, Any]]":
+        """Return the schema of a table, the promise, and the parameters of the model."""
+        from discreet.pipeline.options import read_pairs
+
+        schema = options.load_declaration(table, self.schema, self.target)
+        promise = PromiseFlags(epsilon=self.epsilon, delta=self.delta, mu=self.mu, rho=self.rho)
+        return schema, promise.promise(schema), read_pairs("--set", self.more or [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFileFlags:
+    """Flags about the files of a model and about how it was chosen."""
+
+    sign: Sign = None
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what is at --out.")] = False
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Say that parameters were chosen by looking at private rows.")
+    ] = False
+
+
+@expand_flags
 def learn(
     table: Annotated[str | None, typer.Argument(help=options.TABLE, metavar="TABLE")] = None,
+    *,
     model: Annotated[
         str | None, typer.Option(help="Which model; --list names them.", autocompletion=_complete_model)
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("model"),
-    schema: options.SchemaFile = None,
-    target: options.Target = None,
-    epsilon: options.AnyEpsilon = None,
-    delta: options.AnyDelta = None,
-    mu: options.Mu = None,
-    rho: options.Rho = None,
-    more: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="What the model is told, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
-    ] = None,
-    ledger: options.LedgerPlace = None,
-    no_ledger: options.NoLedger = False,
-    new_ledger: options.NewLedger = False,
-    sign: Annotated[
-        Path | None,
-        typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace what is at --out.")] = False,
-    tuned: Annotated[
-        bool, typer.Option("--tuned", help="Say that parameters were chosen by looking at private rows.")
-    ] = False,
-    curator: Annotated[str | None, typer.Option(help="Who publishes; in the statement.")] = None,
-    purpose: Annotated[str | None, typer.Option(help="What for; in the statement.")] = None,
-    contact: Annotated[str | None, typer.Option(help="Whom to ask; in the statement.")] = None,
-    license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None,
-    supersedes: Annotated[str | None, typer.Option(help="The model that this one replaces.")] = None,
+    training: TrainingFlags,
+    ledger: LedgerFlags,
+    files: ModelFileFlags,
+    about: AboutFlags,
     list_: Annotated[bool, typer.Option("--list", help="Name the models, and do nothing else.")] = False,
     json: options.Json = False,
 ) -> None:
@@ -79,68 +96,63 @@ def learn(
     """
     with Console(as_json=json) as console:
         if list_:
-            _list(console)
+            _list_models(console)
             return
         from discreet.errors import ParameterError
         from discreet.pipeline.model import publish_model
-        from discreet.pipeline.options import read_pairs
+        from discreet.pipeline.options import Output, RunOptions
 
         if table is None or model is None:
             missing = "a table" if table is None else "--model NAME"
             raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` names the models.")
-        declared = options.declared(table, schema, target)
-        done = publish_model(
+        schema, promise, parameters = training.read(table)
+        result = publish_model(
             table,
             model=model,
-            privacy=options.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho),
+            privacy=promise,
             out=out,
-            schema=declared,
-            ledger=options.ledger_place(ledger, no_ledger),
-            new_ledger=new_ledger,
-            about={
-                "curator": curator,
-                "purpose": purpose,
-                "contact": contact,
-                "license": license,
-                "supersedes": supersedes,
-            },
-            sign_with=sign,
-            sign_password=os.environ.get(SIGN_PASSWORD),
-            replace=replace,
-            tuned=tuned,
-            command=command_line(),
-            say=console.stage,
-            progress=console.progress,
-            **read_pairs("--set", more or []),
+            schema=schema,
+            ledger=ledger.place,
+            new_ledger=ledger.new_ledger,
+            about=about.to_dict(),
+            signing=make_signing(files.sign),
+            output=Output(replace=files.replace),
+            run=RunOptions(tuned=files.tuned, command=command_line()),
+            on_stage=console.stage,
+            on_progress=console.progress,
+            **parameters,
         )
-        _show(console, done)
+        _show(console, result)
 
 
-def _list(console: Console) -> None:
-    found = list(_models())
-    console.table("", ("model", "what it is", "--set"), found, left=3)
-    console.json([{"model": name, "about": about, "set": told.split(", ")} for name, about, told in found])
+def _list_models(console: Console) -> None:
+    """Print name, summary and options of every model."""
+    models = list(_models())
+    console.table("", ("model", "what it is", "--set"), models, left=3)
+    console.json(
+        [{"model": name, "about": about, "set": settings.split(", ")} for name, about, settings in models]
+    )
 
 
-def _show(console: Console, done: "PublishedModel") -> None:
-    """Print what was promised and where it is."""
-    statement = done.statement
+def _show(console: Console, result: "PublishedModel") -> None:
+    """Print the promises of a model and where its folders are."""
+    statement = result.statement
     print_promises(console, (), statement.definition.sentences, statement.not_protected)
     console.line()
     console.paragraph(f"So far: {statement.composition.total}")
-    console.line(f"Publish only {done.public}. Anyone can re-check it: discreet verify {done.public}")
-    console.line(f"How to use it: {done.public / 'model-card.md'}")
+    console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
+    console.line(f"How to use it: {result.public / 'model-card.md'}")
     console.json(
         {
-            "public": str(done.public),
-            "internal": str(done.internal),
+            "public": str(result.public),
+            "internal": str(result.internal),
             "release": statement.what.release,
             "model": statement.what.model.name,
             "promises": statement.numbers.promises,
             "epsilon": statement.numbers.epsilon,
             "delta": statement.numbers.delta,
-            "cached": done.cached,
+            "cached": result.cached,
             "composition": statement.composition.total,
-            "receipts": [receipt.to_dict() for receipt in done.receipts],
+            "receipts": [receipt.to_dict() for receipt in result.receipts],
         }
     )

@@ -1,4 +1,4 @@
-"""``discreet ledger``: what was charged for a data set, and whether the record is intact."""
+"""``discreet ledger``: show, check, export, create, back up and restore a ledger."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,13 +21,13 @@ Place = Annotated[
 def show(ledger: Place, json: Json = False) -> None:
     """Print what was charged, what it adds up to and what is left."""
     console = Console(as_json=json)
-    with existing_ledger(ledger) as book:
-        receipts, spent, left = book.history(), book.spent(), book.remaining()
-        guarantee = book.guarantee()
+    with open_existing_ledger(ledger) as opened:
+        receipts, spent, left = opened.history(), opened.spent(), opened.remaining()
+        guarantee = opened.guarantee()
     console.json(
         {
             "ledger": ledger,
-            "identity": book.identity,
+            "identity": opened.identity,
             "guarantee": guarantee.to_dict(),
             "remaining": left,
             "spent": spent.to_dict(),
@@ -66,11 +66,11 @@ def check(
     from discreet.privacy import Receipt
 
     console = Console(as_json=json)
-    with existing_ledger(ledger) as book:
-        book.check()
-        for found in () if receipt is None else _receipts_in(receipt):
-            book.check(Receipt.from_dict(found))
-        head = book.head
+    with open_existing_ledger(ledger) as opened:
+        opened.check()
+        for content in () if receipt is None else _read_receipts(receipt):
+            opened.check(Receipt.from_dict(content))
+        head = opened.head
     console.json({"ledger": ledger, "intact": True, "rows": head[0], "head": head[1]})
     console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[0]}:{head[1]}")
     console.line("Keep the head elsewhere: with it, a record that was rolled back shows too.")
@@ -86,8 +86,8 @@ def export(
 
     from discreet.errors import SourceError
 
-    with existing_ledger(ledger) as book:
-        lines = "".join(json.dumps(receipt.to_dict(), allow_nan=False) + "\n" for receipt in book.history())
+    with open_existing_ledger(ledger) as opened:
+        lines = "".join(json.dumps(receipt.to_dict(), allow_nan=False) + "\n" for receipt in opened.history())
     if out is None:
         write_out(lines)
         return
@@ -134,8 +134,10 @@ def create(
         limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
     if "://" not in ledger and Path(ledger).exists():
         raise ParameterError(f"{ledger!r} exists already, and a limit is fixed when a ledger is made.")
-    with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as book:
-        write_out(f"{ledger}: {book.guarantee()}. Give it to releases, models and questions with --ledger.\n")
+    with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as opened:
+        write_out(
+            f"{ledger}: {opened.guarantee()}. Give it to releases, models and questions with --ledger.\n"
+        )
 
 
 @app.command()
@@ -146,9 +148,9 @@ def backup(
 ) -> None:
     """Write a copy that can take the ledger's place, also while others charge; it is checked."""
     console = Console(as_json=json)
-    with existing_ledger(ledger) as book:
-        rows, digest = book.backup(out)
-    console.json({"ledger": book.shown, "backup": str(out), "rows": rows, "head": digest})
+    with open_existing_ledger(ledger) as opened:
+        rows, digest = opened.backup(out)
+    console.json({"ledger": opened.shown, "backup": str(out), "rows": rows, "head": digest})
     console.line(f"{out}: {rows} rows, intact; its key is in {out.name}.version-key. Head: {rows}:{digest}")
     console.line("Keep the head elsewhere, and never charge a backup: it would be a second budget.")
 
@@ -169,18 +171,19 @@ def restore(
     from discreet.ledger import Ledger
 
     console = Console(as_json=json)
-    known = None if head is None else _head_in(head)
-    with Ledger.restore(backup, to, head=known) as book:
-        rows, digest = book.head
-    console.json({"ledger": book.shown, "rows": rows, "head": digest})
-    console.line(f"{book.shown}: {rows} rows, intact. Head: {rows}:{digest}")
+    known = None if head is None else _parse_head(head)
+    with Ledger.restore(backup, to, head=known) as opened:
+        rows, digest = opened.head
+    console.json({"ledger": opened.shown, "rows": rows, "head": digest})
+    console.line(f"{opened.shown}: {rows} rows, intact. Head: {rows}:{digest}")
     if head is None:
         console.line(
             "Not compared with a head kept elsewhere: if the ledger was gone, --head tells of lost rows."
         )
 
 
-def _head_in(text: str) -> tuple[int, str]:
+def _parse_head(text: str) -> tuple[int, str]:
+    """Return row and hash of a head that was written as ROW:HASH."""
     from discreet.errors import ParameterError
 
     row, colon, digest = text.partition(":")
@@ -192,8 +195,8 @@ def _head_in(text: str) -> tuple[int, str]:
     return int(row), digest
 
 
-def existing_ledger(place: str) -> "Ledger":
-    """Open a ledger, and make none by asking about it."""
+def open_existing_ledger(place: str) -> "Ledger":
+    """Return an opened ledger; refuse a place without one instead of making it."""
     from discreet.errors import LedgerError
     from discreet.ledger import Ledger
 
@@ -205,8 +208,8 @@ def existing_ledger(place: str) -> "Ledger":
     return Ledger.open(place)
 
 
-def _receipts_in(path: Path) -> list[dict[str, Any]]:
-    """Return the receipts in the statement of a release or a model, or a receipt by itself."""
+def _read_receipts(path: Path) -> list[dict[str, Any]]:
+    """Return the receipts of a statement of a release or a model, or of a file with one receipt."""
     import json
 
     from discreet.errors import ParameterError

@@ -1,4 +1,4 @@
-"""All commands, and how their errors become a sentence and an exit code."""
+"""The command line: all commands, and how an error becomes a sentence and an exit code."""
 
 import json
 import os
@@ -65,28 +65,30 @@ def main() -> None:
     """Run the command line; errors of ours become a sentence and an exit code."""
     # The memory image of a crash would hold rows and keys.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _exit_on_sigterm)
     warnings.showwarning = _show_warning
     try:
         try:
             app()
         finally:
-            write_out("")  # finds out here, and not on the way out, that nobody reads any more
+            write_out("")  # a closed pipe shows here, and not while the interpreter ends
     except SystemExit as end:
         if end.code in (_INTERRUPTED, _TERMINATED):
-            say("Stopped. A release is there whole or not at all; a charge that was made before stands.")
+            print_error(
+                "Stopped. A release is there whole or not at all; a charge that was made before stands."
+            )
         # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
         raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
     except Exception as problem:
-        raise SystemExit(_explained(problem)) from None
+        raise SystemExit(_report_error(problem)) from None
 
 
-def _explained(problem: Exception) -> int:
-    """Print why it ended; return the exit code."""
+def _report_error(problem: Exception) -> int:
+    """Print the error as a sentence, and return the exit code."""
     from discreet.errors import BudgetExceeded, DiscreetError, SchemaError, SelfAttackFailed
 
-    sentence = str(problem) if isinstance(problem, DiscreetError) else _unexpected(problem)
-    say(sentence)
+    sentence = str(problem) if isinstance(problem, DiscreetError) else _describe_unexpected(problem)
+    print_error(sentence)
     codes = {SchemaError: EXIT_SCHEMA, SelfAttackFailed: EXIT_BROKEN, BudgetExceeded: EXIT_BUDGET}
     code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
     if "--json" in sys.argv:
@@ -95,8 +97,8 @@ def _explained(problem: Exception) -> int:
     return code
 
 
-def _unexpected(problem: Exception) -> str:
-    """Say that we made a mistake, without the text of the error: it may quote rows."""
+def _describe_unexpected(problem: Exception) -> str:
+    """Return a sentence about an error of our own, without its text, which may quote rows."""
     if os.environ.get("DISCREET_DEBUG"):
         traceback.print_exception(problem)
     if isinstance(problem, MemoryError):
@@ -110,15 +112,15 @@ def _unexpected(problem: Exception) -> str:
     )
 
 
-def say(sentence: str) -> None:
-    """Print a sentence for people, beside whatever goes to programs."""
+def print_error(sentence: str) -> None:
+    """Print a sentence to standard error, beside the output for programs."""
     from discreet.formatting import printable
 
     typer.echo(f"discreet: {printable(sentence)}", err=True)
 
 
-def _terminated(_number: int, _frame: FrameType | None) -> None:
-    # Unwinds, so that folders that are not whole are removed.
+def _exit_on_sigterm(_number: int, _frame: FrameType | None) -> None:
+    # SystemExit unwinds the stack, so that incomplete folders are removed.
     sys.exit(_TERMINATED)
 
 
@@ -126,4 +128,4 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
     from discreet.errors import DiscreetWarning
 
     if issubclass(category, DiscreetWarning):
-        say(f"warning: {message}")
+        print_error(f"warning: {message}")

@@ -1,8 +1,10 @@
-"""The options by which plan, release and audit are told about a method: one list, gathered into one value.
+"""Flags that several commands share: their names and help texts, and the groups they are gathered into.
 
-The words that several commands share: what an option is called, and what its help says.
+A group is a frozen dataclass whose fields are flags. :func:`expand_flags` puts them in the place of a
+parameter that has the group as its type: a command takes a few values, and the command line shows every flag.
 """
 
+import dataclasses
 import functools
 import inspect
 import os
@@ -105,57 +107,65 @@ Method = Annotated[
 
 
 class MethodCommand(TyperCommand):
-    """A command whose help lists the methods there are; they are looked up when somebody asks."""
+    """Command whose help lists the methods; they are loaded only when the help is printed."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Name every method with what it can be told."""
-        from discreet.pipeline.options import options_of
+        """Write every method with its options."""
+        from discreet.pipeline.options import method_options
 
-        with formatter.section("Methods, and what each can be told"):
-            formatter.write_dl([(name, ", ".join(options_of(name))) for name in _method_names()])
-
-
-def ledger_place(place: str | None, no_ledger: bool) -> Any:
-    """Return where to count: a place, None for the usual one, False for nowhere."""
-    from discreet.errors import ParameterError
-
-    if place is not None and no_ledger:
-        raise ParameterError("--ledger and --no-ledger exclude each other. Give one of them.")
-    return False if no_ledger else place
+        with formatter.section("Methods, and their options"):
+            formatter.write_dl([(name, ", ".join(method_options(name))) for name in _method_names()])
 
 
-def declared(table: str, schema: Path | None, target: str | None) -> "Schema":
-    """Return what is declared about a table; where nothing is, write a draft and say what to fill in."""
+def load_declaration(table: str, schema: Path | None, target: str | None) -> "Schema":
+    """Return the schema of a table; if there is none, write a draft of it and say what to fill in.
+
+    Parameters
+    ----------
+    table : str
+        Table as it was named on the command line.
+    schema : Path or None
+        File with the schema; None: the file beside the table.
+    target : str or None
+        Column to predict, if it is another than the schema's.
+
+    Raises
+    ------
+    SchemaError
+        There is no schema, or it is incomplete or wrong.
+    """
     from discreet.errors import SchemaError
-    from discreet.pipeline.sources import draft_schema, schema_of, schema_place, unfilled_lines
+    from discreet.pipeline.sources import draft_schema, find_open_lines, schema_of, schema_path
 
-    place = schema or schema_place(table)
+    place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
         lines = draft_schema(table, place)
         raise SchemaError(
             f"{table} came without a declaration of what its columns may contain, and {str(place)!r} is a "
-            f"draft of it. {_to_fill(lines)} Nothing of that is read off the rows: a bound found in the data "
-            "would give away whoever holds it. Then run the same command again."
+            f"draft of it. {_list_open_lines(lines)} Nothing of that is read off the rows: a bound found in "
+            "the data would give away whoever holds it. Then run the same command again."
         )
     try:
-        found = schema_of(table, schema)
+        loaded = schema_of(table, schema)
     except SchemaError as problem:
-        if place.is_file() and (lines := unfilled_lines(place.read_text(encoding="utf-8", errors="replace"))):
+        text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+        if lines := find_open_lines(text):
             raise SchemaError(
-                f"{str(place)!r} is not complete. {_to_fill(lines)}", *problem.problems
+                f"{str(place)!r} is not complete. {_list_open_lines(lines)}", *problem.problems
             ) from None
         raise
-    return found if target is None else found.with_target(target)
+    return loaded if target is None else loaded.with_target(target)
 
 
-def _to_fill(lines: tuple[int, ...], most: int = 12) -> str:
+def _list_open_lines(lines: tuple[int, ...], most: int = 12) -> str:
+    """Return which lines of a draft are to be filled in, in words."""
     listed = ", ".join(map(str, lines[:most]))
     rest = f" and {len(lines) - most} more" if len(lines) > most else ""
     which = f"line {listed}" if len(lines) == 1 else f"lines {listed}{rest}"
     return f"Replace every ??? ({which}) by what you know from a codebook, a law or an instrument."
 
 
-def dp_promise_of(
+def make_promise(
     schema: "Schema",
     *,
     epsilon: float | None,
@@ -164,7 +174,17 @@ def dp_promise_of(
     rho: float | None,
     queries: int | None = None,
 ) -> Any:
-    """Return the privacy that was asked for, by one of its numbers, or None; `queries` is for limits."""
+    """Return the differential privacy that one of its numbers stands for, or None if none was given.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema whose unit and neighbors the promise takes.
+    epsilon, delta, mu, rho : float or None
+        Numbers of the flags of the same names; None: not given.
+    queries : int or None
+        Number of queries of a limit on posterior odds; None: another limit.
+    """
     from discreet.errors import ParameterError
     from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, PureDP
 
@@ -195,8 +215,55 @@ def dp_promise_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
-    """What was typed about a method, as it was typed; each field is an option of the command line."""
+class PromiseFlags:
+    """Flags of a promise of differential privacy: an epsilon with or without a delta, a mu or a rho."""
+
+    epsilon: AnyEpsilon = None
+    delta: AnyDelta = None
+    mu: Mu = None
+    rho: Rho = None
+
+    def promise(self, schema: "Schema") -> Any:
+        """Return the promise, or None if no flag was given."""
+        return make_promise(schema, **dataclasses.asdict(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerFlags:
+    """Flags that name the ledger of a table."""
+
+    ledger: LedgerPlace = None
+    no_ledger: NoLedger = False
+    new_ledger: NewLedger = False
+
+    @property
+    def place(self) -> Any:
+        """Place of the ledger: a file or an address, None for the usual file, False for none."""
+        from discreet.errors import ParameterError
+
+        if self.ledger is not None and self.no_ledger:
+            raise ParameterError("--ledger and --no-ledger exclude each other. Give one of them.")
+        return False if self.no_ledger else self.ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboutFlags:
+    """Flags with texts about a publication, which its statement holds as they are."""
+
+    curator: Annotated[str | None, typer.Option(help="Who publishes; in the statement.")] = None
+    purpose: Annotated[str | None, typer.Option(help="What for; in the statement.")] = None
+    contact: Annotated[str | None, typer.Option(help="Whom to ask; in the statement.")] = None
+    license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None
+    supersedes: Annotated[str | None, typer.Option(help="The publication that this one replaces.")] = None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the texts by name, as :func:`discreet.publish` takes them."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodFlags:
+    """Flags of a release method, as they were typed."""
 
     schema: SchemaFile = None
     target: Target = None
@@ -214,11 +281,11 @@ class Typed:
     clamp: Clamp = False
     more: More = None
 
-    def read(self, table: str) -> "Asked":
-        """Return what it means for a table; where nothing is declared about it, a draft is written."""
-        from discreet.pipeline.options import promise_for, read_pairs, read_value
+    def read(self, table: str) -> "ReleaseRequest":
+        """Return the request for a table; if the table has no schema, a draft of it is written."""
+        from discreet.pipeline.options import build_promise, read_pairs, read_value
 
-        schema = declared(table, self.schema, self.target)
+        schema = load_declaration(table, self.schema, self.target)
         floors = read_pairs("--protect", self.protect or [])
         given: dict[str, Any] = {
             "scale": None if self.scale is None else read_value(self.scale),
@@ -231,31 +298,31 @@ class Typed:
             "clamp": self.clamp or None,
             **read_pairs("--set", self.more or []),
         }
-        return Asked(
+        return ReleaseRequest(
             schema=schema,
             method=self.method,
-            privacy=promise_for(schema, protect=floors, epsilon=self.epsilon, delta=self.delta),
+            privacy=build_promise(schema, protect=floors, epsilon=self.epsilon, delta=self.delta),
             protect=floors,
             options={name: value for name, value in given.items() if value is not None},
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a release shall be.
+class ReleaseRequest:
+    """Request for a release, read from flags.
 
     Attributes
     ----------
     schema : Schema
-        What is declared.
+        Schema that declares the columns of the table.
     method : str or None
-        Its name; None for the default.
+        Name of the release method; None: the default.
     privacy : Promise or None
-        What shall be promised.
+        Promise that was requested; None: other options set the noise.
     protect : dict of str to float
-        The floors that were asked for.
+        Requested error floor of each named column, in its unit.
     options : dict
-        Other parameters of the method.
+        Other parameters of the method, by name.
     """
 
     schema: "Schema"
@@ -264,9 +331,8 @@ class Asked:
     protect: dict[str, float]
     options: dict[str, Any]
 
-    @property
-    def request(self) -> dict[str, Any]:
-        """All of it, as :func:`discreet.publish` and its parts take it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keyword arguments of :func:`discreet.publish` and its parts."""
         return {
             "schema": self.schema,
             "method": self.method,
@@ -276,35 +342,55 @@ class Asked:
         }
 
 
-def about_a_method(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of :class:`Typed` in the place of its parameter ``typed``."""
-    shared = inspect.signature(Typed).parameters
+def expand_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command whose type is a group of flags by the flags themselves."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            parameters += inspect.signature(groups[name]).parameters.values()
+        else:
+            parameters.append(parameter)
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
-        typed = Typed(**{name: given.pop(name) for name in shared})
-        command(typed=typed, **given)
+    def run(**flags: Any) -> None:
+        values = {
+            name: group(**{flag: flags.pop(flag) for flag in inspect.signature(group).parameters})
+            for name, group in groups.items()
+        }
+        command(**values, **flags)
 
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        parameters += shared.values() if name == "typed" else [parameter]
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in keyword}
+    # Keywords alone: the flags of a group may stand before a parameter without a default.
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in keywords}
     return run
 
 
-def passphrase_for(path: Path) -> str:
-    """Take a passphrase from the environment or ask for it; never from an argument, which others can see."""
+def passphrase_for(path: Path, *, kept: bool) -> str:
+    """Return the passphrase of a key file, from the environment or typed at a prompt.
+
+    It is never an argument, which other users of the machine can see.
+
+    Parameters
+    ----------
+    path : Path
+        File with the encrypted key, which the prompt names.
+    kept : bool
+        Whether the file is about to be written, so that the passphrase is typed twice.
+    """
     from discreet.errors import ParameterError
 
-    found = os.environ.get(PASSPHRASE)
-    if found is not None:
-        return found
+    passphrase = os.environ.get(PASSPHRASE)
+    if passphrase is not None:
+        return passphrase
     if not sys.stdin.isatty():
         raise ParameterError(
             f"--keep-key needs a passphrase, and nobody is there to be asked. Set {PASSPHRASE}, or give "
             "--recipient."
+            if kept
+            else f"--key needs its passphrase, and nobody is there to be asked. Set {PASSPHRASE}."
         )
-    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=True, err=True)
+    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=kept, err=True)
     return answer

@@ -1,4 +1,4 @@
-"""``discreet plan``: what more or less noise would mean, before a cell is read."""
+"""``discreet plan``: compare more and less noise before a cell is read."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import Typed, about_a_method
+from discreet.cli.options import MethodFlags, expand_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 Command = options.MethodCommand
 
 
-@about_a_method
+@expand_flags
 def plan(
     table: options.Table,
-    typed: Typed,
+    method: MethodFlags,
     rows: Annotated[
         int | None, typer.Option(help="How many rows, if the table is not to be opened at all.", min=1)
     ] = None,
@@ -51,34 +51,36 @@ def plan(
 ) -> None:
     """Show how noise, floors, epsilon and accuracy go together; reads no cell and charges nothing."""
     from discreet.formatting import printable
-    from discreet.pipeline.plan import plan_for
+    from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 
-    asked = typed.read(table)
+    request = method.read(table)
     with Console(as_json=json) as console:
-        found = plan_for(
+        planned = plan_noise_levels(
             table,
-            n_rows=rows,
-            public_sample=public_sample,
-            on_private_rows=on_private_rows,
-            explained=explained,
             ledger=ledger,
             new_ledger=new_ledger,
-            progress=console.progress,
-            **asked.request,
+            basis=PlanBasis(
+                n_rows=rows,
+                public_sample=public_sample,
+                on_private_rows=on_private_rows,
+                explained=explained,
+            ),
+            on_progress=console.progress,
+            **request.to_dict(),
         )
         console.json(
             {
-                "measured_on": found.measured_on,
-                "advice": None if found.advice is None else found.advice.to_dict(),
-                "positions": [position.model_dump() for position in found.positions],
+                "measured_on": planned.measured_on,
+                "advice": None if planned.advice is None else planned.advice.to_dict(),
+                "positions": [position.model_dump() for position in planned.positions],
             }
         )
-        show(console, found.schema, asked.protect, found.positions)
+        show(console, planned.schema, request.protect, planned.positions)
         console.line()
-        if asked.schema.target is not None:
-            console.paragraph(f"Accuracy: {printable(found.measured_on)}")
-        if found.advice is not None:
-            console.paragraph(printable(" ".join(found.advice.sentences)))
+        if request.schema.target is not None:
+            console.paragraph(f"Accuracy: {printable(planned.measured_on)}")
+        if planned.advice is not None:
+            console.paragraph(printable(" ".join(planned.advice.sentences)))
         console.paragraph(
             "Noise is the standard deviation in the column's unit, of a list how often a cell is changed; "
             "the floor is the least error of any guess by somebody who knows no more than what was declared."
@@ -86,13 +88,13 @@ def plan(
 
 
 def show(
-    console: Console, schema: "Schema", asked: "Iterable[str]", positions: "list[WhatIf]", most: int = 3
+    console: Console, schema: "Schema", requested: "Iterable[str]", positions: "list[WhatIf]", most: int = 3
 ) -> None:
-    """Print one line for each amount of noise; in full the columns that were asked for, and the next ones."""
+    """Print one line for each amount of noise, with the requested columns first, at most `most` of them."""
     from discreet.formatting import name, number, percent
 
     floored = [c.name for c in schema.released if any(c.name in p.floors for p in positions)]
-    shown = [*(c for c in floored if c in asked), *(c for c in floored if c not in asked)][:most]
+    shown = [*(c for c in floored if c in requested), *(c for c in floored if c not in requested)][:most]
 
     def amount(column: str, value: float | None, rounding: "Rounding" = "nearest") -> str:
         if value is None:

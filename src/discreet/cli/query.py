@@ -1,4 +1,4 @@
-"""``discreet query``: one question about a private table, answered with noise."""
+"""``discreet query``: one query on a private table, answered with noise."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,15 +6,17 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
+from discreet.cli.options import LedgerFlags, PromiseFlags, expand_flags
 
 if TYPE_CHECKING:
     from discreet.query.results import QueryResult, ResultCell
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
-_DELTA = 1e-6  # where Gaussian noise is read as an epsilon if nobody named another delta
+_DELTA = 1e-6  # at which Gaussian noise is stated as an epsilon, unless --delta names another
 
 
+@expand_flags
 def query(
     table: options.Table,
     question: Annotated[
@@ -27,11 +29,9 @@ def query(
             metavar="QUESTION",
         ),
     ],
+    *,
     schema: options.SchemaFile = None,
-    epsilon: options.AnyEpsilon = None,
-    delta: options.AnyDelta = None,
-    mu: options.Mu = None,
-    rho: options.Rho = None,
+    promise: PromiseFlags,
     sd: Annotated[
         float | None,
         typer.Option(help="Or else: standard deviation of the noise, in the unit of a count or a sum."),
@@ -45,9 +45,7 @@ def query(
             metavar="RECEIPT",
         ),
     ] = None,
-    ledger: options.LedgerPlace = None,
-    no_ledger: options.NoLedger = False,
-    new_ledger: options.NewLedger = False,
+    ledger: LedgerFlags,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Say what it would cost and how noisy it would be; read no cell."),
@@ -59,139 +57,143 @@ def query(
     The same question about the same rows is free, and gets the same answer. All declared groups are
     answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
     """
-    from discreet.pipeline.query import ask, price
+    from discreet.pipeline.query import preview_table_query, query_table
 
-    declared = options.declared(table, schema, None)
-    privacy = options.dp_promise_of(declared, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+    declared = options.load_declaration(table, schema, None)
+    privacy = promise.promise(declared)
+    delta = promise.delta or _DELTA
     with Console(as_json=json) as console:
         if dry_run:
-            _show_price(
-                console, price(table, question, schema=declared, privacy=privacy, sd=sd), delta or _DELTA
-            )
+            preview = preview_table_query(table, question, schema=declared, privacy=privacy, sd=sd)
+            _show_cost(console, preview, delta)
             return
-        place = options.ledger_place(ledger, no_ledger)
-        reply = ask(
+        result = query_table(
             table,
             question,
             schema=declared,
-            ledger=place,
-            new_ledger=new_ledger,
+            ledger=ledger.place,
+            new_ledger=ledger.new_ledger,
             privacy=privacy,
             sd=sd,
             refines=refine or (),
         )
-        _show(console, reply, delta or _DELTA)
+        _show(console, result, delta)
 
 
-def _show(console: Console, reply: "QueryResult", delta: float) -> None:
+def _show(console: Console, result: "QueryResult", delta: float) -> None:
+    """Print an answer, its cost and what is left of the budget."""
     from discreet.formatting import printable
 
-    unit = f" {printable(reply.measure)}" if reply.measure else ""
-    console.line(printable(reply.question))
-    if reply.axes:
-        _show_groups(console, reply)
+    unit = f" {printable(result.measure)}" if result.measure else ""
+    console.line(printable(result.question))
+    if result.axes:
+        _show_groups(console, result)
     else:
-        (cell,) = reply.cells
-        console.line(f"  {_margin_of(cell).removesuffix(' ± 0')}{unit}")
-    for sentence in (*_reading_words(reply), *_price_words(reply, delta)):
+        (cell,) = result.cells
+        console.line(f"  {_format_cell(cell).removesuffix(' ± 0')}{unit}")
+    for sentence in (*_describe_values(result), *_describe_cost(result, delta)):
         console.paragraph(sentence)
-    if reply.ledger is not None and reply.receipts:
-        flags = " ".join(f"--refine {receipt.id}" for receipt in reply.receipts)
+    if result.ledger is not None and result.receipts:
+        flags = " ".join(f"--refine {receipt.id}" for receipt in result.receipts)
         console.line(f"For more precision, pay again and merge: {flags}")
-    console.json(reply.to_dict())
+    console.json(result.to_dict())
 
 
-def _reading_words(reply: "QueryResult") -> list[str]:
-    """Say what the numbers are made of, and which of them to leave alone."""
-    said = []
-    if reply.refined:
-        draws = len(reply.parts[0])
-        said.append(f"Merged from {draws} answers, each weighted by the inverse of its variance.")
-    if reply.group_words is not None:
-        said.append(reply.group_words)
-    return said
+def _describe_values(result: "QueryResult") -> list[str]:
+    """Return sentences about how the numbers came about and which of them not to use."""
+    sentences = []
+    if result.refined:
+        draws = len(result.parts[0])
+        sentences.append(f"Merged from {draws} answers, each weighted by the inverse of its variance.")
+    if result.group_words is not None:
+        sentences.append(result.group_words)
+    return sentences
 
 
-def _show_groups(console: Console, reply: "QueryResult") -> None:
+def _show_groups(console: Console, result: "QueryResult") -> None:
+    """Print one line for each group, with an interval drawn on a common scale."""
     from discreet.formatting import name
 
-    shown = reply.cells[:_MOST_GROUPS]
+    shown = result.cells[:_MOST_GROUPS]
     ends = [(c.value - c.margin, c.value + c.margin) for c in shown if c.value is not None and c.margin]
     low, high = min((e[0] for e in ends), default=0.0), max((e[1] for e in ends), default=1.0)
     rows = []
     for cell in shown:
-        value, _, margin = _margin_of(cell).partition(" ± ")
+        value, _, margin = _format_cell(cell).partition(" ± ")
         rows.append((*map(name, cell.key), value, f"± {margin}" if margin else "", _whisker(cell, low, high)))
-    unit = reply.measure or reply.question.partition("(")[0].partition(" ")[0]
-    console.table("", (*map(name, reply.axes), unit, "at 95 %", ""), rows, left=len(reply.axes))
-    if len(reply.cells) > len(shown):
-        console.line(f"{len(reply.cells) - len(shown)} more groups are in --json.")
+    unit = result.measure or result.question.partition("(")[0].partition(" ")[0]
+    console.table("", (*map(name, result.axes), unit, "at 95 %", ""), rows, left=len(result.axes))
+    if len(result.cells) > len(shown):
+        console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
 
 
-def _show_price(console: Console, reply: "QueryResult", delta: float) -> None:
+def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
+    """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
     from discreet.query.results import describe_cost, rounded
 
-    unit = f" {printable(reply.measure)}" if reply.measure else ""
-    console.line(printable(reply.question))
-    mean = reply.question.startswith("mean")
-    if reply.cells:
-        (cell,) = reply.cells
+    unit = f" {printable(result.measure)}" if result.measure else ""
+    console.line(printable(result.question))
+    mean = result.question.startswith("mean")
+    if result.cells:
+        (cell,) = result.cells
         assert cell.margin is not None
-        each = " in each group" if reply.axes else ""
-        least = " if it is over all rows; more with fewer" if mean and " where " in reply.question else ""
+        each = " in each group" if result.axes else ""
+        least = " if it is over all rows; more with fewer" if mean and " where " in result.question else ""
         console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:
         console.line("  how noisy it would be depends on how many rows it is over, which is not public")
-    console.paragraph(f"Would cost: {describe_cost(reply.cost, delta)}.{_assumed_words(reply)}")
+    console.paragraph(f"Would cost: {describe_cost(result.cost, delta)}.{_describe_assumptions(result)}")
     console.line("A dry run: no cell was read, nothing was charged or drawn.")
-    console.json({"dry_run": True, **reply.to_dict()})
+    console.json({"dry_run": True, **result.to_dict()})
 
 
-def _price_words(reply: "QueryResult", delta: float) -> list[str]:
-    """Say what it cost, where it was charged and what is left."""
+def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
+    """Return sentences about the cost, the ledger it was charged to and what is left."""
     from discreet.errors import PromiseError
     from discreet.formatting import count_noun, number
     from discreet.query.results import describe_cost
 
-    if not reply.cost:
+    if not result.cost:
         return ["Cost: nothing. It follows from what is public."]
-    rows = f"row{'s' * (len(reply.rows) > 1)} {', '.join(map(str, reply.rows))}"
-    cost = describe_cost(reply.cost, delta)
-    if reply.cached:
-        told = f"Cost: nothing. It was asked before ({rows} of the ledger): the same answer again."
-    elif reply.ledger is None:
-        told = f"Cost: {cost}. Nobody counts it (--no-ledger): asked often enough, noise averages out."
+    rows = f"row{'s' * (len(result.rows) > 1)} {', '.join(map(str, result.rows))}"
+    cost = describe_cost(result.cost, delta)
+    if result.cached:
+        cost_text = f"Cost: nothing. It was asked before ({rows} of the ledger): the same answer again."
+    elif result.ledger is None:
+        cost_text = f"Cost: {cost}. Nobody counts it (--no-ledger): asked often enough, noise averages out."
     else:
-        told = f"Cost: {cost}; {rows} of the ledger."
-    told += _assumed_words(reply)
-    if reply.ledger is None:
-        return [told]
-    if reply.left is not None:
-        currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in reply.left.items())
-        more = "" if reply.more is None else f"; enough for {reply.more:,} more like this"
-        return [told, f"Left: {currencies}{more}."]
-    assert reply.spent is not None
-    so_far = count_noun(reply.spent.charges, "charge")
+        cost_text = f"Cost: {cost}; {rows} of the ledger."
+    cost_text += _describe_assumptions(result)
+    if result.ledger is None:
+        return [cost_text]
+    if result.left is not None:
+        currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in result.left.items())
+        more = "" if result.more is None else f"; enough for {result.more:,} more like this"
+        return [cost_text, f"Left: {currencies}{more}."]
+    assert result.spent is not None
+    so_far = count_noun(result.spent.charges, "charge")
     try:
-        total = f"epsilon {number(reply.spent.epsilon_at(delta), digits=4, rounding='up')} at delta {delta:g}"
+        total = (
+            f"epsilon {number(result.spent.epsilon_at(delta), digits=4, rounding='up')} at delta {delta:g}"
+        )
     except PromiseError:
         total = "no epsilon at all"
-    # Whoever chooses the next price after seeing an answer can come to more than the sum says.
+    # Costs that are chosen after seeing answers can come to more than the sum says.
     return [
-        told,
+        cost_text,
         f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, so "
         "nothing is guaranteed about the next ones: `discreet ledger create` makes one that has.",
     ]
 
 
-def _assumed_words(reply: "QueryResult") -> str:
-    """Say what the promise stands on, such as how many rows of each person are used."""
-    assumed = dict.fromkeys(text for promise in reply.cost for text in promise.assumes)
+def _describe_assumptions(result: "QueryResult") -> str:
+    """Return what the promises assume, such as how many rows of each person are used."""
+    assumed = dict.fromkeys(text for promise in result.cost for text in promise.assumes)
     return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
 
 
-def _margin_of(cell: "ResultCell") -> str:
+def _format_cell(cell: "ResultCell") -> str:
     from discreet.query.results import rounded
 
     if cell.value is None or cell.margin is None:

@@ -1,19 +1,29 @@
-"""``discreet release``: the main job."""
+"""``discreet release``: publish a table with noise, a statement and attacks on it."""
 
 import os
 import re
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from discreet.cli import options
-from discreet.cli.console import HEADINGS, Console, cells_of, print_promises
-from discreet.cli.options import PASSPHRASE, Asked, Typed, about_a_method, passphrase_for
+from discreet.cli.console import HEADINGS, Console, format_row, print_promises
+from discreet.cli.options import (
+    PASSPHRASE,
+    AboutFlags,
+    LedgerFlags,
+    MethodFlags,
+    ReleaseRequest,
+    expand_flags,
+    passphrase_for,
+)
 
 if TYPE_CHECKING:
+    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
     from discreet.pipeline.result import Published
 
 SIGN_PASSWORD = "DISCREET_SIGN_PASSWORD"  # noqa: S105 - the name of an environment variable
@@ -21,148 +31,175 @@ Command = options.MethodCommand
 _SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 
 
-@about_a_method
-def release(
-    table: options.Table,
-    typed: Typed,
-    out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
-    attack_records: options.AttackRecords = 20_000,
-    ledger: options.LedgerPlace = None,
-    no_ledger: options.NoLedger = False,
-    new_ledger: options.NewLedger = False,
+Sign = Annotated[
+    Path | None,
+    typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFileFlags:
+    """Flags about the files of a release: its key, its signature, its formats."""
+
     keep_key: Annotated[
         Path | None,
         typer.Option(
             help="Keep the key for an auditor, sealed under a passphrase that is asked for or taken from "
             f"{PASSPHRASE}. By default it is forgotten."
         ),
-    ] = None,
+    ] = None
     recipient: Annotated[
         Path | None, typer.Option(help="Seal it for this X25519 public key (PEM) instead.")
-    ] = None,
-    sign: Annotated[
-        Path | None,
-        typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
-    ] = None,
+    ] = None
+    sign: Sign = None
     csv: Annotated[
         bool | None, typer.Option("--csv/--no-csv", help="Write data.csv.gz. [default: below a million rows]")
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the release at --out.")] = False,
+    ] = None
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the release at --out.")] = False
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Say that the noise was chosen by looking at private rows.")
-    ] = False,
+    ] = False
+
+    def escrow(self) -> "KeyEscrow | None":
+        """Return where the key is kept, after asking for its passphrase; None if it is forgotten."""
+        from discreet.errors import ParameterError
+        from discreet.pipeline.options import KeyEscrow
+
+        if self.keep_key is None:
+            if self.recipient is not None:
+                raise ParameterError(
+                    "--recipient is for a key that is kept, and --keep-key was not given. Give --keep-key "
+                    "FILE, or leave it out."
+                )
+            return None
+        passphrase = passphrase_for(self.keep_key, kept=True) if self.recipient is None else None
+        return KeyEscrow(self.keep_key, passphrase, self.recipient)
+
+    def output(self) -> "Output":
+        """Return which files are written."""
+        from discreet.pipeline.options import Output
+
+        return Output(csv=self.csv, replace=self.replace)
+
+    def run(self, attack_records: int) -> "RunOptions":
+        """Return the facts about this run."""
+        from discreet.pipeline.options import RunOptions
+
+        return RunOptions(tuned=self.tuned, attack_records=attack_records, command=command_line())
+
+
+@expand_flags
+def release(
+    table: options.Table,
+    *,
+    method: MethodFlags,
+    out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
+    attack_records: options.AttackRecords = 20_000,
+    ledger: LedgerFlags,
+    files: ReleaseFileFlags,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and plan; read no cell, charge and write nothing.")
     ] = False,
-    curator: Annotated[str | None, typer.Option(help="Who publishes; in the statement.")] = None,
-    purpose: Annotated[str | None, typer.Option(help="What for; in the statement.")] = None,
-    contact: Annotated[str | None, typer.Option(help="Whom to ask; in the statement.")] = None,
-    license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None,
-    supersedes: Annotated[str | None, typer.Option(help="The release that this one replaces.")] = None,
+    about: AboutFlags,
     json: options.Json = False,
 ) -> None:
     """Release a table with safe noise, attack it, and say what that promises."""
     from discreet.pipeline.release import publish
 
-    asked = typed.read(table)
-    place = options.ledger_place(ledger, no_ledger)
+    request = method.read(table)
+    place = ledger.place
     with Console(as_json=json) as console:
         if dry_run:
-            rehearse(console, table, asked, attack_records)
+            print_dry_run(console, table, request, attack_records)
             return
-        done = publish(
+        result = publish(
             table,
             out=out,
             ledger=place,
-            new_ledger=new_ledger,
-            about={
-                "curator": curator,
-                "purpose": purpose,
-                "contact": contact,
-                "license": license,
-                "supersedes": supersedes,
-            },
-            keep_key=keep_key,
-            passphrase=None if keep_key is None or recipient is not None else passphrase_for(keep_key),
-            recipient=recipient,
-            sign_with=sign,
-            sign_password=os.environ.get(SIGN_PASSWORD),
-            csv=csv,
-            replace=replace,
-            tuned=tuned,
-            command=command_line(),
-            attack_records=attack_records,
-            say=console.stage,
-            progress=console.progress,
-            **asked.request,
+            new_ledger=ledger.new_ledger,
+            about=about.to_dict(),
+            escrow=files.escrow(),
+            signing=make_signing(files.sign),
+            output=files.output(),
+            run=files.run(attack_records),
+            on_stage=console.stage,
+            on_progress=console.progress,
+            **request.to_dict(),
         )
-        show(console, done)
+        print_release(console, result)
 
 
-def rehearse(console: Console, table: str, asked: Asked, attack_records: int) -> None:
-    """Do everything that needs no cell: names, plan, attacks on made-up records."""
+def print_dry_run(console: Console, table: str, request: ReleaseRequest, attack_records: int) -> None:
+    """Print what a release would do: names, plan and attacks on made-up records; no cell is read."""
     from discreet.pipeline.plan import dry_run as run
 
-    done = run(
+    result = run(
         table,
         attack_records=attack_records,
-        say=console.stage,
-        progress=console.progress,
-        **asked.request,
+        on_stage=console.stage,
+        on_progress=console.progress,
+        **request.to_dict(),
     )
-    print_rows(console, done.rows)
-    print_promises(console, done.notes, done.sentences, done.open)
+    print_rows(console, result.rows)
+    print_promises(console, result.notes, result.sentences, result.open)
     console.line("A dry run: no cell was read, nothing was charged, drawn or written.")
     console.json(
         {
             "dry_run": True,
-            "columns": [row.to_dict() for row in done.rows],
-            "notes": list(done.notes),
-            "promises": [promise.to_dict() for promise in done.plan.promises],
+            "columns": [row.to_dict() for row in result.rows],
+            "notes": list(result.notes),
+            "promises": [promise.to_dict() for promise in result.plan.promises],
         }
     )
 
 
-def show(console: Console, done: "Published") -> None:
-    """Print what was promised and where it is."""
-    statement = done.statement
-    print_rows(console, done.rows)
-    print_promises(console, done.notes, done.sentences, statement.not_protected)
+def print_release(console: Console, result: "Published") -> None:
+    """Print the promises of a release and where its folders are."""
+    statement = result.statement
+    print_rows(console, result.rows)
+    print_promises(console, result.notes, result.sentences, statement.not_protected)
     console.line()
     console.paragraph(f"So far: {statement.composition.total}")
-    console.line(f"Publish only {done.public}. Anyone can re-check it: discreet verify {done.public}")
-    console.line(f"For your eyes alone: {done.internal / 'report.html'}")
+    console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
+    console.line(f"For your eyes alone: {result.internal / 'report.html'}")
     console.json(
         {
-            "public": str(done.public),
-            "internal": str(done.internal),
+            "public": str(result.public),
+            "internal": str(result.internal),
             "release": statement.what.release,
-            "columns": [row.to_dict() for row in done.rows],
-            "notes": list(done.notes),
+            "columns": [row.to_dict() for row in result.rows],
+            "notes": list(result.notes),
             "promises": statement.numbers.promises,
             "epsilon": statement.numbers.epsilon,
             "delta": statement.numbers.delta,
             "composition": statement.composition.total,
             "receipt": statement.composition.receipt,
-            "stages": [stage.model_dump() for stage in done.findings.stages],
+            "stages": [stage.model_dump() for stage in result.findings.stages],
         }
     )
 
 
 def print_rows(console: Console, rows: Any) -> None:
-    """Print how well anybody can guess each column, where there is a cell of somebody to guess."""
+    """Print how well anyone can guess each column; nothing if published rows belong to no one."""
     if not rows:
         return
     console.line()
     console.table(
         "How well can anybody guess a cell? (attacks on made-up records; a floor breaks above the interval)",
         HEADINGS,
-        (cells_of(row) for row in rows),
+        (format_row(row) for row in rows),
         right=2,
     )
 
 
 def command_line() -> str:
-    """Return how to run it again, without a password that may be in the address of a table or a ledger."""
-    given = [_SECRET.sub(r"\1\2", word) if "://" in word else word for word in sys.argv[1:]]
-    return shlex.join(["discreet", *given])
+    """Return the command line that runs this again, without passwords in the addresses of table or ledger."""
+    words = [_SECRET.sub(r"\1\2", word) if "://" in word else word for word in sys.argv[1:]]
+    return shlex.join(["discreet", *words])
+
+
+def make_signing(key: Path | None) -> "Signing | None":
+    """Return the key that signs, with its password from the environment; None if none was given."""
+    from discreet.pipeline.options import Signing
+
+    return None if key is None else Signing(key, os.environ.get(SIGN_PASSWORD))

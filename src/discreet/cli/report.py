@@ -1,4 +1,4 @@
-"""``discreet report``: draw the internal report again."""
+"""``discreet report``: write the internal report again."""
 
 from pathlib import Path
 from typing import Annotated

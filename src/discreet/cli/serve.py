@@ -1,4 +1,4 @@
-"""``discreet serve``: the private database as a service."""
+"""``discreet serve``: answer queries on a private table over HTTP."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Answer analysts over HTTP, under one budget, until it is told to end.
+    """Answer analysts over HTTP, under one budget, until it is stopped.
 
     Ctrl-C or SIGTERM ends it quietly: what is being answered is finished, and nothing that was paid is lost.
     """
@@ -34,18 +34,18 @@ def serve(
         from discreet.server.config import Config
         from discreet.server.health import probe
 
-        asked = Config.load(config)
-        probe(asked)
-        write_out(f"{config}: ready. {asked.dataset} is answered for at {asked.listen}.\n")
+        settings = Config.load(config)
+        probe(settings)
+        write_out(f"{config}: ready. {settings.dataset} is answered for at {settings.listen}.\n")
         return
     from discreet.server import app
 
     if check:
-        found = app.check(config)
-        write_out(f"{config}: right. It would answer for {found.dataset} at {found.listen}.\n")
+        settings = app.check(config)
+        write_out(f"{config}: right. It would answer for {settings.dataset} at {settings.listen}.\n")
         return
 
-    def tell(address: str, service: "Service") -> None:
+    def print_address(address: str, service: "Service") -> None:
         write_out(f"discreet answers for {service.dataset.name} at {address}\n")
         valid = [token for token in service.tokens() if token["state"] == "valid"]
         if not any(token["scope"] == "curator" for token in valid):
@@ -56,4 +56,4 @@ def serve(
         if service.config.seed is not None:
             write_out("WARNING: a seed is set, so the noise is public. For tests alone.\n")
 
-    app.serve(config, ready=tell)
+    app.serve(config, ready=print_address)

@@ -1,4 +1,4 @@
-"""``discreet token``: who may ask a service."""
+"""``discreet token``: make, list, replace and revoke the tokens of a service."""
 
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Who may ask a service. Works while it runs; what is revoked is revoked at once.",
+    help="Tokens of a service. Works while it runs; what is revoked is revoked at once.",
 )
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
 ]
-Name = Annotated[str, typer.Argument(help="Of whoever bears it; their questions are charged to it.")]
+Name = Annotated[str, typer.Argument(help="Name of the bearer, whose queries are charged to it.")]
 _DEFAULT = Path("config.yaml")
 
 
@@ -42,51 +42,52 @@ def create(
         int | None, typer.Option(help="Goes with --epsilon and --delta: so many questions, not one more.")
     ] = None,
 ) -> None:
-    """Make a token and print it, once: nobody can show it again."""
+    """Make a token and print it, once: it cannot be shown again."""
     numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
-    with _desk(config) as (desk, found):
+    with _open_tokens(config) as (tokens, settings):
         limit = None
         if any(value is not None for value in numbers.values()):
             from discreet.server.dataset import load_schema
 
-            limit = options.dp_promise_of(load_schema(found), **numbers)
-        token = desk.create(_who(), name, scope, days=days, limit=limit)
+            limit = options.make_promise(load_schema(settings), **numbers)
+        token = tokens.create(_operator(), name, scope, days=days, limit=limit)
     write_out(token + "\n")
 
 
 @app.command(name="list")
 def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
-    """Say which tokens there are; the tokens themselves are known to their bearers alone."""
-    with _desk(config) as (desk, _):
-        found = desk.list_tokens()
+    """List the tokens by name; the tokens themselves are known only to their bearers."""
+    with _open_tokens(config) as (tokens, _):
+        rows = tokens.list_tokens()
     console = Console(as_json=json)
-    console.json({"tokens": found})
+    console.json({"tokens": rows})
     console.table(
         "",
         ("name", "scope", "made", "expires", "state"),
-        ((t["name"], t["scope"], _day(t["created"]), _day(t["expires"]), t["state"]) for t in found),
+        ((t["name"], t["scope"], _day(t["created"]), _day(t["expires"]), t["state"]) for t in rows),
         left=4,
     )
 
 
 @app.command()
 def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Replace somebody's token by a new one and print it, once; the old one is worth nothing at once."""
-    with _desk(config) as (desk, _):
-        token = desk.rotate(_who(), name)
+    """Replace a token by a new one and print it, once; the old one is invalid at once."""
+    with _open_tokens(config) as (tokens, _):
+        token = tokens.rotate(_operator(), name)
     write_out(token + "\n")
 
 
 @app.command()
 def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Revoke somebody's tokens at once; what they paid for stays paid."""
-    with _desk(config) as (desk, _):
-        count = desk.revoke(_who(), name)
+    """Revoke the tokens of a name at once; what was paid stays paid."""
+    with _open_tokens(config) as (tokens, _):
+        count = tokens.revoke(_operator(), name)
     write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")
 
 
 @contextmanager
-def _desk(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
+def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
+    """Open the token store of a service, and yield it with the configuration of the service."""
     from discreet.server.access import AccessStore
     from discreet.server.audit_log import ServiceLog
     from discreet.server.config import Config
@@ -99,24 +100,29 @@ def _desk(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
             f"--config must be the configuration of the service, and there is no {str(config)!r} here. Name "
             "it, or set DISCREET_CONFIG."
         )
-    found = Config.load(config)
-    access = AccessStore(found.access)
+    settings = Config.load(config)
+    access = AccessStore(settings.access)
     try:
-        desk = TokenAdmin(
-            access, ServiceLog(found.audit_log), lambda: _ledger(found), gaussian_share=found.gaussian_share
+        tokens = TokenAdmin(
+            access,
+            ServiceLog(settings.audit_log),
+            lambda: _open_ledger(settings),
+            gaussian_share=settings.gaussian_share,
         )
-        yield desk, found
+        yield tokens, settings
     finally:
         access.close()
 
 
-def _ledger(found: "Config") -> Any:
+def _open_ledger(settings: "Config") -> Any:
+    """Open the ledger of a service."""
     from discreet.server.dataset import load_schema, open_ledger
 
-    return open_ledger(found, load_schema(found))
+    return open_ledger(settings, load_schema(settings))
 
 
-def _who() -> str:
+def _operator() -> str:
+    """Return who runs this command, for the audit log."""
     import getpass
 
     try:

@@ -1,16 +1,14 @@
-"""``discreet verify``: a stranger re-checks a release."""
+"""``discreet verify``: check a published folder without the private table."""
 
 import contextlib
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from discreet.cli.console import Console
-from discreet.cli.ledger import existing_ledger
-from discreet.cli.options import PASSPHRASE, TABLE, Json
+from discreet.cli.ledger import open_existing_ledger
+from discreet.cli.options import PASSPHRASE, TABLE, Json, passphrase_for
 
 
 def verify(
@@ -41,49 +39,37 @@ def verify(
     from discreet.report.folder.keys import unseal_key
     from discreet.report.verify import verify as check
 
-    opened = None
+    unsealed = None
     if key is not None:
         pem = None if private_key is None else read_bytes(private_key)
-        opened = unseal_key(key, passphrase=None if pem else _passphrase(key), private_key=pem)
-    book = contextlib.nullcontext() if ledger is None else existing_ledger(ledger)
-    with book as opened_book, Console(as_json=json) as console:
-        found = check(
+        unsealed = unseal_key(
+            key, passphrase=None if pem else passphrase_for(key, kept=False), private_key=pem
+        )
+    context = contextlib.nullcontext() if ledger is None else open_existing_ledger(ledger)
+    with context as opened_ledger, Console(as_json=json) as console:
+        result = check(
             folder,
-            key=opened,
+            key=unsealed,
             source=None if source is None else table_of(source),
             public_key=None if public_key is None else read_bytes(public_key),
-            ledger=opened_book,
+            ledger=opened_ledger,
             progress=lambda name: console.progress(name, 0.0),
         )
         console.close()
-        console.json(found.to_dict())
+        console.json(result.to_dict())
         console.table(
             "",
             ("check", "verdict", "why"),
             (
                 (one.name, one.verdict.upper() if one.verdict == "failed" else one.verdict, one.detail)
-                for one in found.checks
+                for one in result.checks
             ),
             left=3,
         )
-        failed = len(found.failures)
+        failed = len(result.failures)
         console.line(
-            f"{found.folder}: "
-            + (f"{failed} of {len(found.checks)} checks FAILED." if failed else "nothing failed.")
+            f"{result.folder}: "
+            + (f"{failed} of {len(result.checks)} checks FAILED." if failed else "nothing failed.")
         )
-    if not found.ok:
+    if not result.ok:
         raise typer.Exit(1)
-
-
-def _passphrase(path: Path) -> str:
-    from discreet.errors import ParameterError
-
-    found = os.environ.get(PASSPHRASE)
-    if found is not None:
-        return found
-    if not sys.stdin.isatty():
-        raise ParameterError(
-            f"--key needs its passphrase, and nobody is there to be asked. Set {PASSPHRASE}."
-        )
-    answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, err=True)
-    return answer

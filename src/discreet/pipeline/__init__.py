@@ -1,14 +1,12 @@
-"""The stages of a release or of a model, from a table to two folders; and one question about a table.
+"""Jobs from a table to a folder: a release, a model, their plans, and one query on a file.
 
-Reading order: :mod:`~discreet.pipeline.release` is the order of the stages and :mod:`~discreet.pipeline._release_stages` what
-happens in them; ``declared`` and ``options`` turn a request into a schema, a ledger and a method;
-``folders``, ``log`` and ``keeping`` look after what is written; ``sample``, ``comparing``, ``learning`` and
-``what_if`` look at the result for the curator; ``rehearsing``, ``planning``, ``attacking`` and ``rebuild_report`` are
-parts of the job that can be run by themselves. ``model`` trains one instead, with ``training`` to say which
-there are. ``asking`` answers a question that ``sentence`` reads, cut up by ``pieces``, ``select`` and
-``axes``: ``behind`` has the noisy sums that it takes, ``reply`` what it is answered with; ``combining`` adds
-answers up, and ``dummy`` makes rows to try questions on. Names are loaded when they are first used: drafting
-a schema needs no learner.
+Reading order: ``release`` has the order of the stages of a release and ``_release_stages`` their content;
+``model`` and ``training`` do the same for a model. ``options`` turns a request into a release method,
+``sources`` finds schema and ledger of a table, and ``_registry`` knows a table again by its path or, with
+``_identity``, by its rows. ``_stages`` times and logs the stages, ``_output`` builds the folder and keeps the
+key, ``result`` holds what a job returns. ``plan`` and ``published`` are parts of a job that also run alone: a
+plan with more and less noise, a dry run, attacks on a published folder, the internal report. ``query``
+answers one query on a file. Names are loaded at first use: drafting a schema needs no learner.
 """
 
 from __future__ import annotations
@@ -18,15 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel, load_model, publish_model
+    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
     from discreet.pipeline.release import publish
     from discreet.pipeline.result import Published, Row
 
-__all__ = ["Published", "PublishedModel", "Row", "load_model", "publish", "publish_model"]
+__all__ = [
+    "KeyEscrow",
+    "Output",
+    "Published",
+    "PublishedModel",
+    "Row",
+    "RunOptions",
+    "Signing",
+    "load_model",
+    "publish",
+    "publish_model",
+]
 
 _HOME = {
+    "KeyEscrow": "options",
+    "Output": "options",
     "Published": "result",
     "PublishedModel": "model",
     "Row": "result",
+    "RunOptions": "options",
+    "Signing": "options",
     "load_model": "model",
     "publish": "release",
     "publish_model": "model",

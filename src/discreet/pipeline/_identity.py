@@ -1,9 +1,9 @@
-"""A keyed fingerprint by which a table is known again, however its rows are sorted or its file is named.
+"""Keyed fingerprint by which a table is known again, however its rows are sorted or its file is named.
 
-Some rows are chosen by a keyed hash of their cells, the same ones whenever the same rows are there, and of
-each a keyed digest is kept. The hash takes cells as values, without names and order of columns, so that a
-table is known again after it was sorted, written in another format or declared under other names, and after a
-few of its rows were added, changed or removed.
+A keyed hash of their cells chooses some rows, always the same ones of the same table, and a keyed digest of
+each is kept. The hash takes cells as values, without names and order of columns. So a table is known again
+after it was sorted, written in another format or declared under other names, and after a few of its rows were
+added, changed or removed.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from discreet.tables.table import Batch
 
 ROWS = 128
-"""How many rows are kept of a table."""
-_SAME = 0.75
-_FEWEST = 8
+"""Number of rows whose digests make up a fingerprint."""
+_SAME = 0.75  # share of rows that must agree
+_FEWEST = 8  # rows that must agree, unless there are fewer
 _MISSING = 0x7FF8_0000_0000_0000  # the bits of a missing cell
-_ODD = (0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)  # of SplitMix64
+_ODD = (0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)  # multipliers of SplitMix64
 
 
-def fingerprint(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
-    """Return keyed digests of some rows of a table; none where it cannot be read here.
+def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
+    """Return keyed digests of some rows of a table; none if it cannot be read here.
 
     Parameters
     ----------
     source : Any
-        What :func:`~discreet.tables.open_table` reads. A table that only Spark can read has no fingerprint.
+        Table as :func:`~discreet.tables.open_table` reads it; one that only Spark can read has no digests.
     schema : Schema
-        Which columns are read.
+        Schema that names the columns to hash.
     key : bytes
         Secret of at least 32 bytes.
 
     Privacy
     -------
-    Whoever has the key can test guesses at whole rows; without it the digests tell no more than how many
-    there are. Both stay with the curator.
+    With the key, guesses at whole rows can be tested; without it the digests tell only how many there are.
+    Both stay with the curator.
 
     Notes
     -----
@@ -64,12 +64,12 @@ def fingerprint(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
                 hashes = _row_hashes(batch, schema, word)
                 if len(smallest) == ROWS:
                     hashes = hashes[hashes <= smallest[-1]]
-                found, times = np.unique(hashes, return_counts=True)
-                smallest, places = np.unique(np.concatenate([smallest, found]), return_inverse=True)
+                distinct, times = np.unique(hashes, return_counts=True)
+                smallest, places = np.unique(np.concatenate([smallest, distinct]), return_inverse=True)
                 counts = np.bincount(places, np.concatenate([counts, times]), len(smallest)).astype(np.int64)
                 smallest, counts = smallest[:ROWS], counts[:ROWS]
     except DiscreetError:
-        # What is wrong with the table is said where it is read for its own sake.
+        # The error is raised again when the job itself reads the table.
         return ()
     return tuple(
         hashlib.blake2b(f"{row}:{times}".encode(), key=key[:64], digest_size=8).hexdigest()
@@ -77,17 +77,24 @@ def fingerprint(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
     )
 
 
-def is_same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Say whether two fingerprints under one key are of the same table.
+def is_same_table(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two fingerprints under one key belong to the same table.
 
-    Three of four rows must agree, and at least eight, or all where there are fewer. In two tables of other
-    people with few columns a row occurs equally often in at most about four cases of ten.
+    Three of four rows must agree, and at least eight, or all if there are fewer. In two tables of different
+    people with few columns, a row occurs equally often in at most about four cases of ten.
     """
     fewer = min(len(one), len(other))
     return fewer > 0 and len({*one} & {*other}) >= max(math.ceil(_SAME * fewer), min(_FEWEST, fewer))
 
 
 def _row_hashes(batch: Batch, schema: Schema, key: int) -> Words:
+    """Return a 64-bit hash of each row of a batch, whatever the order of its columns.
+
+    Notes
+    -----
+    With cell bits b_j and key k: z_j = m ((b_j xor k) * a_0), where m(x) = x xor (x >> 32); the hash is the
+    SplitMix64 finalizer of (sum_j z_j) xor k. A sum does not depend on the order of its terms.
+    """
     total: Words = np.zeros(batch.n_rows, np.uint64)
     for column in schema.released:
         bits = _bits(column, batch[column.name])
@@ -104,7 +111,7 @@ def _row_hashes(batch: Batch, schema: Schema, key: int) -> Words:
 
 
 def _bits(column: Column, values: AnyArray) -> Words:
-    """Return 64 bits for each cell, which depend on its value and not on how it was declared."""
+    """Return 64 bits for each cell, which depend on its value and not on its declaration."""
     if column.is_category:
         return np.array([_level_bits(level) for level in column.levels], np.uint64)[values]
     cells: AnyArray = np.array(values, np.float64)
@@ -117,6 +124,7 @@ def _bits(column: Column, values: AnyArray) -> Words:
 
 
 def _level_bits(level: Any) -> int:
+    """Return the 64 bits of one listed value: those of a number if it is one, else a hash of its text."""
     if level is None:
         return _MISSING
     try:

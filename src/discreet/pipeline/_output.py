@@ -1,9 +1,8 @@
-"""The folder of a release: built beside its place under another name, and renamed when it is whole.
+"""Output of a job: the folder that is built beside its place and renamed when it is complete, and the keys.
 
-A running job holds a lock on the folder it builds. So whoever comes later can tell what a killed run left,
-which is removed, from what a living one is still at work on, which is not touched.
-
-The key of a release: discarded, unless the curator keeps it sealed; and the key that signs.
+A running job holds a lock on the folder it builds. A later run therefore removes what a killed one left, and
+does not touch what a running one is still writing. The key of a release is forgotten unless the curator keeps
+it encrypted; the key that signs is the curator's own.
 """
 
 from __future__ import annotations
@@ -18,29 +17,31 @@ from typing import TYPE_CHECKING, Self
 
 from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
-from discreet.report.folder.folder import read_bytes
+from discreet.report.folder.folder import read_bytes, signing_key
 from discreet.report.folder.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
 from discreet.tables.temporary import lock, lock_leftover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Place = str | os.PathLike[str]
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from discreet.pipeline.options import KeyEscrow, Signing
 
 PUBLIC, INTERNAL = "public", "internal"
 _STATEMENT = "statement.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def check_place(target: Path, *, replace: bool) -> None:
-    """Refuse a place that a release cannot go to, as far as can be told before anything is paid.
+def check_target_folder(target: Path, *, replace: bool) -> None:
+    """Refuse a folder that a release cannot be written to, before anything is charged.
 
     Parameters
     ----------
     target : Path
-        Where the folders ``public`` and ``internal`` shall be.
+        Folder that will hold ``public`` and ``internal``.
     replace : bool
-        Whether a release that is there may be replaced. Anything else that is there may not.
+        Whether an earlier release there may be replaced; nothing else ever is.
 
     Raises
     ------
@@ -70,32 +71,39 @@ def check_place(target: Path, *, replace: bool) -> None:
 
 
 @contextlib.contextmanager
-def building(target: Path, *, replace: bool) -> Iterator[Path]:
-    """Yield a folder with an empty ``public`` and ``internal``; it gets the name `target` if all goes well.
+def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
+    """Yield a draft folder with empty ``public`` and ``internal``, and rename it to `target` at the end.
 
-    Whoever looks at `target` sees the old state or the new one. On an error, an interrupt or a full disk
-    the folder is removed; after a kill the next run to the same place removes it.
+    Readers of `target` see the old state or the new one. On an error, an interrupt or a full disk the draft
+    is removed; after a kill the next run to the same place removes it.
+
+    Parameters
+    ----------
+    target : Path
+        Name of the folder when it is complete.
+    replace : bool
+        Whether an earlier release there may be replaced.
     """
     target = target.absolute()
-    with explained(target):
-        check_place(target, replace=replace)
-        _sweep(target)
-        room, held = _room_beside(target)
+    with explain_os_errors(target):
+        check_target_folder(target, replace=replace)
+        _remove_leftovers(target)
+        draft, held = _make_draft(target)
     try:
-        with explained(target):
-            yield room
-            for entry in (room / INTERNAL).iterdir():
+        with explain_os_errors(target):
+            yield draft
+            for entry in (draft / INTERNAL).iterdir():
                 entry.chmod(0o600)
-            _all_to_disk(room)
-            _move_in(room, target, replace=replace)
+            _sync_folder(draft)
+            _rename_draft(draft, target, replace=replace)
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         os.close(held)
 
 
 @contextlib.contextmanager
-def explained(target: Path) -> Iterator[None]:
-    """Turn the system's errors into a sentence."""
+def explain_os_errors(target: Path) -> Iterator[None]:
+    """Turn errors of the operating system into a sentence about the release."""
     try:
         yield
     except OSError as problem:
@@ -110,24 +118,24 @@ def explained(target: Path) -> Iterator[None]:
         ) from None
 
 
-def _room_beside(target: Path) -> tuple[Path, int]:
-    """Make the folder to build in and lock it; return it with the descriptor that holds the lock."""
+def _make_draft(target: Path) -> tuple[Path, int]:
+    """Make and lock the draft folder; return it with the descriptor that holds the lock."""
     serial = 0
     while True:
-        room = target.with_name(f".{target.name}.{os.getpid()}-{serial}.partial")
+        draft = target.with_name(f".{target.name}.{os.getpid()}-{serial}.partial")
         serial += 1
         with contextlib.suppress(FileExistsError):
-            room.mkdir()
-            held = lock(room, folder=True)
+            draft.mkdir()
+            held = lock(draft, folder=True)
             # Another run may have taken it for a leftover before it was locked.
             if held is not None:
-                (room / PUBLIC).mkdir()
-                (room / INTERNAL).mkdir(mode=0o700)
-                return room, held
+                (draft / PUBLIC).mkdir()
+                (draft / INTERNAL).mkdir(mode=0o700)
+                return draft, held
 
 
-def _sweep(target: Path) -> None:
-    """Remove what killed runs to the same place left, and put back what one of them had set aside."""
+def _remove_leftovers(target: Path) -> None:
+    """Remove the drafts of killed runs to the same place, and put back a release that one had set aside."""
     ours = re.compile(rf"\.{re.escape(target.name)}\.\d+-\d+\.(partial|old)")
     for leftover in sorted(target.parent.iterdir()):
         held = lock_leftover(leftover, folder=True) if ours.fullmatch(leftover.name) else None
@@ -142,15 +150,15 @@ def _sweep(target: Path) -> None:
             os.close(held)
 
 
-def _move_in(room: Path, target: Path, *, replace: bool) -> None:
-    """Give the finished folder its name; what had it is set aside first and removed afterwards."""
-    check_place(target, replace=replace)
-    aside, held = room.with_suffix(".old"), None
+def _rename_draft(draft: Path, target: Path, *, replace: bool) -> None:
+    """Rename the complete draft to `target`; an earlier release is set aside first and removed afterwards."""
+    check_target_folder(target, replace=replace)
+    aside, held = draft.with_suffix(".old"), None
     if target.exists() and any(target.iterdir()):
         held = lock(target, folder=True)
         target.rename(aside)
     try:
-        room.rename(target)
+        draft.rename(target)
     except BaseException:
         if aside.exists():
             aside.rename(target)
@@ -159,17 +167,19 @@ def _move_in(room: Path, target: Path, *, replace: bool) -> None:
         if held is not None:
             os.close(held)
     shutil.rmtree(aside, ignore_errors=True)
-    _to_disk(target.parent)
+    _sync(target.parent)
 
 
-def _all_to_disk(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
+    """Write every file and folder below a folder to disk."""
     for place, _, files in os.walk(folder):
         for name in files:
-            _to_disk(Path(place, name))
-        _to_disk(Path(place))
+            _sync(Path(place, name))
+        _sync(Path(place))
 
 
-def _to_disk(path: Path) -> None:
+def _sync(path: Path) -> None:
+    """Write a file or a folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -177,17 +187,17 @@ def _to_disk(path: Path) -> None:
         os.close(handle)
 
 
-class KeyEscrow:
-    """Makes the key of a release; keeps it sealed, if asked to, once the release is done.
+class ReleaseKey:
+    """Key of a release: drawn for it, and forgotten or kept for an auditor once the release is done.
 
     Parameters
     ----------
     path : Path or None
-        None: the key is forgotten.
+        File that will hold the encrypted key; None: the key is forgotten.
     passphrase : str or None
-        Opens it.
+        Passphrase that encrypts the key; None: it is encrypted for `recipient`.
     recipient : bytes or None
-        Or else the owner of this X25519 public key does.
+        X25519 public key in PEM whose owner can decrypt the key; None: `passphrase` encrypts it.
     """
 
     def __init__(
@@ -201,21 +211,27 @@ class KeyEscrow:
         self._sealed = False
 
     @classmethod
-    def from_options(
-        cls, path: Place | None, passphrase: str | None, recipient: Place | None, *, release: Path
-    ) -> KeyEscrow:
-        """Check, before anything is paid, that the key can be kept as asked, and not in the `release`."""
-        if path is None:
-            if passphrase is not None or recipient is not None:
-                raise ParameterError(
-                    "passphrase and recipient are for a key that is kept, and keep_key was not given. Give "
-                    "--keep-key FILE, or leave them out."
-                )
+    def from_escrow(cls, escrow: KeyEscrow | None, *, release: Path) -> ReleaseKey:
+        """Draw the key of a release, after checking that it can be kept as requested.
+
+        Parameters
+        ----------
+        escrow : KeyEscrow or None
+            File and encryption of the key; None: the key is forgotten.
+        release : Path
+            Folder of the release, which must not hold the key.
+
+        Raises
+        ------
+        ParameterError, SourceError
+            The key cannot be kept there, or not under that secret. Nothing was paid yet.
+        """
+        if escrow is None:
             return cls()
-        place = Path(path).absolute()
-        if (passphrase is None) == (recipient is None):
+        passphrase, place = escrow.passphrase, Path(escrow.path).absolute()
+        if (passphrase is None) == (escrow.recipient is None):
             raise ParameterError(
-                "keep_key needs exactly one of passphrase and recipient: whoever has the key can remove the "
+                "escrow (--keep-key) needs exactly one of passphrase and recipient: the key removes the "
                 "noise, so it is never written in the clear."
             )
         if passphrase is not None and len(passphrase) < SHORTEST_PASSPHRASE:
@@ -225,17 +241,18 @@ class KeyEscrow:
             )
         if place.exists() or not place.parent.is_dir():
             raise SourceError(
-                f"keep_key must be a file that does not exist, in a folder that does; {str(place)!r} is not. "
-                "A key is never overwritten."
+                f"escrow (--keep-key) must be a file that does not exist, in a folder that does; "
+                f"{str(place)!r} is not. A key is never overwritten."
             )
         if place.resolve().is_relative_to(release.resolve()):
             raise SourceError(
-                f"keep_key must be outside of the release, and {str(place)!r} is in it: whoever gets the "
-                "folder would get the key, and replacing the folder would remove it. Choose another place."
+                f"escrow (--keep-key) must be outside of the release, and {str(place)!r} is in it: the key "
+                "would be given away with the folder, and removed when the folder is replaced. Choose "
+                "another place."
             )
-        if recipient is None:
+        if escrow.recipient is None:
             return cls(place, passphrase)
-        pem = read_bytes(Path(recipient))
+        pem = read_bytes(Path(escrow.recipient))
         recipient_key(pem)
         return cls(place, recipient=pem)
 
@@ -244,7 +261,7 @@ class KeyEscrow:
         return Stream(self._key)
 
     def keep(self) -> None:
-        """Seal the key, if it is to be kept."""
+        """Write the encrypted key to its file, if it is to be kept."""
         if self.path is not None:
             seal_key(self.path, self._key, passphrase=self._passphrase, recipient=self._recipient)
             self._sealed = True
@@ -253,6 +270,11 @@ class KeyEscrow:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # The key of a release that did not come about opens nothing.
+        # The key of a release that failed decrypts nothing, so its file is removed.
         if kind is not None and self._sealed and self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def load_signing_key(signing: Signing | None) -> Ed25519PrivateKey | None:
+    """Return the private key that signs a folder, or None if none was given."""
+    return None if signing is None else signing_key(read_bytes(Path(signing.key)), signing.password)

@@ -1,9 +1,9 @@
-"""Tables that were charged before, and to which ledgers: one table, one ledger.
+"""Registry of the tables that were charged before, and of their ledgers: one table, one ledger.
 
-A ledger is found by its place, and its place follows from the file's folder and the schema's ``dataset``. So
-a table that is moved, copied or renamed would get a new ledger, without a limit and without what was spent.
-A table is therefore known again by its path, by the audit log beside it and by a keyed fingerprint of its
-rows (:mod:`~discreet.pipeline._identity`), and whoever would charge it to another ledger has to say so.
+The place of a ledger follows from the folder of the table and the schema's ``dataset``. A table that is
+moved, copied or renamed would therefore get a new ledger, without its limit and without its charges. So a
+table is known again by its path, by the audit log beside it and by a keyed fingerprint of its rows
+(:mod:`~discreet.pipeline._identity`), and charging it to another ledger must be requested.
 
 The list of known tables is a file of the user's own, ``tables.json`` in ``$DISCREET_STATE``, by default
 ``$XDG_STATE_HOME/discreet`` or ``~/.local/state/discreet`` (mode 0700), with its key beside it.
@@ -24,8 +24,15 @@ from discreet.errors import DiscreetWarning, OtherLedger
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
 from discreet.ledger.records import draw_key
-from discreet.pipeline._identity import fingerprint, is_same
-from discreet.pipeline.sources import is_bundled, label_of, ledger_place, log_place, path_of, table_of
+from discreet.pipeline._identity import fingerprint_table, is_same_table
+from discreet.pipeline.sources import (
+    describe_source,
+    find_ledger,
+    is_bundled,
+    log_path,
+    source_path,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,20 +48,20 @@ _LOG = ".audit.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """A table, and a ledger that it was charged to.
+    """A table with a ledger that it was charged to.
 
     Attributes
     ----------
     ledger : str
         Identity of the ledger.
     place : str
-        Where that ledger was, without secrets.
+        Path or address of that ledger, without secrets.
     path : str or None
         Absolute path or address of the table; None for rows in memory.
     stamp : list of int or None
-        Size and time of change of the file when its fingerprint was taken.
+        Size in bytes and time of change in nanoseconds of the file when its fingerprint was taken.
     rows : list of str
-        The fingerprint; empty where rows could not be read.
+        Fingerprint of the rows; empty if they could not be read.
     """
 
     ledger: str
@@ -70,20 +77,20 @@ class Registry:
     Parameters
     ----------
     folder : Path
-        Where it is kept; made at first use, readable by its owner alone.
+        Folder of the list; made at first use, readable by its owner alone.
 
     Privacy
     -------
-    Internal. It names paths and holds keyed digests of rows beside their key: whoever may read the folder may
-    read the tables as well, or must not read it.
+    Internal. It names paths and holds keyed digests of rows beside their key, so only those who may read the
+    tables may read the folder.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
-    def of_user(cls) -> Registry:
-        """Return the list of whoever runs this process."""
+    def from_environment(cls) -> Registry:
+        """Return the list of the user who runs this process."""
         named = os.environ.get(STATE)
         if named:
             return cls(Path(named).absolute())
@@ -91,7 +98,7 @@ class Registry:
         return cls((Path(state) if state else Path("~/.local/state").expanduser()) / "discreet")
 
     def read(self) -> tuple[bytes, list[KnownTable]]:
-        """Return the key of all fingerprints and the tables; neither where nothing was noted yet.
+        """Return the key of all fingerprints and the tables; both are empty if nothing was noted yet.
 
         Raises
         ------
@@ -104,40 +111,39 @@ class Registry:
             return b"", []
 
     def key(self) -> bytes:
-        """Return the key, making it at first use.
+        """Return the key of all fingerprints, drawn at first use.
 
         Raises
         ------
         OSError
             The folder cannot be used.
         """
-        with self._locked() as lock:
+        with self._lock() as lock:
             key = os.pread(lock, 64, 0)
             if not key:
                 key = draw_key()
                 os.pwrite(lock, key, 0)
         return key
 
-    def note(self, noted: KnownTable) -> None:
-        """Add a table, in the place of what was known about the same path and ledger.
+    def add(self, new: KnownTable) -> None:
+        """Add a table, in the place of an entry with the same path and ledger.
 
         Raises
         ------
         OSError, ValueError
             The folder cannot be used, or holds something else.
         """
-        with self._locked():
+        with self._lock():
             tables = [
                 table
                 for table in self._read()
-                if table != noted
-                and (noted.path is None or (table.ledger, table.path) != (noted.ledger, noted.path))
+                if table != new and (new.path is None or (table.ledger, table.path) != (new.ledger, new.path))
             ]
-            self._write([*tables, noted])
+            self._write([*tables, new])
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Hold the list, which nobody else changes meanwhile; give the open file of its key."""
+    def _lock(self) -> Iterator[int]:
+        """Hold the list exclusively, and yield the open file of its key."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.folder / _KEY, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -165,32 +171,33 @@ class Registry:
 
 
 class Recognition:
-    """What is known about a table that is about to be charged to a ledger.
+    """Ledgers that know a table which is about to be charged.
 
     Parameters
     ----------
     source : Any
-        The table. Its rows are read unless it is known by its path, unchanged, to the ledger.
+        Table as a job takes it. Its rows are read unless the ledger knows it by its path, unchanged.
     schema : Schema
         Schema that declares the columns of the table.
     identity : str or None
-        Identity of the ledger; None if it would be made.
+        Identity of the ledger that will be charged; None if it does not exist yet.
 
     Attributes
     ----------
     others : dict of str to str
-        Identity and place of the ledgers that know the table. None where the given one is among them.
+        Place of each ledger that knows the table, by identity; empty if the given one is among them.
 
     Privacy
     -------
-    Whether a table is known depends on its rows, and is for the curator's own console.
+    Whether a table is known depends on its rows, so only the curator may see it.
     """
 
     def __init__(self, source: Any, schema: Schema, identity: str | None) -> None:
+        """Look the table up by its path, by the audit logs beside it and by its rows."""
         self._source, self._schema = source, schema
-        self._path = path_of(source)
+        self._path = source_path(source)
         self._stamp = _stamp(self._path)
-        self._registry = Registry.of_user()
+        self._registry = Registry.from_environment()
         self._rows: tuple[str, ...] | None = None
         self.others: dict[str, str] = {}
         try:
@@ -206,21 +213,23 @@ class Recognition:
         if self._settled:
             return
         if tables:
-            self._rows = fingerprint(table_of(source), schema, key)
-            known += [table for table in tables if table not in known and is_same(table.rows, self._rows)]
-        beside = _beside(self._path)
+            self._rows = fingerprint_table(table_of(source), schema, key)
+            known += [
+                table for table in tables if table not in known and is_same_table(table.rows, self._rows)
+            ]
+        beside = _ledgers_beside(self._path)
         self._by_path = self._by_path or bool(beside)
         others = beside | {table.ledger: table.place for table in known}
         if identity not in others:
             self.others = others
 
     def require(self, *, new_ledger: bool) -> None:
-        """Stop where another ledger knows the table, unless a new one is meant.
+        """Refuse a table that another ledger knows, unless a new ledger was requested.
 
         Raises
         ------
         OtherLedger
-            Names the other ledger, and the ways out.
+            Another ledger knows the table; the message names it and the ways out.
         """
         if not self.others or new_ledger:
             return
@@ -228,24 +237,24 @@ class Recognition:
         gone = "" if "://" in first or Path(first).exists() else ", which is not there any more"
         more = f" and {len(self.others) - 1} more" if len(self.others) > 1 else ""
         raise OtherLedger(
-            f"{label_of(self._source)} is known by its {'path' if self._by_path else 'rows'}: it was charged "
-            f"to the ledger {first!r}{more}{gone}, and what was charged there would not be counted. Nothing "
-            f"was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the configuration of a "
-            "service), or open another one knowingly with --new-ledger (new_ledger=True, new_ledger: true): "
-            "its record and what is published will say so.",
+            f"{describe_source(self._source)} is known by its {'path' if self._by_path else 'rows'}: it was "
+            f"charged to the ledger {first!r}{more}{gone}, and what was charged there would not be counted. "
+            f"Nothing was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the "
+            "configuration of a service), or open another one knowingly with --new-ledger (new_ledger=True, "
+            "new_ledger: true): its record and what is published will say so.",
             ledgers=tuple(self.others.values()),
         )
 
     def note(self, ledger: Ledger) -> None:
-        """Note that the table is charged to a ledger from now on, and in its record which others know it."""
+        """Add the table to the list under a ledger, and note the other ledgers in that ledger's record."""
         if self._settled or ledger.url == ":memory:":
             return
         if self.others:
             ledger.note_others(self.others)
         try:
             if self._rows is None:
-                self._rows = fingerprint(table_of(self._source), self._schema, self._registry.key())
-            self._registry.note(
+                self._rows = fingerprint_table(table_of(self._source), self._schema, self._registry.key())
+            self._registry.add(
                 KnownTable(
                     ledger=ledger.identity,
                     place=ledger.shown,
@@ -261,17 +270,17 @@ class Recognition:
         why = problem.strerror if isinstance(problem, OSError) else "it holds something else"
         warnings.warn(
             f"The list of known tables in {str(self._registry.folder)!r} cannot be used ({why}), so "
-            f"{label_of(self._source)} gets another ledger unnoticed if it is moved or renamed. Mend the "
-            f"folder, or name another in {STATE}.",
+            f"{describe_source(self._source)} gets another ledger unnoticed if it is moved or renamed. Mend "
+            f"the folder, or name another in {STATE}.",
             DiscreetWarning,
             stacklevel=5,
         )
 
 
-def charged_ledger(
+def open_charged_ledger(
     source: Any, schema: Schema, ledger: LedgerPlace, *, new_ledger: bool = False, log: bool = False
 ) -> Ledger | None:
-    """Open the ledger that a table is charged to, or stop if the table is known to another one.
+    """Return the opened ledger that a table is charged to; refuse a table that another one knows.
 
     Parameters
     ----------
@@ -280,16 +289,16 @@ def charged_ledger(
     schema : Schema
         Schema that declares the columns of the table.
     ledger : Ledger, path, URL, False or None
-        As for :func:`~discreet.pipeline.sources.ledger_place`. A ledger that was opened was chosen knowingly.
+        As for :func:`~discreet.pipeline.sources.find_ledger`. An open ledger is taken as it is.
     new_ledger : bool
         Whether the table may be charged to a ledger that does not know it although another one does.
     log : bool
-        Whether to note the table in the audit log beside the ledger, for a caller who writes nothing else.
+        Whether to name the table in the audit log of a new ledger, for a job that writes nothing else there.
 
     Returns
     -------
     Ledger or None
-        None if `ledger` is False.
+        The ledger; None if `ledger` is False.
 
     Raises
     ------
@@ -302,41 +311,43 @@ def charged_ledger(
         if ledger.url != ":memory:":
             Recognition(source, schema, ledger.identity).note(ledger)
         return ledger
-    place = ledger_place(source, schema, ledger)
+    place = find_ledger(source, schema, ledger)
     if place == ":memory:":
         return Ledger.open(place)
     identity = Ledger.identity_at(place)
-    found = Recognition(source, schema, identity)
-    found.require(new_ledger=new_ledger)
-    book = Ledger.open(place)
-    found.note(book)
-    path = path_of(source)
+    recognition = Recognition(source, schema, identity)
+    recognition.require(new_ledger=new_ledger)
+    opened = Ledger.open(place)
+    recognition.note(opened)
+    path = source_path(source)
     if log and identity is None and path is not None:
-        AuditLog(log_place(book)).write("table", table=path, dataset=schema.dataset, ledger=book.identity)
-    return book
+        AuditLog(log_path(opened)).write("table", table=path, dataset=schema.dataset, ledger=opened.identity)
+    return opened
 
 
 def _stamp(path: str | None) -> list[int] | None:
-    """Return size and time of change of a file; None for anything else."""
+    """Return size in bytes and time of change in nanoseconds of a file; None for anything else."""
     if path is None or "://" in path:
         return None
     try:
-        found = Path(path.partition("?table=")[0]).stat()
+        status = Path(path.partition("?table=")[0]).stat()
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns]
+    return [status.st_size, status.st_mtime_ns]
 
 
-def _beside(path: str | None) -> dict[str, str]:
-    """Return the ledgers, by identity, whose audit logs in the folder of a table name it."""
+def _ledgers_beside(path: str | None) -> dict[str, str]:
+    """Return the place of each ledger, by identity, whose audit log in the folder of a table names it."""
     if path is None or "://" in path:
         return {}
-    table, found = Path(path.partition("?table=")[0]), {}
+    table, ledgers = Path(path.partition("?table=")[0]), {}
     for log in sorted(table.parent.glob(f"*{_LOG}")):
         with contextlib.suppress(OSError), log.open("rb") as lines:
             for line in lines:
                 with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                     content = json.loads(line)
                     if Path(content["table"]).name == table.name and isinstance(content["ledger"], str):
-                        found[content["ledger"]] = str(log.with_name(log.name.removesuffix(_LOG) + ".ledger"))
-    return found
+                        ledgers[content["ledger"]] = str(
+                            log.with_name(log.name.removesuffix(_LOG) + ".ledger")
+                        )
+    return ledgers

@@ -1,4 +1,4 @@
-"""What happens in each stage of the main job; :mod:`discreet.pipeline.release` has their order."""
+"""Stages of a release, each as one or two functions; :mod:`discreet.pipeline.release` has their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from discreet.evaluation.what_if import what_if
 from discreet.formatting import count_noun
 from discreet.noise import Stream
 from discreet.noise_law import SampledLaw
-from discreet.pipeline._stages import READABLE, look_at_cells
+from discreet.pipeline._stages import READABLE, check_every_cell
 from discreet.pipeline.options import check_floors
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
-ATTACK_RECORDS = 20_000
-"""Made-up records that a plan is attacked on."""
 _KINDS = {
     "gaussian": "with Gaussian noise",
     "laplace": "with Laplace noise",
@@ -59,44 +57,66 @@ _KINDS = {
 }
 
 
-def read_table(source: Any, schema: Schema, label: str, tell: StageReport) -> int:
-    """Return the number of rows, which the schema declares public."""
+def read_table(source: Any, schema: Schema, label: str, report: StageReport) -> int:
+    """Return the number of rows, which the schema declares public; refuse a table without any."""
     with open_table(source) as table:
         n_rows = table.count()
         hidden = len(table.names) - len(schema.released)
     if not n_rows:
         raise DataError(f"{label} must have at least one row, and has none.")
-    leaving = count_noun(len(schema.released), "column")
-    tell(f"{label}: {count_noun(n_rows, 'row')}; {leaving} to publish, {hidden} kept back")
+    released = count_noun(len(schema.released), "column")
+    report(f"{label}: {count_noun(n_rows, 'row')}; {released} to publish, {hidden} kept back")
     return n_rows
 
 
-def check_cells(source: Any, schema: Schema, n_rows: int, tell: StageReport) -> None:
-    """Look at every declared cell once, so that a bad one is named before anything is paid."""
-    look_at_cells(source, schema, lambda seen: tell.progress(seen / n_rows))
+def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -> None:
+    """Read every declared cell once, so that a bad one is named before anything is charged."""
+    check_every_cell(source, schema, lambda n_read: report.progress(n_read / n_rows))
     unnamed = sum(c.bounds_source is None for c in schema.released)
     sources = "who says so is declared for every column"
     if unnamed:
         sources = f"nobody is named for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
-    tell(f"{READABLE}; {sources}")
+    report(f"{READABLE}; {sources}")
 
 
 def plan_release(
-    method: ReleaseMethod, schema: Schema, n_rows: int, asked: Mapping[str, float], tell: StageReport
+    method: ReleaseMethod, schema: Schema, n_rows: int, floors: Mapping[str, float], report: StageReport
 ) -> ReleasePlan:
-    """Say what will be done, and make sure that it proves what was asked for."""
+    """Return the plan of a release; refuse one that does not prove the requested error floors.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, with its parameters.
+    schema : Schema
+        Schema that declares the columns of the table.
+    n_rows : int
+        Public number of rows.
+    floors : mapping of str to float
+        Requested error floor of each named column, in its unit.
+    report : StageReport
+        Report of the stage; gets the number of columns by kind of noise.
+    """
     plan = method.plan(schema, n_rows)
-    check_floors(plan, asked)
+    check_floors(plan, floors)
     kinds = Counter(done.law.kind for done in plan.columns)
-    tell(f"{method.name}: " + "; ".join(f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()))
+    report(f"{method.name}: " + "; ".join(f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()))
     return plan
 
 
-def test_plan(
-    plan: ReleasePlan, n: int, tell: StageReport
+def attack_plan(
+    plan: ReleasePlan, n_records: int, report: StageReport
 ) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
-    """Attack the plan on made-up records; stop where an attack does better than is promised."""
-    guesses = attack_prior(plan, n=n, progress=lambda done, total: tell.progress(0.9 * done / total))
+    """Attack a plan on made-up records, and return the guesses and the audits.
+
+    Raises
+    ------
+    SelfAttackFailed
+        An attack does better than is promised. Nothing was charged, drawn or published.
+    """
+    guesses = attack_prior(
+        plan, n=n_records, progress=lambda done, total: report.progress(0.9 * done / total)
+    )
     audits = attack_claims(plan)
     broken = [str(guess) for guess in guesses if guess.verdict == "broken"]
     broken += [str(audit) for audit in audits if audit.verdict == "broken"]
@@ -110,31 +130,31 @@ def test_plan(
     floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
     if floors + others:
-        tell(
+        report(
             f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
             "records: all hold"
         )
     elif not plan.row_level:
-        tell("published rows will be nobody's: there is no made-up record to follow through the release")
+        report("published rows will be nobody's: there is no made-up record to follow through the release")
     else:
-        tell("nothing is promised that an attack on made-up records could break")
+        report("nothing is promised that an attack on made-up records could break")
     return guesses, audits
 
 
-def watching(
-    pairs: PairedSample, n_rows: int, tell: StageReport
+def make_watch(
+    pairs: PairedSample, n_rows: int, report: StageReport
 ) -> Callable[[Mapping[str, AnyArray], Mapping[str, AnyArray]], None]:
-    """Return what is shown true rows beside published ones."""
+    """Return the callback that samples true rows beside published ones, batch by batch."""
 
     def watch(rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray]) -> None:
         pairs(rows, published)
-        tell.progress(0.9 * pairs.seen / n_rows)
+        report.progress(0.9 * pairs.seen / n_rows)
 
     return watch
 
 
-def true_rows(source: Any, schema: Schema) -> PairedSample:
-    """Return a sample of true rows alone, for a release whose published rows are nobody's."""
+def sample_true_rows(source: Any, schema: Schema) -> PairedSample:
+    """Return a sample of true rows alone, for a release whose published rows belong to no one."""
     pairs = PairedSample(schema, Stream())
     with open_table(source) as table:
         for batch in table.batches(schema):
@@ -142,25 +162,50 @@ def true_rows(source: Any, schema: Schema) -> PairedSample:
     return pairs
 
 
-def charged(receipt: Receipt, book: Ledger | None) -> str:
-    """Say where a release was charged."""
-    if book is None or receipt.seq is None:
+def describe_charge(receipt: Receipt, ledger: Ledger | None) -> str:
+    """Return where a release was charged, in words."""
+    if ledger is None or receipt.seq is None:
         return "drawn without a ledger: nobody counts it"
     # The address of a server may hold a password.
-    place = "the ledger" if "://" in book.url else Path(book.url).name
+    place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
     return f"charged as row {receipt.seq} of {place} before the first draw"
 
 
-def learn(
+def measure_worth(
     method: ReleaseMethod,
     schema: Schema,
     plan: ReleasePlan,
     pairs: PairedSample,
     beside: AwareRows,
     n_rows: int,
-    tell: StageReport,
+    report: StageReport,
 ) -> tuple[Learning | None, list[WhatIf]]:
-    """Measure what the release is worth to a learner, and what more or less noise would be."""
+    """Measure how useful the release is to a learner, and how useful it would be with more or less noise.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method that drew the release.
+    schema : Schema
+        Schema that declares the columns of the table.
+    plan : ReleasePlan
+        Plan that the release was drawn by.
+    pairs : PairedSample
+        Sample of true rows beside the published ones.
+    beside : AwareRows
+        Published rows outside of the sample, for a learner that knows the noise law.
+    n_rows : int
+        Public number of rows.
+    report : StageReport
+        Report of the stage; gets the scores in words.
+
+    Returns
+    -------
+    learning : Learning or None
+        Scores of the learners; None if no target is declared.
+    positions : list of WhatIf
+        Noise, floors and accuracy at several factors of the noise.
+    """
     stream = Stream()
     if isinstance(plan, MaskedPlan):
         assert isinstance(method, MaskedRelease)
@@ -174,7 +219,7 @@ def learn(
             plan=plan,
             stream=stream,
             beside=beside,
-            progress=lambda done: tell.progress(0.6 * done),
+            progress=lambda done: report.progress(0.6 * done),
         )
     meter = meter_for(plan, pairs.rows, stream=stream, published=pairs.published)
     positions = what_if(
@@ -183,23 +228,24 @@ def learn(
         n_rows,
         delta=usual_delta(method),
         accuracy=meter,
-        progress=lambda done: tell.progress(0.6 + 0.4 * done),
+        progress=lambda done: report.progress(0.6 + 0.4 * done),
     )
-    tell(_learned(learning))
+    report(_describe_learning(learning))
     return learning, positions
 
 
 def usual_delta(method: ReleaseMethod) -> float:
-    """Return where Gaussian noise is read as an epsilon: the delta that was asked for, or the usual one."""
-    asked = getattr(method, "privacy", None)
-    return asked.delta if isinstance(asked, ApproxDP) else USUAL_DELTA
+    """Return the delta at which Gaussian noise is stated as an epsilon: the requested or the usual one."""
+    privacy = getattr(method, "privacy", None)
+    return privacy.delta if isinstance(privacy, ApproxDP) else USUAL_DELTA
 
 
-def _learned(learning: Learning | None) -> str:
+def _describe_learning(learning: Learning | None) -> str:
+    """Return the scores of the learners, one after another, in words."""
     if learning is None:
         return "no target is declared (--target), so nothing is learned"
-    found = {s.trained_on: s for s in learning.scores if s.tested_on == "original"}
-    if not found:
+    scores = {s.trained_on: s for s in learning.scores if s.tested_on == "original"}
+    if not scores:
         return f"{learning.target}: {learning.note or 'nothing can be learned'}"
     parts = []
     names: dict[Trained, str] = {
@@ -208,12 +254,12 @@ def _learned(learning: Learning | None) -> str:
         "aware": "knowing its noise law",
         "majority": "by majority",
     }
-    for side, said in names.items():
-        score = found.get(side)
+    for side, text in names.items():
+        score = scores.get(side)
         if score is not None and (score.accuracy is not None or score.r2 is not None):
             worth = f"{score.accuracy:.1%}" if score.accuracy is not None else f"R2 {score.r2:.3f}"
             more = score.train_rows is not None and score.train_rows > learning.train_rows
-            parts.append(f"{worth} {said}" + (f" ({score.train_rows:,} rows)" if more else ""))
+            parts.append(f"{worth} {text}" + (f" ({score.train_rows:,} rows)" if more else ""))
     equals = learning.equals_share
     share = ""
     if equals is not None and equals < 1:
@@ -221,29 +267,29 @@ def _learned(learning: Learning | None) -> str:
     return f"{learning.target}: {', '.join(parts) or learning.note}{share}"
 
 
-def attack_people(
-    plan: ReleasePlan, pairs: PairedSample, tell: StageReport
+def attack_real_rows(
+    plan: ReleasePlan, pairs: PairedSample, report: StageReport
 ) -> tuple[tuple[Guess, ...], tuple[Reidentification, ...]]:
-    """Attack real rows, for the curator's eyes: decides nothing and goes nowhere else."""
+    """Attack a sample of real rows; the result is for the curator alone and decides nothing."""
     guesses = attack_rows(
         plan,
         pairs.rows,
         pairs.published,
-        progress=lambda done, total: tell.progress(0.8 * done / total),
+        progress=lambda done, total: report.progress(0.8 * done / total),
     )
     return guesses, attack_records(plan, pairs.rows, pairs.published)
 
 
-def attack_words(
+def describe_attacks(
     plan: ReleasePlan,
     on_rows: tuple[Guess, ...],
     on_file: tuple[Guess, ...],
     exposed: tuple[Reidentification, ...],
 ) -> str:
-    """Say how many attacks were run, and where their results are."""
+    """Return how many attacks were run and where their results are, in words."""
     if not plan.row_level:
         return "published rows are nobody's, so that no row and no person is there to be attacked"
-    names = {guess.attack for guess in (*on_rows, *on_file)} | {found.attack for found in exposed}
+    names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
     return (
         f"{count_noun(len(names), 'kind')} of attack on {count_noun(len(columns), 'column')} of the file and "
@@ -252,22 +298,25 @@ def attack_words(
 
 
 def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
-    """Return the first rows of a published file, encoded; they were shuffled before.
+    """Return the first rows of a published file, encoded; `verify` attacks the same ones again.
 
-    The same ones that whoever verifies the release attacks again.
+    Rows were shuffled before they were written, so the first ones are a random sample.
     """
     parts: list[dict[str, AnyArray]] = []
-    seen = 0
+    n_read = 0
     for batch in published_batches(path, schema):
-        parts.append({name: values[: ATTACKED_ROWS - seen] for name, values in batch.items()})
-        seen += len(next(iter(batch.values())))
-        if seen >= ATTACKED_ROWS:
+        parts.append({name: values[: ATTACKED_ROWS - n_read] for name, values in batch.items()})
+        n_read += len(next(iter(batch.values())))
+        if n_read >= ATTACKED_ROWS:
             break
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
-    """Return the comparisons of published and true rows, as findings hold them; none with rows of nobody."""
+    """Return the comparisons of published and true rows, by the names that findings give them.
+
+    Empty if published rows belong to no one.
+    """
     if not plan.row_level:
         return {}
     return {

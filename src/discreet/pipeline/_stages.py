@@ -1,6 +1,7 @@
-"""Every declared cell is looked at once, so that a bad one is named before anything is paid.
+"""Stages of a job: each is timed, reported when it is done, and written to the audit log.
 
-The stages of a job: each is timed, said when it is done, and written to the log.
+Beside them what the stages of a release and of a model share: the look at every cell, the texts about a
+publication, and the statement about tuning.
 """
 
 from __future__ import annotations
@@ -26,81 +27,115 @@ if TYPE_CHECKING:
     from discreet.privacy import Receipt
     from discreet.schema import Schema
 
-    Say: TypeAlias = Callable[[Stage], None]
-    Progress: TypeAlias = Callable[[str, float], None]
+    OnStage: TypeAlias = Callable[[Stage], None]
+    OnProgress: TypeAlias = Callable[[str, float], None]
 
 READABLE = "every cell can be read as declared, and counts as its bound where it is outside"
-"""What is known then. Numbers outside their bounds are no error: bounds are never widened for a row."""
+"""Result of :func:`check_every_cell`. Numbers outside their bounds are no error: no row widens a bound."""
 
 
-def look_at_cells(source: Any, schema: Schema, seen: Callable[[int], object] = lambda rows: None) -> int:
-    """Read all cells of a table; return the number of rows. ``seen`` hears how many are done."""
+def check_every_cell(
+    source: Any, schema: Schema, on_batch: Callable[[int], object] = lambda n_rows: None
+) -> int:
+    """Read every declared cell once, so that a bad one is named before anything is charged.
+
+    Parameters
+    ----------
+    source : Any
+        Table as :func:`~discreet.tables.open_table` reads it.
+    schema : Schema
+        Schema that declares the columns of the table.
+    on_batch : callable
+        Called after each batch with the number of rows read so far.
+
+    Returns
+    -------
+    int
+        Number of rows.
+    """
     n_rows = 0
     with open_table(source) as table:
         for batch in table.batches(schema, ids=schema.id_column is not None):
             n_rows += batch.n_rows
-            seen(n_rows)
+            on_batch(n_rows)
     return n_rows
 
 
 class Stages:
-    """Runs stages one after another.
+    """Clock and log of the stages of a job, which run one after another.
 
     Parameters
     ----------
     log : AuditLog
-        Gets a line for each stage.
-    say : callable, optional
-        Called with a stage when it is done.
-    progress : callable, optional
-        Called with the name of a stage and how much of it is done, from 0 to 1.
+        Audit log that gets a line for each stage.
+    on_stage : callable, optional
+        Called with each stage when it is done.
+    on_progress : callable, optional
+        Called with the name of the running stage and the share of it that is done, from 0 to 1.
 
     Attributes
     ----------
     done : list of Stage
-        Those that are over.
+        Stages that are over, in their order.
     """
 
-    def __init__(self, log: AuditLog, *, say: Say | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self, log: AuditLog, *, on_stage: OnStage | None = None, on_progress: OnProgress | None = None
+    ) -> None:
         self.done: list[Stage] = []
         self._log = log
-        self._say = say
-        self._progress = progress
+        self._on_stage = on_stage
+        self._on_progress = on_progress
 
     @contextmanager
     def stage(self, name: str) -> Iterator[StageReport]:
-        """Time what happens inside; whoever is inside tells what it did."""
+        """Time the block as one stage, and yield the report that it fills in."""
         start = time.perf_counter()
-        told = StageReport(name, self._progress)
-        told.progress(0.0)
-        yield told
-        said = "; ".join(filter(None, (told.words, *told.left_out)))
-        stage = Stage(name=name, said=said, seconds=round(time.perf_counter() - start, 3))
+        report = StageReport(name, self._on_progress)
+        report.progress(0.0)
+        yield report
+        text = "; ".join(filter(None, (report.text, *report.failures)))
+        stage = Stage(name=name, said=text, seconds=round(time.perf_counter() - start, 3))
         self.done.append(stage)
         self._log.write("stage", name=stage.name, said=stage.said, seconds=stage.seconds)
-        if self._say is not None:
-            self._say(stage)
+        if self._on_stage is not None:
+            self._on_stage(stage)
 
 
 class StageReport:
-    """What a stage says about itself."""
+    """Report of one stage: what was done, what failed without ending the job, and how far it is.
 
-    def __init__(self, name: str, progress: Progress | None) -> None:
-        self.words = ""
-        self.left_out: list[str] = []
+    Parameters
+    ----------
+    name : str
+        Name of the stage, such as "read".
+    on_progress : callable or None
+        Called with the name of the stage and the share that is done; None: no callback.
+
+    Attributes
+    ----------
+    text : str
+        Description of what was done, empty until the report is called.
+    failures : list of str
+        Description of each optional part that failed.
+    """
+
+    def __init__(self, name: str, on_progress: OnProgress | None) -> None:
+        self.text = ""
+        self.failures: list[str] = []
         self._name = name
-        self._progress = progress
+        self._on_progress = on_progress
 
-    def __call__(self, words: str) -> None:
-        """Say in a few words what was done."""
-        self.words = words
+    def __call__(self, text: str) -> None:
+        """Set the description of what was done."""
+        self.text = text
 
     @contextmanager
     def optional(self, what: str) -> Iterator[None]:
-        """Compute something for the curator's eyes alone inside; where that fails, say so and go on.
+        """Record a failure of the block, which is for the curator alone, instead of raising it.
 
-        By then the release is paid for, and whether it fails may depend on private rows: an exit code must
-        not. A disk that cannot be written to is no such failure.
+        By then the release is paid for, and whether the block fails may depend on private rows: an exit code
+        must not. A disk that cannot be written to is no such failure.
         """
         try:
             yield
@@ -109,41 +144,41 @@ class StageReport:
         except Exception as problem:
             last = traceback.extract_tb(problem.__traceback__)[-1]
             place = f"{Path(last.filename).name}, line {last.lineno}"
-            self.left_out.append(f"without {what}, which failed ({type(problem).__name__} in {place})")
+            self.failures.append(f"without {what}, which failed ({type(problem).__name__} in {place})")
 
     def progress(self, share: float) -> None:
-        """Say how much is done, from 0 to 1."""
-        if self._progress is not None:
-            self._progress(self._name, min(max(share, 0.0), 1.0))
+        """Report the share of the stage that is done, from 0 to 1."""
+        if self._on_progress is not None:
+            self._on_progress(self._name, min(max(share, 0.0), 1.0))
 
 
-def about_of(about: About | Mapping[str, str | None] | None) -> About:
-    """Return what people say about a publication."""
+def parse_about(about: About | Mapping[str, str | None] | None) -> About:
+    """Return the texts about a publication that its curator gave, checked."""
     if isinstance(about, About):
         return about
-    words = about or {}
+    texts = about or {}
     known = tuple(About.model_fields)
-    for name, text in words.items():
+    for name, text in texts.items():
         if name not in known or not (text is None or isinstance(text, str)):
             raise ParameterError(
                 f"about must hold words for {', '.join(known)}, and {name!r} is something else. Leave it out."
             )
-    return About(**words)
+    return About(**texts)
 
 
 @contextmanager
-def closing(book: Ledger | None, given: LedgerPlace) -> Iterator[None]:
-    """Close a ledger that was opened here."""
+def close_ledger(ledger: Ledger | None, given: LedgerPlace) -> Iterator[None]:
+    """Close the ledger at the end of the block, unless it is the one that the caller gave."""
     try:
         yield
     finally:
-        if book is not None and book is not given:
-            book.close()
+        if ledger is not None and ledger is not given:
+            ledger.close()
 
 
 @contextmanager
-def recorded(log: AuditLog) -> Iterator[None]:
-    """Write down why a run ended early."""
+def log_failure(log: AuditLog) -> Iterator[None]:
+    """Write the reason to the audit log if the block ends early."""
     try:
         yield
     except BaseException as problem:
@@ -152,21 +187,33 @@ def recorded(log: AuditLog) -> Iterator[None]:
         raise
 
 
-def tuning_of(tuned: bool, logged: bool, receipt: Receipt, book: Ledger | None) -> Tuning:
-    """Say whether the amount of noise may have been chosen by looking at private rows."""
+def describe_tuning(tuned: bool, logged: bool, receipt: Receipt, ledger: Ledger | None) -> Tuning:
+    """Return what the statement says about choosing the amount of noise by looking at private rows.
+
+    Parameters
+    ----------
+    tuned : bool
+        Whether the curator says that it was chosen so.
+    logged : bool
+        Whether the audit log names a comparison on private rows.
+    receipt : Receipt
+        Receipt of the charge, which orders it among the others.
+    ledger : Ledger or None
+        Ledger that was charged; None: nothing was counted.
+    """
     if tuned or logged:
-        who = "The curator says" if tuned else "The log of this table says"
+        source = "The curator says" if tuned else "The log of this table says"
         return Tuning(
             on_private_rows="yes",
-            why=f"{who} that amounts of noise were compared on private rows. Nothing accounts for that.",
+            why=f"{source} that amounts of noise were compared on private rows. Nothing accounts for that.",
         )
-    if book is None or receipt.seq is None:
+    if ledger is None or receipt.seq is None:
         return Tuning(
             on_private_rows="possible",
             why="No ledger counts releases of this table. An earlier one may have shown the curator what a "
             "choice of noise does to private rows.",
         )
-    if any(past.seq is not None and past.seq < receipt.seq for past in book.history()):
+    if any(past.seq is not None and past.seq < receipt.seq for past in ledger.history()):
         return Tuning(
             on_private_rows="possible",
             why="There were earlier releases of this table, whose internal reports show the curator what a "

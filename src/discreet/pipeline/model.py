@@ -1,4 +1,4 @@
-"""From a table to a model that may leave the house, with a statement that a stranger can check."""
+"""From a table to a published model, with a statement that anyone can verify."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from discreet.errors import SourceError
+from discreet.errors import ParameterError, SourceError
 from discreet.formatting import count_noun
 from discreet.learn import METHODS
 from discreet.learn.feature_map import FeatureMap
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
-from discreet.pipeline._output import INTERNAL, PUBLIC, building, check_place
-from discreet.pipeline._registry import charged_ledger
-from discreet.pipeline._stages import READABLE, Stages, about_of, closing, look_at_cells, recorded, tuning_of
-from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
-from discreet.pipeline.training import make_learner, on_sums, train
+from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
+from discreet.pipeline._registry import open_charged_ledger
+from discreet.pipeline._stages import (
+    READABLE,
+    Stages,
+    check_every_cell,
+    close_ledger,
+    describe_tuning,
+    log_failure,
+    parse_about,
+)
+from discreet.pipeline.options import Output, RunOptions
+from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
+from discreet.pipeline.training import is_on_sums, make_learner, train
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable
 from discreet.report.folder.folder import (
@@ -30,7 +39,6 @@ from discreet.report.folder.folder import (
     digest_of,
     read_bytes,
     sign,
-    signing_key,
     write_model_folder,
 )
 from discreet.report.folder.model_files import saved_parameters
@@ -45,7 +53,8 @@ if TYPE_CHECKING:
 
     from discreet.learn import Learner
     from discreet.ledger import Ledger
-    from discreet.pipeline._stages import Progress, Say, StageReport
+    from discreet.pipeline._stages import OnProgress, OnStage, StageReport
+    from discreet.pipeline.options import KeyEscrow, Signing
     from discreet.pipeline.training import Training
     from discreet.privacy import Promise
     from discreet.report.statement.documents import About
@@ -53,21 +62,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedModel:
-    """A model that is on disk, with everything that is known about it.
+    """A model on disk, with everything that is known about it.
 
     Attributes
     ----------
     folder, public, internal : Path
-        Where it is. Only ``public`` may leave the house.
+        Folder of the model and its two parts. Publish only ``public``.
     model : Learner
-        Fitted. A learner on noisy sums takes rows as they are; any other takes the coordinates that
+        Fitted learner. One on noisy sums takes rows as they are; any other takes the coordinates that
         :func:`load_model` makes of them.
     statement : ModelStatement
-        What ``public/statement.json`` says.
+        Content of ``public/statement.json``: every promise with its proof.
     receipts : tuple of Receipt
-        What was charged.
+        Receipts of the charges, in the order in which they were paid.
     cached : bool
-        Whether all of it had been paid for before, so that it is the same model again.
+        Whether every answer had been paid for before, so that it is the same model again.
 
     Privacy
     -------
@@ -98,54 +107,53 @@ def publish_model(
     ledger: LedgerPlace = None,
     new_ledger: bool = False,
     about: About | Mapping[str, str | None] | None = None,
-    sign_with: str | os.PathLike[str] | None = None,
-    sign_password: str | None = None,
-    replace: bool = False,
-    tuned: bool = False,
-    command: str = "",
-    say: Say | None = None,
-    progress: Progress | None = None,
+    escrow: KeyEscrow | None = None,
+    signing: Signing | None = None,
+    output: Output = Output(),  # noqa: B008 - frozen
+    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    on_stage: OnStage | None = None,
+    on_progress: OnProgress | None = None,
     **parameters: Any,
 ) -> PublishedModel:
-    """Train a model on a table into two folders, one of which may leave the house.
+    """Train a model on a table into two folders: one to publish, with a statement, and an internal one.
 
     Parameters
     ----------
     source : path, URL, frame or "demo:census"
-        The table.
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
     model : str
-        A name in :data:`discreet.learn.METHODS` of a learner that makes a promise: "id3", "logistic", ...
+        Name in :data:`discreet.learn.METHODS` of a learner that makes a promise: "id3", "logistic", ...
     privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-        What the model shall promise; some learners keep some kinds only, and say so. Unit and neighbors are
-        the schema's.
+        Promise that the model must keep; some learners keep only some kinds, and say so. Unit and neighbors
+        are the schema's.
     out : path
-        The folder that will hold ``public`` and ``internal``; whole at the end or not there.
+        Folder that will hold ``public`` and ``internal``; complete at the end, or not there.
     schema : Schema or path, optional
-        What is declared. By default the file ``*.schema.yaml`` beside the table.
+        Schema that declares the columns. None: the file ``*.schema.yaml`` beside the table.
     target : str, optional
-        The column that is predicted, if another than the schema's.
+        Column that the model predicts, if it is another than the schema's.
     ledger : Ledger, path, URL, False or None
-        Where it is charged: by default a file beside the table, named by the schema's ``dataset``. False:
-        nobody counts, and the statement says so.
+        Ledger that is charged. None: a file beside the table, named by the schema's ``dataset``. False:
+        nothing is counted, and the statement says so.
     new_ledger : bool
         Whether a table that is known to another ledger may be charged to this one all the same; ledger and
         statement then say so.
     about : About or mapping, optional
-        ``curator``, ``purpose``, ``contact``, ``license``, ``supersedes``: published as they stand.
-    sign_with : path, optional
-        An Ed25519 private key in PEM that signs the hashes, with `sign_password` if it has one.
-    replace : bool
-        Whether what was published at `out` may be replaced.
-    tuned : bool
-        Whether parameters were chosen by looking at private rows; the statement says so.
-    command : str
-        How to run it again, for the log.
-    say : callable, optional
-        Called with every stage when it is done.
-    progress : callable, optional
-        Called with the name of the running stage and the share that is done.
+        Texts ``curator``, ``purpose``, ``contact``, ``license`` and ``supersedes``, published as they are.
+    escrow : None
+        Must be None: a model is not replayed from a key, so no key of it can be kept.
+    signing : Signing, optional
+        Ed25519 private key that signs the hashes. None: they are not signed.
+    output : Output
+        Whether what was published at `out` may be replaced; a model has no CSV file.
+    run : RunOptions
+        Whether parameters were tuned on private rows, and the command line; a model is not attacked.
+    on_stage : callable, optional
+        Called with each stage when it is done.
+    on_progress : callable, optional
+        Called with the name of the running stage and the share of it that is done, from 0 to 1.
     **parameters
-        Of the learner, such as ``max_depth``; checked before a row is read.
+        Parameters of the learner, such as ``max_depth``; checked before a row is read.
 
     Returns
     -------
@@ -154,7 +162,7 @@ def publish_model(
     Raises
     ------
     SchemaError
-        What was declared is incomplete or wrong.
+        The schema is incomplete or wrong.
     BudgetExceeded
         The ledger's limit would be passed. Nothing was published.
     OtherLedger
@@ -162,7 +170,7 @@ def publish_model(
 
     Privacy
     -------
-    Whatever is in ``public`` follows from the schema, the parameters, the ledger and answers that were paid
+    Everything in ``public`` follows from the schema, the parameters, the ledger and answers that were paid
     for. Nothing is measured on the rows besides: how good the model is on them would be a further release.
 
     Reference
@@ -177,66 +185,71 @@ def publish_model(
     ...                          Column("owner", values=("no", "yes"), closed=True)], target="owner")
     >>> rows = {"age": [20, 70] * 2000, "owner": ["no", "yes"] * 2000}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     done = publish_model(rows, model="id3", schema=schema, ledger=False, out=f"{folder}/model",
-    ...                          privacy=ApproxDP(epsilon=1, delta=1e-6))
-    ...     load_model(done.public).predict({"age": [10, 90]}).tolist()
+    ...     result = publish_model(rows, model="id3", schema=schema, ledger=False, out=f"{folder}/model",
+    ...                            privacy=ApproxDP(epsilon=1, delta=1e-6))
+    ...     load_model(result.public).predict({"age": [20, 70]}).tolist()
     ['no', 'yes']
     """
     folder = Path(out)
-    check_place(folder, replace=replace)
+    _check_options(escrow, output)
+    check_target_folder(folder, replace=output.replace)
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
-    signer = None if sign_with is None else signing_key(read_bytes(Path(sign_with)), sign_password)
-    who = about_of(about)
-    # Whatever is refused is refused before a ledger is made.
-    if not on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
+    signing_key = load_signing_key(signing)
+    texts = parse_about(about)
+    # Everything that can be refused is refused before a ledger is made.
+    if not is_on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
         check_publishable(declared, f"the model {model}")
-    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
-    learner = make_learner(model, schema=declared, privacy=privacy, ledger=book, **parameters)
-    log = AuditLog(log_place(book))
-    stages = Stages(log, say=say, progress=progress)
-    table, label = table_of(source), label_of(source)
-    with closing(book, ledger), recorded(log), building(folder, replace=replace) as room:
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    learner = make_learner(model, schema=declared, privacy=privacy, ledger=table_ledger, **parameters)
+    log = AuditLog(log_path(table_ledger))
+    stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
+    table, label = table_of(source), describe_source(source)
+    with (
+        close_ledger(table_ledger, ledger),
+        log_failure(log),
+        build_folder(folder, replace=output.replace) as draft,
+    ):
         log.begin(
             what="model",
             table=label,
             dataset=declared.dataset,
             schema=declared.digest,
             method={"name": model, "parameters": {name: repr(value) for name, value in parameters.items()}},
-            ledger=None if book is None else book.identity,
-            command=command,
+            ledger=None if table_ledger is None else table_ledger.identity,
+            command=run.command,
         )
-        public, internal = room / PUBLIC, room / INTERNAL
-        looked_before = log.mentions(TUNED)
-        with stages.stage("check") as tell:
-            _check_table(table, declared, label, tell)
-        with stages.stage("learn") as tell:
-            done = train(learner, table, declared, book, label)
-            receipts = tuple(Receipt.from_dict(p.receipt) for p in done.passes if p.receipt is not None)
-            tell(_told(done, receipts, book))
-        log.write("charged", receipts=[receipt.to_dict() for receipt in receipts], cached=done.cached)
-        with stages.stage("write") as tell:
+        public, internal = draft / PUBLIC, draft / INTERNAL
+        tuned_before = log.mentions(TUNED)
+        with stages.stage("check") as report:
+            _check_table(table, declared, label, report)
+        with stages.stage("learn") as report:
+            training = train(learner, table, declared, table_ledger, label)
+            receipts = tuple(Receipt.from_dict(p.receipt) for p in training.passes if p.receipt is not None)
+            report(_describe_training(training, receipts, table_ledger))
+        log.write("charged", receipts=[receipt.to_dict() for receipt in receipts], cached=training.cached)
+        with stages.stage("write") as report:
             learner.save(public / MODEL)
             statement = build_statement(
                 ModelSubject(
                     learner=learner,
                     schema=declared,
                     promises=learner.promises_,
-                    passes=done.passes,
-                    n_rows=done.n_rows,
+                    passes=training.passes,
+                    n_rows=training.n_rows,
                     parameters=saved_parameters(public / MODEL),
                 ),
-                about=who,
-                ledger=book,
-                tuning=tuning_of(tuned, looked_before, receipts[0], book),
+                about=texts,
+                ledger=table_ledger,
+                tuning=describe_tuning(run.tuned, tuned_before, receipts[0], table_ledger),
                 files={MODEL: digest_of(public / MODEL)},
                 created=receipts[-1].when,
             )
             write_model_folder(public, statement)
-            if signer is not None:
-                sign(public, signer)
+            if signing_key is not None:
+                sign(public, signing_key)
             date_files(public, statement.what.created)
-            tell(f"{folder / PUBLIC}, {folder / INTERNAL}")
+            report(f"{folder / PUBLIC}, {folder / INTERNAL}")
         log.write("published", release=statement.what.release, files=statement.files)
         log.copy(internal / LOG)
     return PublishedModel(
@@ -246,24 +259,24 @@ def publish_model(
         model=learner,
         statement=statement,
         receipts=receipts,
-        cached=done.cached,
+        cached=training.cached,
     )
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Read a published model, ready for rows as they are.
+    """Read a published model into an estimator that takes rows as they are.
 
     Parameters
     ----------
     path : path
-        A ``public`` folder, or the folder that holds one. Nothing in it is executed; whether it is what it
-        says is for :func:`discreet.verify` to find out.
+        A ``public`` folder, or the folder that holds one. Nothing in it is executed, and nothing is
+        verified: :func:`discreet.verify` does that.
 
     Returns
     -------
     estimator
-        Of scikit-learn's kind: takes a frame, or a mapping of names to arrays, with the columns that the
-        model reads. A learner that knows matrices alone comes in a pipeline that makes them of rows.
+        Estimator in the sense of scikit-learn: takes a frame, or a mapping of names to arrays, with the
+        columns that the model reads. A learner that takes only matrices comes in a pipeline that makes them.
 
     Privacy
     -------
@@ -283,39 +296,55 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             "know. It may have been written by a newer version."
         )
     learner = kind.load(folder / MODEL)
-    layout = FeatureMap.from_schema(Schema.from_dict(statement.declared))
-    if not on_sums(kind):
-        return Pipeline([("coordinates", FunctionTransformer(layout.rows)), ("model", learner)])
-    if not layout.plain:
+    feature_map = FeatureMap.from_schema(Schema.from_dict(statement.declared))
+    if not is_on_sums(kind):
+        return Pipeline([("coordinates", FunctionTransformer(feature_map.rows)), ("model", learner)])
+    if not feature_map.plain:
         return learner
-    # Of numbers alone it takes a matrix, which has no names to compare.
+    # With numbers alone the learner takes a matrix, which has no names to compare.
     del learner.feature_names_in_
-    matrix = FunctionTransformer(_matrix, kw_args={"names": layout.names})
+    matrix = FunctionTransformer(_matrix, kw_args={"names": feature_map.names})
     return Pipeline([("matrix", matrix), ("model", learner)])
 
 
 def _matrix(rows: Any, names: tuple[str, ...]) -> Any:
-    """Put named columns side by side; leave a matrix."""
+    """Return named columns side by side as a matrix; a matrix stays as it is."""
     if isinstance(rows, np.ndarray):
         return rows
     return np.column_stack([np.asarray(rows[name], np.float64) for name in names])
 
 
-def _check_table(source: Any, schema: Schema, label: str, tell: StageReport) -> None:
-    """Look at every declared cell once, so that a bad one is named before anything is paid."""
+def _check_table(source: Any, schema: Schema, label: str, report: StageReport) -> None:
+    """Read every declared cell once, so that a bad one is named before anything is charged."""
     if type(source).__module__.startswith("pyspark.") or str(source).startswith("spark://"):
-        tell(f"{label}: its engine checks it")
+        report(f"{label}: its engine checks it")
         return
-    n_rows = look_at_cells(source, schema)
+    n_rows = check_every_cell(source, schema)
     public = schema.row_count == "public" and schema.neighbors == "replace-one"
     rows = f"{count_noun(n_rows, 'row')}; " if public else ""
-    tell(f"{label}: {rows}{READABLE}")
+    report(f"{label}: {rows}{READABLE}")
 
 
-def _told(done: Training, receipts: tuple[Receipt, ...], book: Ledger | None) -> str:
-    """Say what was trained, and where it was charged."""
-    if done.cached:
-        return f"{done.learner.name}: every answer was paid for before; the same model again, free"
-    asked = count_noun(len(receipts), "charge")
-    where = "drawn without a ledger: nobody counts it" if book is None else f"{asked}, each before its draw"
-    return f"{done.learner.name}, {where}"
+def _describe_training(training: Training, receipts: tuple[Receipt, ...], ledger: Ledger | None) -> str:
+    """Return which model was trained and where it was charged, in words."""
+    name = training.learner.name
+    if training.cached:
+        return f"{name}: every answer was paid for before; the same model again, free"
+    charges = count_noun(len(receipts), "charge")
+    where = (
+        "drawn without a ledger: nobody counts it" if ledger is None else f"{charges}, each before its draw"
+    )
+    return f"{name}, {where}"
+
+
+def _check_options(escrow: KeyEscrow | None, output: Output) -> None:
+    """Refuse options that a release has and a model has not."""
+    if escrow is not None:
+        raise ParameterError(
+            "escrow must be None for a model: it is not replayed from a key, so there is none to keep. Leave "
+            "it out."
+        )
+    if output.csv is not None:
+        raise ParameterError(
+            "csv of output must be None for a model, which has no rows to write. Leave it out."
+        )

@@ -1,33 +1,144 @@
-"""From what somebody asks for to a release method.
+"""Options of a job: the values that group them, and how a request becomes a release method.
 
-Which options a method takes is read off its constructor, so that a method that is added to the registry is
-offered at once, with everything it can be told.
+Which options a method takes is read off its constructor, so a method that is added to the registry is offered
+at once, with all of its parameters.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP
-from discreet.release import METHODS
+from discreet.release import METHODS, ReleaseMethod
 from discreet.release.base import parameter_names
 from discreet.schema import nearest
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from discreet.ledger import Ledger
-    from discreet.release import ReleaseMethod, ReleasePlan
+    from discreet.pipeline.sources import LedgerPlace
+    from discreet.release import ReleasePlan
     from discreet.schema import Schema
 
 DEFAULT = "gaussian"
+"""Name of the method of a release that names none."""
+ATTACK_RECORDS = 20_000
+"""Number of made-up records that a plan is attacked on by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEscrow:
+    """File in which the key of a release is kept, encrypted, for an auditor.
+
+    Parameters
+    ----------
+    path : path
+        File for the encrypted key: it must not exist yet, and must be outside of the release's folder.
+    passphrase : str, optional
+        Passphrase of at least 12 characters that encrypts the key. Exactly one of `passphrase` and
+        `recipient` must be given.
+    recipient : path, optional
+        PEM file with the auditor's X25519 public key; only the matching private key decrypts the file.
+
+    Privacy
+    -------
+    The key removes the noise from every published cell, so it is never written in the clear.
+
+    Reference
+    ---------
+    ``docs/howto/verify-a-release.md``.
+    """
+
+    path: str | os.PathLike[str]
+    passphrase: str | None = field(default=None, repr=False)
+    recipient: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """Private key that signs the hashes of a published folder.
+
+    Parameters
+    ----------
+    key : path
+        PEM file with an Ed25519 private key.
+    password : str, optional
+        Password of the PEM file; None if it is not encrypted.
+
+    Privacy
+    -------
+    A signature says who published a folder, and nothing about its rows.
+
+    Reference
+    ---------
+    ``docs/howto/verify-a-release.md``.
+    """
+
+    key: str | os.PathLike[str]
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Files that a job writes beside those that it always writes.
+
+    Parameters
+    ----------
+    csv : bool, optional
+        Whether to write ``data.csv.gz`` too; None: below a million rows. A model has no rows to write.
+    replace : bool
+        Whether an earlier publication at the same place may be replaced.
+
+    Privacy
+    -------
+    The CSV file holds the cells of ``data.parquet`` and nothing else.
+
+    Reference
+    ---------
+    ``docs/reference/cli.md``.
+    """
+
+    csv: bool | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Facts about one run of a job that change no cell of its result.
+
+    Parameters
+    ----------
+    tuned : bool
+        Whether the amount of noise, or a parameter of a model, was chosen by looking at private rows. The
+        statement says so.
+    attack_records : int
+        Number of made-up records that the plan of a release is attacked on before anything is charged; fewer
+        are faster and reveal only larger mistakes. A model is not attacked.
+    command : str
+        Command line that runs the job again, for the internal report and the audit log.
+
+    Privacy
+    -------
+    Nothing here is computed from rows.
+
+    Reference
+    ---------
+    ``docs/reference/cli.md``.
+    """
+
+    tuned: bool = False
+    attack_records: int = ATTACK_RECORDS
+    command: str = ""
 
 
 def method_class(name: str) -> type[ReleaseMethod]:
-    """Return the method of that name."""
+    """Return the release method that is registered under a name."""
     if name in METHODS:
         return METHODS[name]
     close = nearest(name, METHODS)
@@ -35,39 +146,39 @@ def method_class(name: str) -> type[ReleaseMethod]:
     raise ParameterError(f"method must be one of {', '.join(sorted(METHODS))}, was {name!r}. {hint}")
 
 
-def options_of(name: str) -> tuple[str, ...]:
-    """Return what a method can be told, besides what it shall promise."""
+def method_options(name: str) -> tuple[str, ...]:
+    """Return the parameters of a method other than its promise, in the order of its constructor."""
     return tuple(option for option in parameter_names(method_class(name)) if option != "privacy")
 
 
 def make_method(
     name: str, *, schema: Schema, privacy: Promise | None, ledger: Ledger | None = None, **options: Any
 ) -> ReleaseMethod:
-    """Make a method from its name and what it was told.
+    """Return a release method with the given parameters.
 
     Parameters
     ----------
     name : str
-        In :data:`discreet.release.METHODS`.
+        Name of the method in :data:`discreet.release.METHODS`.
     schema : Schema
-        What was declared.
+        Schema that declares the columns of the table.
     privacy : Promise or None
-        What shall be promised, as :func:`promise_for` makes it. Floors stand back where `options` say how
-        much noise there is.
+        Promise to be kept, as :func:`build_promise` returns it. Error floors set the noise only if `options`
+        do not.
     ledger : Ledger, optional
-        Where it is charged.
+        Ledger that the release is charged to; None: it is not charged.
     **options
-        Parameters of the method's constructor. One that it does not have is refused.
+        Parameters of the method's constructor. An unknown one is refused.
 
     Returns
     -------
     ReleaseMethod
     """
     kind: Any = method_class(name)  # each has parameters of its own
-    known = options_of(name)
+    known = method_options(name)
     for option in options:
         if option not in known:
-            elsewhere = [other for other in sorted(METHODS) if option in options_of(other)]
+            elsewhere = [other for other in sorted(METHODS) if option in method_options(other)]
             hint = f" It is one of the method {' and '.join(elsewhere)}." if elsewhere else ""
             raise ParameterError(
                 f"{option!r} is no option of the method {name}, which takes {', '.join(known)}.{hint}"
@@ -77,7 +188,7 @@ def make_method(
     if privacy is None:
         made = kind(**options, **common)
     elif not isinstance(privacy, ErrorFloor):
-        made = kind(privacy=_fitting(privacy, kind), **options, **common)
+        made = kind(privacy=_check_delta(privacy, kind), **options, **common)
     else:
         # Floors set the noise only if nothing else does; whether they are reached is checked on the plan.
         try:
@@ -89,36 +200,117 @@ def make_method(
     return made
 
 
-def method_for(
-    name: str, *, schema: Schema, privacy: Promise | None, ledger: Ledger | None = None, **options: Any
+def resolve_method(
+    method: str | ReleaseMethod | None,
+    *,
+    schema: Schema,
+    privacy: Promise | None,
+    ledger: Ledger | None = None,
+    **options: Any,
 ) -> ReleaseMethod:
-    """Make a method as :func:`make_method`; where nothing says how much noise to use, say how to say it."""
+    """Return the method of a job, by name as :func:`make_method` or from one that was made before.
+
+    Parameters
+    ----------
+    method : str, ReleaseMethod or None
+        Name of a method, or a method with its parameters; None: :data:`DEFAULT`.
+    schema, ledger, **options
+        As for :func:`make_method`. A method that was made before takes no further options.
+    privacy : Promise or None
+        Promise to be kept. A method that was made before keeps its own, and takes no other.
+
+    Raises
+    ------
+    ParameterError
+        The amount of noise was not given, or was given twice.
+    """
+    if isinstance(method, ReleaseMethod):
+        _check_made_before(method, privacy, options)
+        # A new one: the caller's own keeps its schema, its ledger and its seed.
+        return type(method).from_parameters(method.parameters(), schema=schema, ledger=ledger)
+    name = method or DEFAULT
     try:
         return make_method(name, schema=schema, privacy=privacy, ledger=ledger, **options)
     except ParameterError:
         if privacy is None and not options:
-            raise how_much(name, schema) from None
+            raise missing_noise_error(name, schema) from None
         raise
 
 
-def promise_for(
+def resolve_declaration(
+    method: str | ReleaseMethod | None,
+    schema: Schema | str | os.PathLike[str] | None,
+    ledger: LedgerPlace,
+) -> tuple[Schema | str | os.PathLike[str] | None, LedgerPlace]:
+    """Return the schema and the ledger of a job: those given, or else those of a method made before.
+
+    Raises
+    ------
+    ParameterError
+        The method has a schema or a ledger, and another one was given beside it.
+    """
+    if not isinstance(method, ReleaseMethod):
+        return schema, ledger
+    for name, own, given in (("schema", method.schema, schema), ("ledger", method.ledger, ledger)):
+        if own is not None and given is not None and given != own:
+            raise ParameterError(
+                f"{name} must be given once, and the {type(method).__name__} in method has another one. "
+                f"Leave {name} out, or make the method with the same."
+            )
+    return (method.schema if schema is None else schema), (method.ledger if ledger is None else ledger)
+
+
+def resolve_promise(
+    method: str | ReleaseMethod | None,
+    schema: Schema,
+    *,
+    privacy: Promise | None,
+    protect: Mapping[str, float] | None,
+) -> Promise | None:
+    """Return the promise of a job: the one given, that of a method made before, or the error floors."""
+    if privacy is not None:
+        return privacy
+    if isinstance(method, ReleaseMethod):
+        own: Promise | None = getattr(method, "privacy", None)
+        return own
+    return build_promise(schema, protect=protect)
+
+
+def _check_made_before(method: ReleaseMethod, privacy: Promise | None, options: Mapping[str, Any]) -> None:
+    """Refuse a method that `verify` could not plan again, or whose noise is given twice."""
+    kind = type(method)
+    if METHODS.get(method.name) is not kind:
+        raise ParameterError(
+            f"method must be one of {', '.join(sorted(METHODS))}, or made by one of their classes, was a "
+            f"{kind.__name__}: `discreet verify` could not plan it again."
+        )
+    beside = ["privacy"] if privacy is not None and privacy != getattr(method, "privacy", None) else []
+    beside += sorted(options)
+    if beside:
+        raise ParameterError(
+            f"{beside[0]} must be left out beside a method that was made before, which has its own. Give it "
+            f"to {kind.__name__}, or give the method by its name."
+        )
+
+
+def build_promise(
     schema: Schema,
     *,
     protect: Mapping[str, float] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
 ) -> Promise | None:
-    """Return what was asked for: an epsilon, else the floors of the schema and of the request, else None.
+    """Return the requested promise: an epsilon, else the floors of request and schema, else None.
 
     Parameters
     ----------
     schema : Schema
-        Its columns may ask for floors by ``protect: {error: ...}``.
+        Schema whose columns may declare floors by ``protect: {error: ...}``.
     protect : mapping of str to float, optional
-        Column to floor, in its unit; these go before the schema's.
+        Error floor of each named column, in its unit; these override the schema's.
     epsilon, delta : float, optional
-        Differential privacy. Floors that were asked for beside it do not set the noise; whether they are
-        reached too is for :func:`check_floors` to say.
+        Differential privacy. Floors that are requested beside it do not set the noise; :func:`check_floors`
+        checks that they hold too.
     """
     if delta is not None and epsilon is None:
         raise ParameterError(
@@ -126,12 +318,12 @@ def promise_for(
         )
     if epsilon is not None:
         return PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
-    asked = requested_floors(schema, protect)
-    return ErrorFloor(asked) if asked else None
+    floors = resolve_floors(schema, protect)
+    return ErrorFloor(floors) if floors else None
 
 
-def requested_floors(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return the floor that each column shall have: by request, or else by the schema."""
+def resolve_floors(schema: Schema, protect: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Return the error floor of each column: the requested one, or else the schema's."""
     declared = {c.name: c.protect.error for c in schema.released if c.protect and c.protect.error is not None}
     for name, error in (protect or {}).items():
         if name not in schema:
@@ -156,10 +348,10 @@ def requested_floors(schema: Schema, protect: Mapping[str, float] | None = None)
     return declared
 
 
-def check_floors(plan: ReleasePlan, asked: Mapping[str, float]) -> None:
-    """Refuse a plan that does not prove the floors that were asked for."""
+def check_floors(plan: ReleasePlan, floors: Mapping[str, float]) -> None:
+    """Refuse a plan that does not prove the requested error floors."""
     proven_for = {done.column: done.floor for done in plan.columns}
-    for name, want in asked.items():
+    for name, want in floors.items():
         have = proven_for.get(name)
         if have is not None and have.error >= want:
             continue
@@ -172,13 +364,13 @@ def check_floors(plan: ReleasePlan, asked: Mapping[str, float]) -> None:
         )
 
 
-def how_much(name: str, schema: Schema) -> ParameterError:
-    """Make the error for a release that was not told how much noise to use."""
+def missing_noise_error(name: str, schema: Schema) -> ParameterError:
+    """Return the error for a release without an amount of noise, with the ways to give one."""
     numbers = [c for c in schema.released if c.is_number and c.role == "sensitive"]
     column = numbers[0].name if numbers else next(c.name for c in schema.released)
     share = f"--protect {column}={_tenth(numbers[0].width):g}" if numbers else f"--protect {column}=0.3"
     own = [f"--{option.replace('_', '-')}" for option in ("scale", "regularization", "support", "variance")]
-    fitting = [word for word in own if word[2:] in options_of(name)]
+    fitting = [word for word in own if word[2:] in method_options(name)]
     return ParameterError(
         f"A release must be told how much to protect, and was not: privacy has no default. Give {share} "
         "(the least error of whoever knows no more than what is declared), or write "
@@ -193,8 +385,8 @@ def _tenth(width: float) -> float:
     return max(1, round(width / 10 / power)) * power
 
 
-def _fitting(privacy: Promise, kind: type[ReleaseMethod]) -> Promise:
-    """Say it in the method's own words when an epsilon lacks its delta, or has one too many."""
+def _check_delta(privacy: Promise, kind: type[ReleaseMethod]) -> Promise:
+    """Return the promise; refuse an epsilon without a delta for a method that needs one."""
     accepts: tuple[type[Promise], ...] = getattr(kind, "accepts", ())
     if isinstance(privacy, PureDP) and accepts and PureDP not in accepts and ApproxDP in accepts:
         raise PromiseError(
@@ -205,7 +397,7 @@ def _fitting(privacy: Promise, kind: type[ReleaseMethod]) -> Promise:
 
 
 def read_value(text: str) -> Any:
-    """Read what was typed for an option: a number, yes or no, name=number pairs, JSON, or else a word.
+    """Return the typed value of an option: a number, a truth value, name=number pairs, JSON, or a text.
 
     Examples
     --------
@@ -219,25 +411,25 @@ def read_value(text: str) -> Any:
             raise ParameterError(f"An option must be a value or name=value,name=value, was {text!r}.")
         return {name.strip(): read_value(value) for name, _, value in pairs}
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refuse_constant)
     except ParameterError:
         raise
     except ValueError:
         return text
 
 
-def read_pairs(option: str, words: list[str]) -> dict[str, Any]:
-    """Read ``name=value`` words; the name may hold an equals sign, the value may not."""
-    found: dict[str, Any] = {}
-    for word in words:
-        name, mark, value = word.rpartition("=")
+def read_pairs(option: str, texts: list[str]) -> dict[str, Any]:
+    """Read texts ``name=value`` of an option; the name may hold an equals sign, the value may not."""
+    pairs: dict[str, Any] = {}
+    for text in texts:
+        name, mark, value = text.rpartition("=")
         if not mark or not name or not value.strip():
-            raise ParameterError(f"{option} must be name=value, was {word!r}. For example {option} age=9.")
-        if name in found:
+            raise ParameterError(f"{option} must be name=value, was {text!r}. For example {option} age=9.")
+        if name in pairs:
             raise ParameterError(f"{option} must name {name!r} once, and names it twice.")
-        found[name] = read_value(value)
-    return found
+        pairs[name] = read_value(value)
+    return pairs
 
 
-def _refused(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ParameterError(f"An option must be a finite number, was {word}.")

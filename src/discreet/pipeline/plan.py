@@ -1,7 +1,4 @@
-"""What more or less noise would mean, for somebody who has not released anything yet.
-
-A release that reads no cell: everything that can be said before a row is looked at.
-"""
+"""Plans of a release: more and less noise side by side, and a dry run that reads no cell."""
 
 from __future__ import annotations
 
@@ -15,12 +12,18 @@ from discreet.evaluation.what_if import plan_table, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages
-from discreet.pipeline._registry import charged_ledger
+from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
-from discreet.pipeline.options import DEFAULT, method_for, promise_for, requested_floors
-from discreet.pipeline.result import Row, notes_of, rows_of, sentences_of
-from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
+from discreet.pipeline.options import (
+    ATTACK_RECORDS,
+    resolve_declaration,
+    resolve_floors,
+    resolve_method,
+    resolve_promise,
+)
+from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
+from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks
@@ -29,30 +32,33 @@ from discreet.tables import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from discreet._types import AnyArray
     from discreet.audit import AuditResult, Guess
     from discreet.evaluation.sample_size import Recommendation
-    from discreet.pipeline._stages import Progress, Say
+    from discreet.pipeline._stages import OnProgress, OnStage
     from discreet.privacy import Promise
-    from discreet.release import ReleasePlan
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRelease:
-    """Positions from the least noise to the most, what their accuracy was measured on, and advice.
+    """A release with more and with less noise, and how many rows a learner needs.
 
     Attributes
     ----------
     positions : list of WhatIf
+        Noise, floors, epsilon and accuracy at several factors of the noise, the least noise first.
     measured_on : str
+        Rows that the accuracy was measured on, in words.
     schema : Schema
-        Of the table that would be published; of rows that are nobody's, what was declared.
-    advice : Advice or None
-        How many rows a learner needs, or which epsilon; None without a target, or where noise does not tell.
+        Schema of the table that would be published; the declared one if published rows belong to no one.
+    advice : Recommendation or None
+        Number of rows that a learner needs, or the epsilon; None without a target, or if it does not follow
+        from the noise.
     """
 
     positions: list[WhatIf]
@@ -61,72 +67,89 @@ class PlannedRelease:
     advice: Recommendation | None = None
 
 
-def plan_for(
+@dataclass(frozen=True, slots=True)
+class PlanBasis:
+    """Rows that a plan is measured on, and what is assumed about them.
+
+    Parameters
+    ----------
+    n_rows : int, optional
+        Public number of rows. None: the table is opened to count them.
+    public_sample : path, URL or frame, optional
+        Public table of the same columns, to measure accuracy on. None: accuracy follows from a rule.
+    on_private_rows : bool
+        Whether to measure accuracy on the table itself: internal, logged beside the ledger, and stated by
+        every later release.
+    explained : float
+        Share of the target's variance that the true columns are assumed to explain, from 0 to 1, for advice
+        on the number of rows.
+    """
+
+    n_rows: int | None = None
+    public_sample: Any = None
+    on_private_rows: bool = False
+    explained: float = EXPLAINED
+
+
+def plan_noise_levels(
     source: Any,
     *,
     schema: Schema | str | os.PathLike[str] | None = None,
-    method: str | None = None,
+    method: str | ReleaseMethod | None = None,
     privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
-    n_rows: int | None = None,
-    public_sample: Any = None,
-    on_private_rows: bool = False,
-    explained: float = EXPLAINED,
     ledger: LedgerPlace = None,
     new_ledger: bool = False,
-    progress: Callable[[str, float], None] | None = None,
+    basis: PlanBasis = PlanBasis(),  # noqa: B008 - frozen
+    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> PlannedRelease:
-    """Plan a release with more and with less noise.
+    """Return plans of a release with more and with less noise.
 
     Parameters
     ----------
     source, schema, method, privacy, protect, **options
-        As of :func:`discreet.publish`.
-    n_rows : int, optional
-        The public number of rows; by default the table is asked how many it has.
-    public_sample : path, URL or frame, optional
-        A public table of the same columns, to measure accuracy on.
-    on_private_rows : bool
-        Measure it on the table itself: internal, logged beside the `ledger`, and held against later releases.
-    explained : float
-        Which part of the target's variance the true columns are taken to explain, for advice on rows.
+        As for :func:`discreet.publish`.
     ledger, new_ledger
-        As of :func:`discreet.publish`; nothing is charged.
-    progress : callable, optional
-        Told how much is done.
+        As for :func:`discreet.publish`; nothing is charged.
+    basis : PlanBasis
+        Number of rows, and the table that accuracy is measured on.
+    on_progress : callable, optional
+        Called with "plan" and the share that is done, from 0 to 1.
 
     Privacy
     -------
-    Reads no cell unless `on_private_rows`. Then whoever chooses by the result tunes on private data, and the
-    statement of every later release under the same ledger says so.
+    Reads no cell unless `basis` says so. Choosing by that result is tuning on private data, and the statement
+    of every later release under the same ledger says so.
     """
+    schema, ledger = resolve_declaration(method, schema, ledger)
     declared = schema_of(source, schema)
     check_publishable(declared, "a release")
-    wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
-    releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, **options)
+    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    releasing = resolve_method(method, schema=declared, privacy=promise, **options)
+    n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
         with open_table(table_of(source)) as table:
             n_rows = max(1, table.count())
     plan = releasing.plan(declared, n_rows)
     shown = plan.schema if plan.row_level else declared
-    advice = recommend(releasing, declared, n_rows, explained=explained)
+    advice = recommend(releasing, declared, n_rows, explained=basis.explained)
     common: dict[str, Any] = {
         "delta": usual_delta(releasing),
-        "progress": None if progress is None else lambda done: progress("plan", done),
+        "progress": None if on_progress is None else lambda done: on_progress("plan", done),
     }
-    if not on_private_rows:
+    if not basis.on_private_rows:
         positions = plan_table(releasing, declared, n_rows, public_sample=public_sample, **common)
-        measured = (
-            RULE if public_sample is None else f"measured on the public table {label_of(public_sample)}."
-        )
+        measured = RULE
+        if public_sample is not None:
+            measured = f"measured on the public table {describe_source(public_sample)}."
         return PlannedRelease(positions=positions, measured_on=measured, schema=shown, advice=advice)
-    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger)
-    AuditLog(log_place(book)).write(
-        TUNED, table=label_of(source), dataset=declared.dataset, schema=declared.digest
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    AuditLog(log_path(table_ledger)).write(
+        TUNED, table=describe_source(source), dataset=declared.dataset, schema=declared.digest
     )
-    if book is not None:
-        book.close()
+    if table_ledger is not None:
+        table_ledger.close()
     stream = Stream()
     rows = _sample(source, declared, plan, stream)
     meter = meter_for(plan, rows, stream=stream, seconds=60.0)
@@ -139,7 +162,7 @@ def plan_for(
 
 
 def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> dict[str, AnyArray]:
-    """Return some true rows, encoded as the method publishes them."""
+    """Return a sample of true rows, encoded as the method publishes them."""
     pairs = PairedSample(schema, stream.derive("sample"))
     with open_table(table_of(source)) as table:
         for batch in table.batches(schema):
@@ -150,18 +173,18 @@ def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a release would do and promise.
+    """What a release would do and promise, without doing it.
 
     Attributes
     ----------
-    plan : Plan
-        What would be done.
-    guesses, audits
-        Attacks on made-up records.
+    plan : ReleasePlan
+        Plan that the release would be drawn by.
+    guesses, audits : tuple of Guess, tuple of AuditResult
+        Attacks on made-up records, and attacks on the other promises.
     rows, notes
-        As of :class:`~discreet.pipeline.result.Published`.
+        As for :class:`~discreet.pipeline.result.Published`.
     sentences, open : tuple of str
-        What would be promised, and what would not be protected.
+        Promises in words, and what would not be protected.
     """
 
     plan: ReleasePlan
@@ -178,20 +201,22 @@ def dry_run(
     *,
     schema: Schema | str | os.PathLike[str] | None = None,
     target: str | None = None,
-    method: str | None = None,
+    method: str | ReleaseMethod | None = None,
     privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
-    attack_records: int = _release_stages.ATTACK_RECORDS,
-    say: Say | None = None,
-    progress: Progress | None = None,
+    attack_records: int = ATTACK_RECORDS,
+    on_stage: OnStage | None = None,
+    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> DryRun:
     """Check the declaration, plan the release and attack the plan; charge, draw and write nothing.
 
     Parameters
     ----------
-    source, schema, target, method, privacy, protect, attack_records, say, progress, **options
-        As of :func:`discreet.publish`.
+    source, schema, target, method, privacy, protect, on_stage, on_progress, **options
+        As for :func:`discreet.publish`.
+    attack_records : int
+        As for :class:`~discreet.pipeline.options.RunOptions`.
 
     Returns
     -------
@@ -199,35 +224,40 @@ def dry_run(
 
     Privacy
     -------
-    Reads the names and types of the columns and how many rows there are, which a release shows anyway, and no
-    cell.
+    Reads no cell: only the names and types of the columns and the number of rows, which a release shows.
     """
+    schema, _ = resolve_declaration(method, schema, None)
     declared = schema_of(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
-    asked = requested_floors(declared, protect)
-    wanted = privacy if privacy is not None else promise_for(declared, protect=protect)
-    releasing = method_for(method or DEFAULT, schema=declared, privacy=wanted, **options)
-    stages = Stages(AuditLog(None), say=say, progress=progress)
-    with stages.stage("read") as tell:
-        n_rows = _release_stages.read_table(table_of(source), declared, label_of(source), tell)
-    with stages.stage("check") as tell, open_table(table_of(source)) as table:
+    floors = resolve_floors(declared, protect)
+    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    releasing = resolve_method(method, schema=declared, privacy=promise, **options)
+    stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
+    with stages.stage("read") as report:
+        n_rows = _release_stages.read_table(table_of(source), declared, describe_source(source), report)
+    with stages.stage("check") as report, open_table(table_of(source)) as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
-        tell("every declared column is there; no cell was looked at")
-    with stages.stage("plan") as tell:
-        plan = _release_stages.plan_release(releasing, declared, n_rows, asked, tell)
-    with stages.stage("test") as tell:
-        guesses, audits = _release_stages.test_plan(plan, attack_records, tell)
+        report("every declared column is there; no cell was looked at")
+    with stages.stage("plan") as report:
+        plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
+    with stages.stage("test") as report:
+        guesses, audits = _release_stages.attack_plan(plan, attack_records, report)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,
         guesses=guesses,
         audits=audits,
-        rows=rows_of(plan, guesses),
-        notes=notes_of(
-            plan, method=releasing.name, chosen=method is not None, privacy=wanted, asked=asked, counted=True
+        rows=build_rows(plan, guesses),
+        notes=build_notes(
+            plan,
+            method=releasing.name,
+            chosen=method is not None,
+            privacy=promise,
+            floors=floors,
+            counted=True,
         ),
-        sentences=sentences_of(blocks["definition"], blocks["numbers"], asked),
+        sentences=select_sentences(blocks["definition"], blocks["numbers"], floors),
         open=tuple(blocks["not_protected"]),
     )

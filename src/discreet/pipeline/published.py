@@ -1,7 +1,4 @@
-"""Attacks that anybody can run on a published folder.
-
-The internal report once more, from what a release left behind.
-"""
+"""Jobs on a published folder: attacks that anyone can run, and the internal report written again."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pydantic import ValidationError
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError, SourceError
-from discreet.pipeline._output import INTERNAL, PUBLIC, explained
+from discreet.pipeline._output import INTERNAL, PUBLIC, explain_os_errors
 from discreet.pipeline._release_stages import first_rows
 from discreet.pipeline.release import ATTACKS, REPORT
 from discreet.release import method_from_dict
@@ -27,7 +24,17 @@ if TYPE_CHECKING:
 
 
 def attack_folder(folder: Path) -> tuple[Guess, ...]:
-    """Attack the published file of a release, knowing its statement and nothing else.
+    """Attack the published file of a release with the knowledge of its statement alone.
+
+    Parameters
+    ----------
+    folder : Path
+        A ``public`` folder, or the folder that holds one.
+
+    Returns
+    -------
+    tuple of Guess
+        Error that each attacker expects, by column and attack.
 
     Privacy
     -------
@@ -44,18 +51,18 @@ def attack_folder(folder: Path) -> tuple[Guess, ...]:
 
 
 def rebuild_report(folder: Path, out: Path | None = None) -> Path:
-    """Draw the internal report of a release again; return where it is.
+    """Write the internal report of a release again, and return its path.
 
     Parameters
     ----------
     folder : Path
-        With ``public`` and ``internal`` in it.
+        Folder of the release, with ``public`` and ``internal`` in it.
     out : Path, optional
-        By default ``internal/report.html``.
+        File to write; None: ``internal/report.html`` in `folder`.
 
     Privacy
     -------
-    Reads no row; the report is internal all the same.
+    Reads no row; the report is internal all the same, because attacks on real rows are in it.
     """
     if not (folder / INTERNAL).is_dir() or not (folder / PUBLIC).is_dir():
         raise SourceError(
@@ -71,7 +78,7 @@ def rebuild_report(folder: Path, out: Path | None = None) -> Path:
             "not. Release the table again."
         ) from None
     place = out or folder / INTERNAL / REPORT
-    with explained(place):
+    with explain_os_errors(place):
         write_report(place, statement, findings)
         place.chmod(0o600)
     return place

@@ -1,4 +1,4 @@
-"""A text query on a file: opens the table and its ledger, and answers or prices the query."""
+"""One text query on a file: opens the table and its ledger, and answers the query or previews its cost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DataError
-from discreet.pipeline._registry import charged_ledger
-from discreet.pipeline.sources import LedgerPlace, label_of, schema_of, table_of
+from discreet.pipeline._registry import open_charged_ledger
+from discreet.pipeline.sources import LedgerPlace, describe_source, schema_of, table_of
 from discreet.query import Database
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import preview_query, run_query
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 
-def ask(
+def query_table(
     source: Any,
     question: str,
     *,
@@ -33,18 +33,18 @@ def ask(
     sd: float | None = None,
     refines: Sequence[str] = (),
 ) -> QueryResult:
-    """Answer one question about a table.
+    """Answer one text query on a table.
 
     Parameters
     ----------
     source : path, URL, frame or "demo:census"
-        The table.
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
     question : str
-        As :func:`~discreet.query.language.query.parse_query` reads it.
+        Text of the query, as :func:`~discreet.query.language.query.parse_query` reads it.
     schema : Schema or path, optional
-        What is declared; by default the file beside the table.
+        Schema that declares the columns. None: the file ``*.schema.yaml`` beside the table.
     ledger : Ledger, path, URL, False or None
-        Where it is charged; by default beside the table, as a release is. False: nobody counts.
+        Ledger that is charged. None: the file beside the table, as for a release. False: nothing is counted.
     new_ledger : bool
         Whether a table that is known to another ledger may be charged to this one all the same.
     privacy, sd, refines
@@ -53,7 +53,7 @@ def ask(
     Raises
     ------
     ExpressionRefused
-        The question is not in the language; nothing was charged.
+        The text is not in the query language; nothing was charged.
     BudgetExceeded
         The ledger's limit does not allow it; nothing was charged.
     OtherLedger
@@ -61,33 +61,38 @@ def ask(
 
     Privacy
     -------
-    Charged before the engine is asked; an identical question about the same rows is free, and gets the
-    identical answer. A group without rows is answered like all others.
+    The charge is made before the engine runs; the same query on the same rows is free, and gets the same
+    answer. A group without rows is answered like all others.
 
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     declared = schema_of(source, schema)
-    asked = parse_query(question, declared)
-    # Whatever is refused is refused before a ledger is made.
-    preview_query(declared, None, asked, privacy=privacy, sd=sd)
-    table = _opened(source, declared)
-    book = charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
+    query = parse_query(question, declared)
+    # Everything that can be refused is refused before a ledger is made.
+    preview_query(declared, None, query, privacy=privacy, sd=sd)
+    table = _check_columns(source, declared)
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
     try:
-        with Database(table, schema=declared, ledger=book) as db:
+        with Database(table, schema=declared, ledger=table_ledger) as db:
             if db.n_rows == 0:
-                raise DataError(f"{label_of(source)} must have at least one row, and has none.")
-            reply = run_query(db, asked, privacy=privacy, sd=sd, refines=refines)
-        if book is None:
-            return reply
-        return dataclasses.replace(reply, ledger=book.identity, left=book.remaining(), spent=book.spent())
+                raise DataError(f"{describe_source(source)} must have at least one row, and has none.")
+            result = run_query(db, query, privacy=privacy, sd=sd, refines=refines)
+        if table_ledger is None:
+            return result
+        return dataclasses.replace(
+            result,
+            ledger=table_ledger.identity,
+            left=table_ledger.remaining(),
+            spent=table_ledger.spent(),
+        )
     finally:
-        if book is not None and book is not ledger:
-            book.close()
+        if table_ledger is not None and table_ledger is not ledger:
+            table_ledger.close()
 
 
-def price(
+def preview_table_query(
     source: Any,
     question: str,
     *,
@@ -95,12 +100,12 @@ def price(
     privacy: Promise | None = None,
     sd: float | None = None,
 ) -> QueryResult:
-    """Say what a question would cost, and how noisy its answer would be; no cell is read, nothing charged.
+    """Return the cost of a text query and the noise of its answer; no cell is read, nothing is charged.
 
     Parameters
     ----------
     source, question, schema, privacy, sd
-        As for :func:`ask`.
+        As for :func:`query_table`.
 
     Privacy
     -------
@@ -111,17 +116,20 @@ def price(
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     declared = schema_of(source, schema)
-    asked = parse_query(question, declared)
+    query = parse_query(question, declared)
     public = declared.neighbors == "replace-one" and declared.row_count == "public"
     n_rows = None
-    if asked.verb == "mean" and public and not asked.by:
+    if query.verb == "mean" and public and not query.by:
         with open_table(table_of(source)) as table:
             n_rows = table.count()
-    return preview_query(declared, n_rows, asked, privacy=privacy, sd=sd)
+    return preview_query(declared, n_rows, query, privacy=privacy, sd=sd)
 
 
-def _opened(source: Any, schema: Schema) -> Any:
-    """Return what an engine reads, after a look at its names: a ledger is not made for a wrong table."""
+def _check_columns(source: Any, schema: Schema) -> Any:
+    """Return the table as an engine reads it; refuse one whose columns are not those of the schema.
+
+    The check comes before the ledger is made. Spark checks its tables itself.
+    """
     table = table_of(source)
     if not (isinstance(table, str) and table.startswith("spark://")) and (
         isinstance(table, str) or hasattr(table, "__fspath__")

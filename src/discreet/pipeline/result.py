@@ -1,4 +1,4 @@
-"""What a job returns: where everything is, what was promised, and the lines that are printed."""
+"""Result of a release: its folders, its promises, and the lines that the command line prints."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from discreet.report.statement.documents import Definition, Numbers, Statement
 
 CHANCE = "of guesses"
-"""The unit of the chance that a guess at a list is wrong."""
+"""Unit of the error of a column with listed values: the share of wrong guesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table: how well anybody can guess one published column.
+    """One line of the printed table: how well anyone can guess the cells of one published column.
 
     Attributes
     ----------
     column, unit : str
-        Its name, and what the errors are counted in.
+        Name of the column, and the unit of the errors below.
+    noise : str
+        Noise that was added to the column, in words.
     without, floor : float or None
         Error of the best guess without the release, and the proven least error with it.
     attack, lower, upper : float or None
-        Error of the best attack on records drawn from the floor's prior, with its interval.
+        Error of the best attack on records drawn from the floor's prior, with its confidence interval.
     verdict : str
         "holds", "broken", "no floor" or "public".
-    noise : str
-        What was done to the column.
     """
 
     column: str
@@ -58,25 +58,25 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A release that is on disk, with everything that is known about it.
+    """A release on disk, with everything that is known about it.
 
     Attributes
     ----------
     folder, public, internal : Path
-        Where it is. Only ``public`` may leave the house.
+        Folder of the release and its two parts. Publish only ``public``.
     statement : Statement
-        What ``public/statement.json`` says.
+        Content of ``public/statement.json``: every promise with its proof.
     findings : Findings
-        What ``internal/attacks.json`` says.
+        Content of ``internal/attacks.json``: attacks and comparisons on real rows.
     receipt : Receipt
-        What was charged.
+        Receipt of the charge; it names no ledger if nothing was counted.
     rows : tuple of Row
-        The table that the command line prints.
+        Lines of the table that the command line prints, one per published column.
     notes : tuple of str
-        What was decided without being asked: the method, what columns without a request got, how epsilon
-        was split.
+        Decisions that no one requested: the method, the noise of columns without a request, how epsilon was
+        split.
     sentences : tuple of str
-        What is promised, in words; of floors those that were asked for.
+        Promises in words; of error floors those that were requested.
 
     Privacy
     -------
@@ -99,10 +99,10 @@ class Published:
     sentences: tuple[str, ...]
 
 
-def rows_of(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
-    """Return the table: for each published column its floor and the best attack on made-up records.
+def build_rows(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
+    """Return for each published column its floor and the best attack on made-up records.
 
-    Empty where published rows are nobody's: there is no cell to guess.
+    Empty if published rows belong to no one: there is no cell to guess.
     """
     if not plan.row_level:
         return ()
@@ -118,6 +118,7 @@ def rows_of(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
 
 
 def _row(plan: ReleasePlan, done: ColumnSummary, guess: Guess | None) -> Row:
+    """Return the line of one column; `guess` is the best attack on it, or None if there is none."""
     column = plan.schema.column(done.column)
     unit = CHANCE if column.is_category else column.measure or ("days" if column.type == "date" else "")
     if guess is None:
@@ -137,29 +138,48 @@ def _row(plan: ReleasePlan, done: ColumnSummary, guess: Guess | None) -> Row:
     )
 
 
-def sentences_of(definition: Definition, numbers: Numbers, asked: Mapping[str, float]) -> tuple[str, ...]:
-    """Return what is promised, in words: for the whole, and for each column whose floor was asked for."""
-    floors = [column.sentence for column in numbers.columns if column.column in asked]
-    return (*definition.sentences, *floors)
+def select_sentences(
+    definition: Definition, numbers: Numbers, floors: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Return the promises in words: of the whole release, and of each column whose floor was requested."""
+    columns = [column.sentence for column in numbers.columns if column.column in floors]
+    return (*definition.sentences, *columns)
 
 
-def notes_of(
+def build_notes(
     plan: ReleasePlan,
     *,
     method: str,
     chosen: bool,
     privacy: Promise | None,
-    asked: Mapping[str, float],
+    floors: Mapping[str, float],
     counted: bool,
 ) -> tuple[str, ...]:
-    """Say what was decided without being asked."""
+    """Return the decisions that no one requested, one sentence each.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Plan that the release was drawn by.
+    method : str
+        Name of the method that was used.
+    chosen : bool
+        Whether the caller named the method.
+    privacy : Promise or None
+        Promise that was requested; None: options of the method set the noise.
+    floors : mapping of str to float
+        Requested error floor of each named column, in its unit.
+    counted : bool
+        Whether the release is charged to a ledger.
+    """
     notes = [] if chosen else [f"Method: {method}, the default."]
     protected = [done for done in plan.columns if done.law.kind != "clear"]
-    others = [done for done in protected if done.column not in asked]
+    others = [done for done in protected if done.column not in floors]
     if isinstance(privacy, ErrorFloor) and others:
         notes.append(
-            f"{_some([done.column for done in others])} asked for nothing and got the same share of what can "
-            "be proven for them; see the table. `protect` or `role: public` in the schema changes that."
+            f"{_join_names([done.column for done in others])} asked for nothing and got the same share of "
+            "what can be proven for them; see the table. `protect` or `role: public` in the schema changes "
+            "that."
         )
     if isinstance(privacy, ApproxDP | PureDP) and (parts := _split(plan, privacy)):
         notes.append(f"Split of epsilon {privacy.epsilon:g}: {'; '.join(parts)}.")
@@ -169,18 +189,18 @@ def notes_of(
 
 
 def _split(plan: ReleasePlan, privacy: ApproxDP | PureDP) -> list[str]:
-    """Say which part of epsilon went where."""
+    """Return the part of epsilon that each column or group of columns got, in words."""
     parts = []
     for promise in plan.promises:
         if promise.covers is None:
             continue
         if isinstance(promise, ApproxDP):
-            parts.append(f"{_some(promise.covers)} together {promise.epsilon:.4g}")
+            parts.append(f"{_join_names(promise.covers)} together {promise.epsilon:.4g}")
         if isinstance(promise, GaussianDP) and isinstance(privacy, ApproxDP):
             epsilon = gaussian_epsilon(promise.mu, privacy.delta)
-            parts.append(f"{_some(promise.covers)} together {epsilon:.4g} (mu {promise.mu:.4g})")
+            parts.append(f"{_join_names(promise.covers)} together {epsilon:.4g} (mu {promise.mu:.4g})")
     if isinstance(plan, CoarsePlan):
-        return [*parts, *_answers(plan)]
+        return [*parts, *_split_of_cells(plan)]
     for done in plan.columns:
         if done.epsilon is not None:
             parts.append(f"{done.column} {done.epsilon:.4g}")
@@ -190,8 +210,8 @@ def _split(plan: ReleasePlan, privacy: ApproxDP | PureDP) -> list[str]:
     return parts
 
 
-def _answers(plan: CoarsePlan) -> list[str]:
-    """Say what the answers of a row cost: those that it shows some of are alike."""
+def _split_of_cells(plan: CoarsePlan) -> list[str]:
+    """Return the epsilon of each coarse cell in words; cells that are sampled have the same one."""
     rows = plan.schema.max_rows_per_unit or 1
     sampled = [cell for cell in plan.cells if cell.sampled]
     parts = []
@@ -205,6 +225,7 @@ def _answers(plan: CoarsePlan) -> list[str]:
     return parts
 
 
-def _some(names: Sequence[str], most: int = 12) -> str:
+def _join_names(names: Sequence[str], most: int = 12) -> str:
+    """Return the first names, separated by commas, and how many more there are."""
     listed = ", ".join(names[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"

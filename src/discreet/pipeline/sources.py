@@ -1,4 +1,4 @@
-"""Where the declaration of a table is, where its ledger is kept, and how to start a declaration."""
+"""Sources of a job: the table itself, its schema file and draft, its ledger and its audit log."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
 
 
 def table_of(source: Any) -> Any:
-    """Return what :func:`~discreet.tables.open_table` reads; a bundled table by its path."""
+    """Return the source as :func:`~discreet.tables.open_table` reads it; a bundled table by its path."""
     return datasets.load(source).path if is_bundled(source) else source
 
 
-def label_of(source: Any) -> str:
-    """Return what people call a source, without any password in it."""
+def describe_source(source: Any) -> str:
+    """Return the name of a source for people, without any password in it."""
     if isinstance(source, str) and "://" in source:
         parts = urlsplit(source)
-        return f"{parts.scheme}://{parts.hostname or ''}{parts.path} ({_stem_of(source)})"
+        return f"{parts.scheme}://{parts.hostname or ''}{parts.path} ({_source_stem(source)})"
     return os.fspath(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
 
 
 def schema_of(source: Any, schema: Schema | str | os.PathLike[str] | None) -> Schema:
-    """Return the declaration of a table: the one given, the bundled one, or the file beside it.
+    """Return the schema of a table: the one given, the bundled one, or the file beside it.
 
     Raises
     ------
     SchemaError
-        If there is none, or it is wrong or incomplete.
+        There is no schema, or it is wrong or incomplete.
     """
     if isinstance(schema, Schema):
         return schema
@@ -46,23 +46,38 @@ def schema_of(source: Any, schema: Schema | str | os.PathLike[str] | None) -> Sc
         return Schema.load(schema)
     if is_bundled(source):
         return datasets.load(source).schema
-    place = schema_place(source)
+    place = schema_path(source)
     if place.exists():
         return Schema.load(place)
     raise SchemaError(
-        f"{label_of(source)} must come with a declaration of what its columns may contain, and "
+        f"{describe_source(source)} must come with a declaration of what its columns may contain, and "
         f"{str(place)!r} does not exist. Bounds read off the rows would give away whoever holds them, so a "
         "person declares them: start with `discreet init`."
     )
 
 
-def schema_place(source: Any) -> Path:
-    """Return where the declaration of a table is looked for and drafted: beside it, under its name."""
-    return _folder_of(source) / f"{_stem_of(source)}.schema.yaml"
+def schema_path(source: Any) -> Path:
+    """Return the path of the schema file of a table: beside it, under its name."""
+    return _source_folder(source) / f"{_source_stem(source)}.schema.yaml"
 
 
 def draft_schema(source: Any, path: Path, *, replace: bool = False) -> tuple[int, ...]:
-    """Write the start of a declaration, names and types alone; return the lines to be filled in."""
+    """Write a draft of a schema with names and types alone, and return the lines to be filled in.
+
+    Parameters
+    ----------
+    source : Any
+        Table whose columns are named in the draft; no row is read.
+    path : Path
+        File that will hold the draft.
+    replace : bool
+        Whether a file that exists may be overwritten.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of the lines with ``???``, from 1 on.
+    """
     with open_table(table_of(source)) as table:
         text = Schema.draft(table.types)
     try:
@@ -77,26 +92,27 @@ def draft_schema(source: Any, path: Path, *, replace: bool = False) -> tuple[int
             f"The draft {str(path)!r} cannot be written ({problem.strerror}). Choose another place with "
             "--out."
         ) from None
-    return unfilled_lines(text)
+    return find_open_lines(text)
 
 
-def unfilled_lines(text: str) -> tuple[int, ...]:
-    """Return the numbers of the lines that are still open."""
+def find_open_lines(text: str) -> tuple[int, ...]:
+    """Return the numbers of the lines that are still to be filled in."""
     lines = enumerate(text.splitlines(), 1)
     return tuple(number for number, line in lines if UNFILLED in line.partition("#")[0])
 
 
-def ledger_place(source: Any, schema: Schema, place: str | os.PathLike[str] | None) -> str:
-    """Return where the ledger of a table is.
+def find_ledger(source: Any, schema: Schema, place: str | os.PathLike[str] | None) -> str:
+    """Return the path or address of the ledger of a table.
 
     Parameters
     ----------
     source : Any
-        The table.
+        Table that is charged: a path, an address, a frame or a bundled table.
     schema : Schema
-        Whose ``dataset`` names the ledger when no place is given.
+        Schema whose ``dataset`` names the ledger if no place is given.
     place : path, URL or None
-        None: a file beside the table, or in the working folder for frames, URLs and bundled tables.
+        Path or address that was given. None: a file beside the table, or in the working folder for frames,
+        URLs and bundled tables.
     """
     if place is not None:
         return os.fspath(place)
@@ -106,39 +122,39 @@ def ledger_place(source: Any, schema: Schema, place: str | os.PathLike[str] | No
             "added up under that name, because noise averages out. Write privacy: {dataset: <name>-<year>}, "
             "or say where to count with --ledger."
         )
-    return str(_folder_of(source) / f"{_file_name(schema.dataset)}.ledger")
+    return str(_source_folder(source) / f"{_safe_file_name(schema.dataset)}.ledger")
 
 
-def path_of(source: Any) -> str | None:
+def source_path(source: Any) -> str | None:
     """Return the absolute path or the address of a table, without a password.
 
-    None for rows in memory and for bundled tables, which are at no place of their own.
+    None for rows in memory and for bundled tables, which are in no folder of the user's.
     """
     if is_bundled(source) or not isinstance(source, str | os.PathLike):
         return None
     text = os.fspath(source)
     if "://" in text and not text.startswith("duckdb://"):
         parts = urlsplit(text)
-        return f"{parts.scheme}://{parts.hostname or ''}{parts.path}?table={_stem_of(text)}"
+        return f"{parts.scheme}://{parts.hostname or ''}{parts.path}?table={_source_stem(text)}"
     path, table = duckdb_address(text)
     return str(path.resolve()) + (f"?table={table}" if table else "")
 
 
-def log_place(ledger: Ledger | None) -> Path | None:
-    """Return where the lasting audit log is: beside a ledger on file."""
+def log_path(ledger: Ledger | None) -> Path | None:
+    """Return the path of the audit log of a ledger; None for a ledger in memory."""
     if ledger is None or ledger.url == ":memory:":
         return None
     if "://" in ledger.url:
-        return Path.cwd() / f"{_file_name(urlsplit(ledger.url).fragment or 'discreet')}.audit.jsonl"
+        return Path.cwd() / f"{_safe_file_name(urlsplit(ledger.url).fragment or 'discreet')}.audit.jsonl"
     return Path(ledger.url).with_suffix(".audit.jsonl")
 
 
 def is_bundled(source: Any) -> bool:
-    """Say whether a table is one of those that come with the package, which are public."""
+    """Return whether a table comes with the package; such tables are public."""
     return isinstance(source, str) and source.startswith(datasets.PREFIX)
 
 
-def _folder_of(source: Any) -> Path:
+def _source_folder(source: Any) -> Path:
     """Return the folder of a file; the working folder for anything else."""
     if is_bundled(source) or not isinstance(source, str | os.PathLike):
         return Path.cwd()
@@ -148,18 +164,21 @@ def _folder_of(source: Any) -> Path:
     return path.absolute().parent
 
 
-def _stem_of(source: Any) -> str:
+def _source_stem(source: Any) -> str:
+    """Return the name of a table for its files, without its extension."""
     if is_bundled(source):
         return datasets.load(source).name
     if not isinstance(source, str | os.PathLike):
         return "table"
     text = os.fspath(source)
     if "://" in text and not text.startswith("duckdb://"):
-        return _file_name(parse_qs(urlsplit(text).query).get("table", ["table"])[0])
+        return _safe_file_name(parse_qs(urlsplit(text).query).get("table", ["table"])[0])
     path, table = duckdb_address(text)
-    return _file_name(table) if table else re.sub(r"\.(parquet|duckdb|db|(csv|tsv)(\.gz)?)$", "", path.name)
+    return (
+        _safe_file_name(table) if table else re.sub(r"\.(parquet|duckdb|db|(csv|tsv)(\.gz)?)$", "", path.name)
+    )
 
 
-def _file_name(identity: str) -> str:
-    """Return a name that may stand in any folder."""
+def _safe_file_name(identity: str) -> str:
+    """Return the identity with everything replaced that a file name may not hold."""
     return re.sub(r"[^\w.-]+", "-", identity).strip(".-") or "table"

@@ -1,4 +1,4 @@
-"""Which models can be trained on a table, what each can be told, and how a table becomes what it reads."""
+"""Models that can be trained on a table, their parameters, and the training itself."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from discreet.query import Aggregate, Answer
     from discreet.schema import Schema
 
-# What follows from the schema, from the request, or must not be chosen at all.
-_NOT_TOLD = ("self", "privacy", "schema", "bounds", "classes", "target_bounds", "ledger", "random_state")
+# These follow from the schema or from the request, or must not be chosen at all.
+_FIXED = ("self", "privacy", "schema", "bounds", "classes", "target_bounds", "ledger", "random_state")
 
 
-def trainable() -> dict[str, type[Learner]]:
+def trainable_models() -> dict[str, type[Learner]]:
     """Return the registered learners that make a promise, by name."""
     return {
         name: kind
@@ -46,46 +46,46 @@ def trainable() -> dict[str, type[Learner]]:
 
 
 def model_options(name: str) -> tuple[str, ...]:
-    """Return what a model can be told, besides what it shall promise and what the schema says."""
-    given = inspect.signature(_kind(name).__init__).parameters
-    return tuple(option for option in given if option not in _NOT_TOLD)
+    """Return the parameters of a model other than its promise and what the schema declares."""
+    parameters = inspect.signature(_model_class(name).__init__).parameters
+    return tuple(option for option in parameters if option not in _FIXED)
 
 
-def summary_of(name: str) -> str:
-    """Say in a line what a model is."""
-    return (inspect.getdoc(_kind(name)) or "").partition("\n")[0]
+def model_summary(name: str) -> str:
+    """Return the first line of the docstring of a model."""
+    return (inspect.getdoc(_model_class(name)) or "").partition("\n")[0]
 
 
-def on_sums(kind: type[Learner] | Learner) -> bool:
-    """Whether a learner asks noisy sums alone, and sees no row."""
+def is_on_sums(kind: type[Learner] | Learner) -> bool:
+    """Return whether a learner takes only noisy sums, and sees no row."""
     return hasattr(kind, "fit_database")
 
 
 def make_learner(
     name: str, *, schema: Schema, privacy: Promise | None, ledger: Ledger | None = None, **parameters: Any
 ) -> Learner:
-    """Make a learner for a declared table, and check everything that can be checked before a row is read.
+    """Return a learner for a declared table, after every check that needs no row.
 
     Parameters
     ----------
     name : str
-        In :func:`trainable`.
+        Name of the model in :func:`trainable_models`.
     schema : Schema
-        What was declared.
+        Schema that declares the columns of the table.
     privacy : Promise
-        What the model shall promise; unit and neighbors are the schema's.
+        Promise that the model must keep; unit and neighbors are the schema's.
     ledger : Ledger, optional
-        Where it is charged.
+        Ledger that the training is charged to; None: nothing is counted.
     **parameters
-        What the learner is told, as :func:`model_options` lists it.
+        Parameters of the learner, among those of :func:`model_options`.
 
     Returns
     -------
     Learner
-        Not fitted yet.
+        Learner that is not fitted yet.
     """
-    kind: Any = _kind(name)
-    _check_told(name, parameters)
+    kind: Any = _model_class(name)
+    _check_parameter_names(name, parameters)
     if privacy is None or isinstance(privacy, NoPromise):
         raise PromiseError(
             f"privacy of the model {name} must be a promise, and was "
@@ -93,20 +93,20 @@ def make_learner(
             "--delta 1e-6, or --mu, or --rho."
         )
     given = dict(parameters)
-    if not on_sums(kind):
-        given |= _declared(kind, schema, given)
+    if not is_on_sums(kind):
+        given |= _declared_parameters(kind, schema, given)
         given["ledger"] = ledger
     about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
     learner: Learner = kind(privacy=dataclasses.replace(privacy, **about), **given)
     learner._check_parameters()
     for option in parameters:
-        # A file must be able to hold it: that is not for the last stage to find out, after the charge.
+        # The model file must be able to hold it, which is checked here and not after the charge.
         learner._pack(option, getattr(learner, option), {})
     if predicts_target(learner) and schema.target is None:
         raise ParameterError(
             f"target of the model {name} must be a column, and none is declared. Give --target COLUMN."
         )
-    if not on_sums(kind):
+    if not is_on_sums(kind):
         _classes(name, schema)
         _check_one_row(name, schema)
     return learner
@@ -114,18 +114,18 @@ def make_learner(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What a training left behind.
+    """Result of a training.
 
     Attributes
     ----------
     learner : Learner
-        Fitted.
+        Fitted learner, ready to be saved.
     passes : tuple of Pass
-        What was asked of the rows, and paid.
+        Queries on the rows, each with its receipt.
     n_rows : int or None
-        How many there were, where that is public.
+        Number of rows; None if it is not public.
     cached : bool
-        Whether all of it had been paid for before.
+        Whether every answer had been paid for before.
     """
 
     learner: Learner
@@ -135,30 +135,43 @@ class Training:
 
 
 def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, label: str) -> Training:
-    """Train a learner on a table; charged before anything is drawn.
+    """Train a learner on a table; everything is charged before it is drawn.
+
+    Parameters
+    ----------
+    learner : Learner
+        Learner as :func:`make_learner` returns it; it is fitted in place.
+    table : Any
+        Table as :func:`~discreet.tables.open_table` reads it.
+    schema : Schema
+        Schema that declares the columns of the table.
+    ledger : Ledger or None
+        Ledger that is charged; None: nothing is counted.
+    label : str
+        Name of the table for error messages.
 
     Privacy
     -------
-    A learner on noisy sums sees paid answers alone. Any other sees the rows, in this process, and puts noise
-    on what it lets out.
+    A learner on noisy sums sees only paid answers. Any other sees the rows, in this process, and adds noise
+    to its result.
     """
     return (
         _train_on_sums(learner, table, schema, ledger, label)
-        if on_sums(learner)
+        if is_on_sums(learner)
         else _train_on_rows(learner, table, schema, label)
     )
 
 
 class _Recording:
-    """A database that notes what it was asked."""
+    """Database that records the aggregates it answers, in their order."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.questions: list[dict[str, Any]] = []
+        self.aggregates: list[dict[str, Any]] = []
 
-    def ask(self, question: Aggregate, **how: Any) -> Answer:
-        answer = self._db.ask(question, **how)
-        self.questions.append(question.to_dict())
+    def ask(self, aggregate: Aggregate, **options: Any) -> Answer:
+        answer = self._db.ask(aggregate, **options)
+        self.aggregates.append(aggregate.to_dict())
         return answer
 
     def __getattr__(self, name: str) -> Any:
@@ -166,6 +179,7 @@ class _Recording:
 
 
 def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | None, label: str) -> Training:
+    """Fit a learner that takes noisy sums, and match its answers with their receipts."""
     with Database(table, schema=schema, ledger=ledger) as db:
         n_rows = db.n_rows
         if n_rows == 0:
@@ -174,13 +188,13 @@ def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | No
         learner.fit_database(recording)
     answers: dict[str, Answer] = learner.answers_
     if ledger is None:
-        learner.receipts_ = tuple(map(_uncounted, learner.receipts_))
-    asked = dict(zip(answers, zip(recording.questions, learner.receipts_, strict=True), strict=True))
+        learner.receipts_ = tuple(map(_without_ledger, learner.receipts_))
+    queries = dict(zip(answers, zip(recording.aggregates, learner.receipts_, strict=True), strict=True))
     passes = []
     for name, share in learner.split_.items():
-        question, receipt = asked.get(name, (None, None))
-        paid = None if receipt is None else receipt.to_dict()
-        passes.append(Pass(name=name, share=share, question=question, receipt=paid))
+        aggregate, receipt = queries.get(name, (None, None))
+        charge = None if receipt is None else receipt.to_dict()
+        passes.append(Pass(name=name, share=share, question=aggregate, receipt=charge))
     return Training(
         learner=learner,
         passes=tuple(passes),
@@ -190,17 +204,18 @@ def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | No
 
 
 def _train_on_rows(learner: Any, table: Any, schema: Schema, label: str) -> Training:
+    """Fit a learner that takes coordinates of rows, in memory."""
     salt = Stream().salt(LABEL) if learner.ledger is None else ledger_salt(learner.ledger, schema)
-    X, y = _read(table, schema, FeatureMap.from_schema(schema), salt)
+    X, y = _read_rows(table, schema, FeatureMap.from_schema(schema), salt)
     if not len(X):
         raise _no_rows(label)
     counted = learner.ledger is not None
     learner.fit(X, _classes(learner.name, schema)[y])
-    learner.ledger = None  # it has been paid for
+    learner.ledger = None  # already charged; a model file holds no ledger
     # A learner may pay for something else first, such as where to start.
     if hasattr(learner, "receipts_"):
         if not counted:
-            learner.receipts_ = tuple(map(_uncounted, learner.receipts_))
+            learner.receipts_ = tuple(map(_without_ledger, learner.receipts_))
         receipts = learner.receipts_
     else:
         receipts = (learner.receipt_,)
@@ -212,37 +227,37 @@ def _train_on_rows(learner: Any, table: Any, schema: Schema, label: str) -> Trai
     return Training(learner=learner, passes=passes, n_rows=len(X))
 
 
-def _uncounted(receipt: Receipt) -> Receipt:
-    """Take off where a charge was counted: that was in memory, where nobody can look it up."""
+def _without_ledger(receipt: Receipt) -> Receipt:
+    """Return a receipt without its ledger, which was in memory and cannot be looked up."""
     return dataclasses.replace(receipt, ledger=None, seq=None, hash=None, question=None)
 
 
-def _read(source: Any, schema: Schema, layout: FeatureMap, salt: str) -> tuple[Floats, AnyArray]:
+def _read_rows(source: Any, schema: Schema, feature_map: FeatureMap, salt: str) -> tuple[Floats, AnyArray]:
     """Return rows as coordinates, and the position of each label in its column's list."""
     assert schema.target is not None
     rows, labels = [], []
     with open_table(source) as table:
         for batch, kept in limited_batches(table, schema, salt):
             here = slice(None) if kept is None else kept
-            rows.append(layout.coordinates_of(batch)[here])
+            rows.append(feature_map.coordinates_of(batch)[here])
             labels.append(np.asarray(batch[schema.target])[here])
     if not rows:
-        return np.empty((0, layout.size)), np.empty(0, np.int64)
+        return np.empty((0, feature_map.size)), np.empty(0, np.int64)
     return np.concatenate(rows), np.concatenate(labels)
 
 
-def _declared(kind: type[Learner], schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the schema says about coordinates: numbers from 0 to 1, levels 0 or 1."""
-    offered = inspect.signature(kind.__init__).parameters
-    layout = FeatureMap.from_schema(schema)
-    lists = [schema.column(name).is_category for name, _ in layout.coordinates]
+def _declared_parameters(kind: type[Learner], schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that follow from the schema: coordinates are from 0 to 1, levels 0 or 1."""
+    accepted = inspect.signature(kind.__init__).parameters
+    feature_map = FeatureMap.from_schema(schema)
+    lists = [schema.column(name).is_category for name, _ in feature_map.coordinates]
     # Bounds of -1 and 1 leave a 0 and a 1 as they are, so that absent levels add nothing to a row's length.
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "bounds": ([-1.0 if is_list else 0.0 for is_list in lists], [1.0] * len(lists)),
-        "norm_bound": math.sqrt(len(layout.names)),
+        "norm_bound": math.sqrt(len(feature_map.names)),
         "classes": None if schema.target is None else list(schema.column(schema.target).levels),
     }
-    return {name: value for name, value in said.items() if name in offered and name not in given}
+    return {name: value for name, value in values.items() if name in accepted and name not in given}
 
 
 def _classes(name: str, schema: Schema) -> AnyArray:
@@ -259,15 +274,17 @@ def _classes(name: str, schema: Schema) -> AnyArray:
 
 
 def _check_one_row(name: str, schema: Schema) -> None:
+    """Refuse several rows per unit for a model whose noise covers one row."""
     if (schema.max_rows_per_unit or 1) > 1:
-        others = ", ".join(other for other, kind in trainable().items() if on_sums(kind))
+        others = ", ".join(other for other, kind in trainable_models().items() if is_on_sums(kind))
         raise SchemaError(
             f"schema of the model {name} must say max_rows_per_unit: 1, said {schema.max_rows_per_unit}: its "
             f"noise covers one row. Take one of {others}, which cover several."
         )
 
 
-def _check_told(name: str, parameters: Mapping[str, Any]) -> None:
+def _check_parameter_names(name: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse a parameter that the model does not have."""
     known = model_options(name)
     for option in parameters:
         if option not in known:
@@ -276,8 +293,9 @@ def _check_told(name: str, parameters: Mapping[str, Any]) -> None:
             raise ParameterError(f"{option!r} is nothing that the model {name} can be told. {hint}")
 
 
-def _kind(name: str) -> type[Learner]:
-    known = trainable()
+def _model_class(name: str) -> type[Learner]:
+    """Return the class of a trainable model; refuse a name of another kind."""
+    known = trainable_models()
     if name in known:
         return known[name]
     close = nearest(name, known)
