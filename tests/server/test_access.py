@@ -202,19 +202,19 @@ def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: Acce
     assert book.find(token) is not None
     assert book.session(secret) is not None
     assert book.find("dsc_wrong") is None
-    assert book.stopped() is None
+    assert book.stop_record() is None
     assert len(steps) < 500
 
 
 def test_the_stop_switch_outlives_the_process(book: AccessStore) -> None:
-    assert book.stopped() is None
+    assert book.stop_record() is None
     book.stop("cura")
     again = AccessStore(book.path)
-    found = again.stopped()
+    found = again.stop_record()
     assert found is not None
-    assert found.who == "cura"
+    assert found.caller == "cura"
     again.resume("cura")
-    assert book.stopped() is None
+    assert book.stop_record() is None
     again.close()
 
 
@@ -322,7 +322,7 @@ def test_analysts_see_nothing_of_what_is_the_curators(shared_service: RunningSer
         told.add(response.json()["error"]["message"])
     assert client.get("/metrics").status_code == 403
     assert len(told) == 1
-    assert shared_service.backend.access.stopped() is None
+    assert shared_service.backend.access.stop_record() is None
 
 
 def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: RunningService) -> None:

@@ -275,14 +275,14 @@ class Service:
         # A mean by groups is refused at the first of its two charges, and both must fit.
         total = max(error.asked, cost_amounts(cost).get(currency, 0.0))
         fits = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
-        return ApiException(budget_error(error, asked=total, fits=fits))
+        return ApiException(budget_error(error, cost=total, affordable=fits))
 
     def _request_database(self, caller: Caller, schema: Schema) -> Any:
         """Return the database for one request, which stops once its caller may no longer ask."""
         return RequestDatabase(self.dataset.database, schema, before=lambda: self._check_access(caller))
 
     def _check_running(self) -> None:
-        if self.access.stopped() is not None:
+        if self.access.stop_record() is not None:
             raise ApiException(STOPPED)
 
     def _check_access(self, caller: Caller) -> None:
@@ -366,13 +366,13 @@ class Service:
 
     def overview(self) -> dict[str, Any]:
         """Return the configuration and the state of the service."""
-        dataset, stopped = self.dataset, self.access.stopped()
+        dataset, stopped = self.dataset, self.access.stop_record()
         rows, head = dataset.ledger.head
         names = {token.name for token in self.access.tokens()} | set(dataset.ledger.owners())
         account = dataset.accounting.account
         return {
             **dataset.about(),
-            "stopped": None if stopped is None else {"who": stopped.who, "since": stopped.since},
+            "stopped": None if stopped is None else {"who": stopped.caller, "since": stopped.since},
             "slots": self.config.slots,
             "workers": self.config.workers,
             "ledger": {"identity": dataset.ledger.identity, "rows": rows, "head": head},

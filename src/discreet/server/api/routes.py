@@ -495,7 +495,7 @@ def _curator_errors(done: Callable[[], str] = str) -> Iterator[None]:
 
 def describe_stopped(service: Service) -> str:
     """Return that a service is stopped, if it is: that holds whether or not it could be written down."""
-    return "" if service.access.stopped() is None else "The service is stopped."
+    return "" if service.access.stop_record() is None else "The service is stopped."
 
 
 def describe_revoked(service: Service, name: str) -> str:

@@ -222,7 +222,7 @@ class PageRequest:
             nav_items=() if session is None else self._nav_items(session.caller),
             collusion="" if session is None else service.dataset.accounting.collusion,
             seeded=service.config.seed is not None,
-            stopped=service.access.stopped() is not None,
+            stopped=service.access.stop_record() is not None,
         )
 
     def _nav_items(self, caller: Caller) -> tuple[NavItem, ...]:
