@@ -1,4 +1,4 @@
-"""Replay behind ``Ledger.check``: the record against itself, the totals against the record."""
+"""Verification for ``Ledger.check``: the hash chain of the record, and its replay against the tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """Totals as they must be, computed again from the record alone.
+    """Totals, payments, answers and marks, computed again from the record alone.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Replay:
         self._payers: dict[int, str | None] = {}
         self._owner_caps: Caps | None = None
 
-    def follow(self, row: LedgerRow) -> None:
-        """Repeat the step that a row records, under the rules of its time."""
+    def apply(self, row: LedgerRow) -> None:
+        """Apply the step that a row records, under the caps as of that row."""
         try:
             content = row.content
             match content["type"]:
@@ -143,7 +143,7 @@ def check_record(transaction: Transaction) -> None:
     replay = Replay()
     row = None
     for row in verify_chain(transaction.record()):
-        replay.follow(row)
+        replay.apply(row)
     identity, seq, digest = transaction.head()
     if row is None or (row.seq, row.hash) != (seq, digest):
         last = 0 if row is None else row.seq
@@ -163,9 +163,9 @@ def check_record(transaction: Transaction) -> None:
 
 def _compare_totals(transaction: Transaction, replay: Replay) -> None:
     """Raise LedgerTampered unless the table of totals is what the record adds up to."""
-    found = transaction.totals()
-    for scope in sorted({*found, *replay.spent}):
-        stored = found.get(scope)
+    totals = transaction.totals()
+    for scope in sorted({*totals, *replay.spent}):
+        stored = totals.get(scope)
         if stored is None or scope not in replay.spent:
             raise LedgerTampered(
                 f"the total of {scope!r} must be there if and only if the record has it, and is not. "

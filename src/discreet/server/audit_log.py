@@ -158,7 +158,7 @@ class ServiceLog:
         if not self.path.exists():
             return
         try:
-            self._log.mend()
+            self._log.repair()
         except OSError as problem:
             raise self._cannot_write() from problem
         position = self.compare(ledger)
@@ -190,8 +190,8 @@ class ServiceLog:
         except LedgerError:
             raise LedgerTampered(
                 f"ledger must hold row {position.row}, which the audit trail {str(self.path)!r} names, and "
-                "does not: it went back to an earlier state, or is another one, and answers would be paid twice. "
-                "Restore the newest backup of the ledger; if there is none, move the trail away only after "
+                "does not: it went back to an earlier state, or is another one, and answers would be paid "
+                "twice. Restore the newest backup of the ledger; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             ) from None
         return position

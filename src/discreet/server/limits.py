@@ -1,4 +1,4 @@
-"""Limits of a request and of a caller: size of an answer, computed before any allocation, and request rate."""
+"""Limits of a request and of a caller: size of an answer, checked before any work, and request rate."""
 
 from __future__ import annotations
 
