@@ -191,8 +191,8 @@ class ServiceLog:
             raise LedgerTampered(
                 f"ledger must hold row {position.row}, which the audit trail {str(self.path)!r} names, and "
                 "does not: it went back to an earlier state, or is another one, and answers would be paid "
-                "twice. Restore the newest backup of the ledger; if there is none, move the trail away only after "
-                "lowering the limit by what was lost."
+                "twice. Restore the newest backup of the ledger; if there is none, move the trail away only "
+                "after lowering the limit by what was lost."
             ) from None
         return position
 

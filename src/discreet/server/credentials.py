@@ -136,6 +136,7 @@ class TokenAdmin:
         *,
         gaussian_share: float,
     ) -> None:
+        """Keep references to the stores that a change of tokens touches."""
         self._access = access
         self._audit_log = audit_log
         self._ledger = ledger
