@@ -27,7 +27,7 @@ _LIMITS = (
 )
 
 DEFAULT_SLOT = 1.0
-"""Length of a slot in seconds: answers are sent only at multiples of it after the request."""
+"""Length of a slot in seconds: an answer is sent a whole number of slots after the engine was called."""
 
 
 class _Part(BaseModel):

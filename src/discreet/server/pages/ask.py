@@ -130,7 +130,7 @@ def run_trial(service: Service, request: Any) -> dict[str, Any]:
     ----------
     service : Service
         Service whose schema the dummy rows are drawn from.
-    request : requests.Question
+    request : requests.QueryRequest
         Request that would be asked, parsed and checked.
 
     Privacy

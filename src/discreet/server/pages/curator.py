@@ -115,7 +115,7 @@ def summary_tiles(
     charges = int(total["spent"]["charges"])
     return (
         spent,
-        CuratorTile(kind="", title="May come in", amount=f"{len(valid):,}", note=ending),
+        CuratorTile(kind="", title="Valid tokens", amount=f"{len(valid):,}", note=ending),
         CuratorTile(
             kind="", title="Charges", amount=f"{charges:,}", note="paid for by noise; repeats are free"
         ),
@@ -123,7 +123,7 @@ def summary_tiles(
             kind="warn" if refusals else "ok",
             title="Refused",
             amount=f"{len(refusals):,}",
-            note="of those the trail remembers",
+            note="counting the last 200 at most",
         ),
     )
 
@@ -184,7 +184,7 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
     return [
         {
             "when": formatting.date(str(one["when"])),
-            "who": one["who"] or "nobody known",
+            "who": one["who"] or "unknown",
             "code": one["code"],
             "what": formatting.shorten(one["asked"], _MOST_ASKED)
             if one["asked"]
