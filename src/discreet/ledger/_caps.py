@@ -178,7 +178,7 @@ class Caps:
         )
 
     def admit(
-        self, before: Spending, asked: Spending, *, scope: str, later: Spending | None = None
+        self, before: Spending, cost: Spending, *, scope: str, later: Spending | None = None
     ) -> Spending:
         """Return the spending after a charge, or refuse the charge.
 
@@ -186,7 +186,7 @@ class Caps:
         ----------
         before : Spending
             Spending of the scope so far.
-        asked : Spending
+        cost : Spending
             Cost of the new charge.
         scope : str
             Name of the owner, or "total", for the message.
@@ -200,7 +200,7 @@ class Caps:
         BudgetExceeded
             A cap would be passed.
         """
-        after = self._spending_after(before, asked, scope)
+        after = self._spending_after(before, cost, scope)
         if later is not None:
             try:
                 self._spending_after(after, later, scope)
@@ -209,31 +209,31 @@ class Caps:
                     raise
             else:
                 return after
-            raise self._budget_error(before, asked + later, scope, "the charge and those after it")
+            raise self._budget_error(before, cost + later, scope, "the charge and those after it")
         return after
 
-    def _spending_after(self, before: Spending, asked: Spending, scope: str) -> Spending:
+    def _spending_after(self, before: Spending, cost: Spending, scope: str) -> Spending:
         """Return the spending after one charge, or raise the reason why it is refused."""
-        self._check_relation(asked)
-        after = before + asked
+        self._check_relation(cost)
+        after = before + cost
         if isinstance(self.limit, ErrorFloor):
-            self._check_floors(asked)
-        elif asked.unpromised:
+            self._check_floors(cost)
+        elif cost.unpromised:
             raise PromiseError(
                 f"promise of a charge must keep differential privacy under the limit "
-                f"{self.limit}, and this one does not ({'; '.join(asked.unpromised)}). "
+                f"{self.limit}, and this one does not ({'; '.join(cost.unpromised)}). "
                 "Use a ledger without a limit to record it."
             )
-        if not before.charges and self._keeps_alone(asked):
+        if not before.charges and self._keeps_alone(cost):
             return after
         for name, words, way in self._refused:
-            if getattr(asked, name):
+            if getattr(cost, name):
                 raise PromiseError(
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
                     f"up, got a {words} event. Open the ledger with {way}."
                 )
         if not self._fits(after):
-            raise self._budget_error(before, asked, scope, "the charge")
+            raise self._budget_error(before, cost, scope, "the charge")
         return after
 
     def _fits(self, spent: Spending) -> bool:
@@ -250,15 +250,15 @@ class Caps:
         """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
         return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
 
-    def _budget_error(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
+    def _budget_error(self, before: Spending, cost: Spending, scope: str, what: str) -> BudgetExceeded:
         """Return the error of a charge that exceeds a cap, naming one currency in which the charge costs."""
         caps, left = dict(self.amounts), self.left(before)
-        paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
+        paid = [currency for currency in caps if self._spent(cost, currency)] or list(caps)
         # A budget that was exceeded before is so in every currency: name one in which the charge costs, and
         # the number of queries before the amount of noise.
-        exceeded = [name for name in self._exceeded_currencies(before + asked) if name in paid] or paid
+        exceeded = [name for name in self._exceeded_currencies(before + cost) if name in paid] or paid
         currency = "queries" if "queries" in exceeded else exceeded[0]
-        cap, amount = caps[currency], float(self._spent(asked, currency))
+        cap, amount = caps[currency], float(self._spent(cost, currency))
         return BudgetExceeded(
             f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
             f"{amount:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
@@ -298,25 +298,25 @@ class Caps:
             return Amount.rounded_up(spent.charges)
         return spent.total_variation
 
-    def _keeps_alone(self, asked: Spending) -> bool:
-        return isinstance(self.limit, ApproxDP) and asked.delta_at(self.limit.epsilon) <= self.limit.delta
+    def _keeps_alone(self, cost: Spending) -> bool:
+        return isinstance(self.limit, ApproxDP) and cost.delta_at(self.limit.epsilon) <= self.limit.delta
 
-    def _check_relation(self, asked: Spending) -> None:
+    def _check_relation(self, cost: Spending) -> None:
         """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
         for name in ("unit", "neighbors"):
-            ours, theirs = getattr(self.limit, name), getattr(asked, name)
-            if theirs is not None and theirs != ours:
+            expected, actual = getattr(self.limit, name), getattr(cost, name)
+            if actual is not None and actual != expected:
                 raise PromiseError(
-                    f"{name} of the charge must be the limit's, {ours!r}, got {theirs!r}. "
+                    f"{name} of the charge must be the limit's, {expected!r}, got {actual!r}. "
                     "Different relations between tables are never added up: keep one ledger for each."
                 )
         wanted = self.limit.covers
-        if asked.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
+        if cost.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
             return
-        if not set(wanted) <= set(asked.covers):
+        if not set(wanted) <= set(cost.covers):
             raise PromiseError(
                 f"covers of the charge must include what the limit covers, {', '.join(wanted)}, got "
-                f"{', '.join(asked.covers)}. Protect the rest too, or open the ledger with a limit "
+                f"{', '.join(cost.covers)}. Protect the rest too, or open the ledger with a limit "
                 "whose covers=(...) names the columns that every charge protects."
             )
 
@@ -336,7 +336,7 @@ class Caps:
 
     def _guaranteed_floors(self, limit: ErrorFloor, stated: dict[str, ColumnCost] | None) -> Promise:
         """Return the limit on errors for the columns about which every charge says enough."""
-        kept: dict[str, ColumnFloor] = {}
+        floors: dict[str, ColumnFloor] = {}
         for name, floor in limit.entries:
             cost = ColumnCost.from_floor(floor) if stated is None else stated.get(name)
             if cost is None or cost.information is None:
@@ -345,15 +345,15 @@ class Caps:
             proven = [bound for bound in bounds if bound is not None]
             if proven:
                 floor = dataclasses.replace(floor, error=min(floor.error, *proven), prior="cosine squared")
-            kept[name] = floor
-        if not kept:
+            floors[name] = floor
+        if not floors:
             return NoPromise("some charge says nothing about the columns whose error the limit bounds")
-        return dataclasses.replace(limit, entries=tuple(kept.items()), covers=tuple(kept))
+        return dataclasses.replace(limit, entries=tuple(floors.items()), covers=tuple(floors))
 
-    def _check_floors(self, asked: Spending) -> None:
+    def _check_floors(self, charge: Spending) -> None:
         """Refuse a charge that does not bound the information about each column of the limit."""
         assert isinstance(self.limit, ErrorFloor)
-        stated = dict(asked.columns)
+        stated = dict(charge.columns)
         for name in self.limit.columns:
             cost = stated.get(name)
             if cost is None:

@@ -157,11 +157,11 @@ class Charge:
     def _find_repeated(self, transaction: Transaction, request: str, seq: int) -> Receipt:
         """Return the receipt of the charge that the same request made before, whatever happened since."""
         first = _row(transaction, seq)
-        content_used = first.content
-        row = _row(transaction, content_used["row"]) if content_used["type"] == "request" else first
+        first_content = first.content
+        row = _row(transaction, first_content["row"]) if first_content["type"] == "request" else first
         content = row.content
         same = content["promises"] == self.body["promises"]
-        if not (same and self._is_same_question(content, _asked_digest(content_used))):
+        if not (same and self._is_same_question(content, _asked_digest(first_content))):
             raise KeyReused(
                 f"request of Ledger.charge must be a new key for each new question, and {request!r} was "
                 f"used before, for row {row.seq} ({content['what']!r}). Choose another key, or repeat the "
@@ -376,10 +376,10 @@ def check_texts(**texts: object) -> None:
 
 def charge_text(body: dict[str, Any]) -> str:
     """Return the body of a charge's row as canonical JSON; only `asked` may not be plain JSON."""
-    asked = body.get("asked", {})
+    query = body.get("asked", {})
     try:
-        if not isinstance(asked, dict):
-            raise TypeError(f"it is {type(asked).__name__}")
+        if not isinstance(query, dict):
+            raise TypeError(f"it is {type(query).__name__}")
         return canonical(body)
     except (TypeError, ValueError) as error:
         raise ParameterError(
@@ -428,11 +428,11 @@ class ChargeTotals:
             if scope.startswith(start)
         }
 
-    def spend(self, transaction: Transaction, scope: str, asked: Spending, later: Spending | None) -> None:
+    def spend(self, transaction: Transaction, scope: str, cost: Spending, later: Spending | None) -> None:
         """Add a cost to the spending of a scope, or refuse it."""
         caps, before = self.caps_and_spending(transaction, scope)
         name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
-        after = before + asked if caps is None else caps.admit(before, asked, scope=name, later=later)
+        after = before + cost if caps is None else caps.admit(before, cost, scope=name, later=later)
         text = canonical(after.to_dict())
         transaction.put_total(scope, _caps_text(caps), text)
         self._cache(text, after)
@@ -440,11 +440,11 @@ class ChargeTotals:
     def _parse(self, scope: str, caps: str | None, spent: str) -> tuple[Caps | None, Spending]:
         """Return caps and spending from their texts, or raise LedgerTampered if they are not readable."""
         try:
-            known = self._parsed.get(spent)
-            if known is None:
-                known = Spending.from_dict(json.loads(spent))
-                self._cache(spent, known)
-            return (None if caps is None else _parse_caps(caps)), known
+            parsed = self._parsed.get(spent)
+            if parsed is None:
+                parsed = Spending.from_dict(json.loads(spent))
+                self._cache(spent, parsed)
+            return (None if caps is None else _parse_caps(caps)), parsed
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerTampered(
                 f"the total of {scope!r} must be readable, and is not ({error}). "

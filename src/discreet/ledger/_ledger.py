@@ -401,10 +401,10 @@ class Ledger:
         ledgers : iterable of str
             Identities of those ledgers; the ones already in the record are left out.
         """
-        given, when = list(ledgers), now()
+        identities, when = list(ledgers), now()
 
         def append(transaction: Transaction) -> None:
-            new = [ledger for ledger in given if transaction.mark(other_mark(ledger)) is None]
+            new = [ledger for ledger in identities if transaction.mark(other_mark(ledger)) is None]
             if new:
                 row = transaction.append(when, canonical({"type": "others", "ledgers": new}))
                 for ledger in new:

@@ -209,12 +209,12 @@ def copy_rows(source: Transaction, target: Transaction, *, after: int) -> None:
     payers = source.execute("SELECT question, owner, seq FROM questions WHERE seq > ?", after)
     for chunk in _iter_chunks(payers):
         target.preload([ReadSet(questions=tuple(question for question, _, _ in chunk))])
-        for question, owner, seq_paid in chunk:
-            target.put_paid(question, owner, seq_paid)
+        for question, owner, paid_seq in chunk:
+            target.put_paid(question, owner, paid_seq)
         target.flush()
-    for mark, seq_marked in source.marks().items():
-        if seq_marked > after:
-            target.put_mark(mark, seq_marked)
+    for mark, mark_seq in source.marks().items():
+        if mark_seq > after:
+            target.put_mark(mark, mark_seq)
 
 
 def _iter_chunks(entries: Iterable[T]) -> Iterator[list[T]]:

@@ -99,7 +99,7 @@ class Replay:
 
     def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
-        asked = Spending.from_promises([promise_from_dict(promise) for promise in content["promises"]])
+        cost = Spending.from_promises([promise_from_dict(promise) for promise in content["promises"]])
         question, owner = content["question"], content["owner"]
         scopes = charge_scopes(owner, known=question in self._known)
         if not scopes or content["scopes"] != scopes:
@@ -107,7 +107,7 @@ class Replay:
         for scope in scopes:
             caps = self.caps.setdefault(scope, self._owner_caps)
             before = self.spent.get(scope, Spending())
-            self.spent[scope] = before + asked if caps is None else caps.admit(before, asked, scope=scope)
+            self.spent[scope] = before + cost if caps is None else caps.admit(before, cost, scope=scope)
         if question is not None:
             self.paid[question, owner or ""] = row.seq
             self._known.add(question)

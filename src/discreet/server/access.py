@@ -224,7 +224,7 @@ class AccessStore:
         """Revoke all tokens of a name at once; return how many were valid."""
         with self._transaction() as cursor:
             valid = len(self._valid_tokens(cursor, name))
-            if not valid and not self._tokens_of(cursor, name):
+            if not valid and not self._read_tokens(cursor, name):
                 raise ParameterError(
                     f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
                     "says which are."
@@ -273,13 +273,13 @@ class AccessStore:
         )
         return token
 
-    def _tokens_of(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
+    def _read_tokens(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
         rows = cursor.execute(f"SELECT {_COLUMNS} FROM tokens WHERE name = ? ORDER BY id", (name,))  # noqa: S608
         return [StoredToken(*row) for row in rows]
 
     def _valid_tokens(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
         now = self.now()
-        return [token for token in self._tokens_of(cursor, name) if token.state(now) == "valid"]
+        return [token for token in self._read_tokens(cursor, name) if token.state(now) == "valid"]
 
     def _revoke(self, cursor: sqlite3.Cursor, name: str) -> None:
         cursor.execute("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.now(), name))

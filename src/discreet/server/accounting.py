@@ -144,7 +144,7 @@ class Accounting:
             return nothing
         return {name: answer[name] for name in nothing}
 
-    def spending(self) -> dict[str, Any]:
+    def spending_history(self) -> dict[str, Any]:
         """Return the total spent after each charge, in order."""
         total, steps = Spending(), []
         for receipt in self._ledger.history():

@@ -48,11 +48,11 @@ class Limit(_Part):
 
     @model_validator(mode="after")
     def _check_one_kind(self) -> Limit:
-        given = [name for name in ("epsilon", "rho", "mu") if getattr(self, name) is not None]
+        names = [name for name in ("epsilon", "rho", "mu") if getattr(self, name) is not None]
         incomplete = (self.delta is not None and self.epsilon is None) or (
             self.queries is not None and self.delta is None
         )
-        if len(given) != 1 or incomplete:
+        if len(names) != 1 or incomplete:
             raise ValueError(f"must be one of {_LIMITS}")
         return self
 
@@ -289,9 +289,9 @@ class Config(_Part):
         ParameterError
             The message has one line for each unknown, missing or wrong key, with the way out.
         """
-        place = Path(path)
+        file = Path(path)
         try:
-            content = read_yaml(place.read_text(encoding="utf-8-sig"))
+            content = read_yaml(file.read_text(encoding="utf-8-sig"))
         except OSError as problem:
             raise ParameterError(
                 f"config must be a file that can be read, and {str(path)!r} is not ({problem.strerror}). "
@@ -306,7 +306,7 @@ class Config(_Part):
             # The YAML reader is that of schema files, and its messages name such a file.
             reason = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
             raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {reason}") from None
-        return cls.of(content, place.parent, named=str(path))
+        return cls.of(content, file.parent, named=str(path))
 
     @classmethod
     def of(cls, content: Any, folder: Path, *, named: str = "the configuration") -> Config:
@@ -443,9 +443,9 @@ def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
         "limit": Limit, "analyst_limit": Limit, "limits": Limits, "tls": Tls,
     }  # fmt: skip
     model = parts[str(loc[0])] if len(loc) > 1 else Config
-    known = [item.alias or name for name, item in model.model_fields.items()]
-    close = nearest(str(loc[-1]), known)
-    hint = f"Did you mean {close}?" if close else f"There are {', '.join(known)}."
+    keys = [item.alias or name for name, item in model.model_fields.items()]
+    close = nearest(str(loc[-1]), keys)
+    hint = f"Did you mean {close}?" if close else f"There are {', '.join(keys)}."
     return f"is not a key that is known. {hint}"
 
 

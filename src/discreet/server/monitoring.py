@@ -105,13 +105,13 @@ class RouteTemplates:
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        known: dict[str, Any] = {}
+        patterns: dict[str, Any] = {}
         self._methods: dict[str, set[str]] = {}
         for route in routes:
-            known[route.path] = route.path_regex
+            patterns[route.path] = route.path_regex
             self._methods.setdefault(route.path, set()).update(route.methods or ())
-        self._fixed = frozenset(path for path in known if "{" not in path)
-        self._templates = [(regex, path) for path, regex in known.items() if "{" in path]
+        self._fixed = frozenset(path for path in patterns if "{" not in path)
+        self._templates = [(regex, path) for path, regex in patterns.items() if "{" in path]
 
     def find(self, path: str) -> str:
         """Return the template of a path; ``"(other)"`` if it has no route."""

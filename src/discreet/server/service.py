@@ -303,8 +303,8 @@ class Service:
         question : str
             Text of the request, of which the beginning is kept.
         """
-        who = None if caller is None else caller.name
-        self.audit_log.write("refused", who=who, code=code, asked=question[:_MAX_QUESTION])
+        name = None if caller is None else caller.name
+        self.audit_log.write("refused", who=name, code=code, asked=question[:_MAX_QUESTION])
 
     # The caller's own charges.
 
@@ -358,8 +358,8 @@ class Service:
             receipts = ledger.history(owner, after=after, first=first + 1)
             entries = (ledger.entry(receipt.id) for receipt in receipts[:first])
             more = len(receipts) > first
-        page, shown = self.dataset.accounting.history_page(entries, more=more)
-        self.audit_log.cover_receipts(caller.name, shown)
+        page, page_receipts = self.dataset.accounting.history_page(entries, more=more)
+        self.audit_log.cover_receipts(caller.name, page_receipts)
         return page
 
     # For the curator.
@@ -381,9 +381,9 @@ class Service:
             "tokens": self.tokens(),
         }
 
-    def spending(self) -> dict[str, Any]:
+    def spending_history(self) -> dict[str, Any]:
         """Return the total spent after each charge, with the name that was charged."""
-        return self.dataset.accounting.spending()
+        return self.dataset.accounting.spending_history()
 
     def refusals(self, most: int = 200) -> list[dict[str, Any]]:
         """Return the last `most` refusals, newest first."""

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def make_model(request: TrainRequest, schema: Schema, privacy: Promise | None) -> Any:
     """Return the learner of a request, with all its parameters checked before anything is charged."""
-    known = model_options(request.kind)
+    names = model_options(request.kind)
     for name in request.parameters:
         # Checked before the parameters are passed by name: none may replace schema, privacy or ledger.
-        if name not in known:
+        if name not in names:
             raise ParameterError(
-                f"parameters of {request.kind} must be among {', '.join(known)}, and {name!r} is not."
+                f"parameters of {request.kind} must be among {', '.join(names)}, and {name!r} is not."
             )
     parameters: dict[str, Any] = dict(request.parameters)
     return make_learner(request.kind, schema=schema, privacy=privacy, **parameters)

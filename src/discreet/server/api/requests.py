@@ -296,8 +296,8 @@ def check_json_value(value: Any) -> None:
 
 def _check_exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
     if (value is None) == (instead is None):
-        given = "neither was" if value is None else "both were"
-        raise ValueError(f"exactly one of {one} and {other} must be given, and {given}")
+        state = "neither was" if value is None else "both were"
+        raise ValueError(f"exactly one of {one} and {other} must be given, and {state}")
 
 
 def _field_path(error: Any) -> str:
@@ -336,8 +336,8 @@ def _error_text(error: Any) -> str:
     if error["type"] == "union_tag_not_found":
         return f"{kind} is required"
     if error["type"] == "union_tag_invalid":
-        known = error["ctx"]["expected_tags"].replace("'", "")
-        return f"{kind} must be one of {known}, was {str(error['ctx']['tag'])[:40]!r}"
+        kinds = error["ctx"]["expected_tags"].replace("'", "")
+        return f"{kind} must be one of {kinds}, was {str(error['ctx']['tag'])[:40]!r}"
     if error["type"] == "string_pattern_mismatch":  # receipts are all that has a pattern
         return "it must be the id of a receipt, such as 0a1b2c3d4e5f-7"
     text = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")

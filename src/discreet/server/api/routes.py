@@ -197,7 +197,8 @@ class ApiRoutes:
                 scope="curator", codes=_READ_CODES, model=responses.OverviewResponse,
             ),
             _route(
-                "/v1/curator/spending", self._read_only(lambda: self._service.spending()), "Spent over time",
+                "/v1/curator/spending", self._read_only(lambda: self._service.spending_history()),
+                "Spent over time",
                 scope="curator", codes=_READ_CODES, model=responses.SpendingResponse,
             ),
             _route(
@@ -291,19 +292,23 @@ class ApiRoutes:
             await _middleware(request).run_in_thread(lambda: _dump(self._service.budget(caller)))
         )
 
-    async def history(self, request: Request, asked: Annotated[HistoryParameters, Query()]) -> Response:
+    async def history(self, request: Request, parameters: Annotated[HistoryParameters, Query()]) -> Response:
         """Return the caller's charges; to a curator, those of every analyst."""
         caller = request.state.caller
-        if asked.first is not None and "last" in asked.model_fields_set:
+        if parameters.first is not None and "last" in parameters.model_fields_set:
             raise InvalidRequest((("first", "it must not be given with last"),))
-        if asked.analyst not in (None, caller.name) and not caller.is_curator:
+        if parameters.analyst not in (None, caller.name) and not caller.is_curator:
             raise ApiException(FORBIDDEN)
 
         def work() -> Response:
             page = self._service.history_page(
-                caller, analyst=asked.analyst, after=asked.after, last=asked.last, first=asked.first
+                caller,
+                analyst=parameters.analyst,
+                after=parameters.after,
+                last=parameters.last,
+                first=parameters.first,
             )
-            if asked.format == "csv":
+            if parameters.format == "csv":
                 flat = [{**entry, **_flatten(entry)} for entry in page["entries"]]
                 columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
                 return _csv_response(columns, ([row[name] for name in columns] for row in flat), "history")
@@ -311,14 +316,16 @@ class ApiRoutes:
 
         return await _middleware(request).run_in_thread(work)
 
-    async def dummy(self, request: Request, asked: Annotated[DummyParameters, Query()]) -> Response:
+    async def dummy(self, request: Request, parameters: Annotated[DummyParameters, Query()]) -> Response:
         """Return made-up rows."""
 
         def work() -> Response:
-            rows = self._service.dataset.dummy(asked.n, asked.seed)
-            if asked.format == "csv":
+            rows = self._service.dataset.dummy(parameters.n, parameters.seed)
+            if parameters.format == "csv":
                 return _csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
-            return _json_response(_dump({"kind": "dummy", "n": asked.n, "seed": asked.seed, "rows": rows}))
+            return _json_response(
+                _dump({"kind": "dummy", "n": parameters.n, "seed": parameters.seed, "rows": rows})
+            )
 
         return await _middleware(request).run_in_thread(work)
 
@@ -427,23 +434,23 @@ def _route(
     as_csv : bool
         Whether the response can also be CSV.
     """
-    known = [*codes, "failed"]
+    all_codes = [*codes, "failed"]
     if scope:
-        known += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
+        all_codes += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
     extra: dict[str, Any] = {"security": [{"token": []}] if scope else []}
     if body is not None:
-        known += ["too-large", "unsupported-media"]
+        all_codes += ["too-large", "unsupported-media"]
         schema = {"$ref": f"#/components/schemas/{body}"}
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     by_status: dict[int | str, list[str]] = {}
-    for code in known:
+    for code in all_codes:
         by_status.setdefault(STATUS[code], []).append(code)
     # FastAPI would document the errors of a plain-text route as plain text.
     plain = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     error: dict[str, Any] = plain if model is None else {"model": responses.ErrorResponse}
     declared: dict[int | str, dict[str, Any]] = {
-        status: {**error, "description": " or ".join(sorted(found))}
-        for status, found in sorted(by_status.items())
+        status: {**error, "description": " or ".join(sorted(names))}
+        for status, names in sorted(by_status.items())
     }
     if as_csv:
         declared[200] = {"content": {"text/csv": {"schema": {"type": "string"}}}}
@@ -528,8 +535,8 @@ def _json_response(content: bytes) -> Response:
 
 def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a charge of a history as cells of a table."""
-    asked = entry["asked"]
-    question = asked.get("said") or json.dumps(asked.get("question"))
+    query = entry["asked"]
+    question = query.get("said") or json.dumps(query.get("question"))
     return {
         "question": question,
         "value": _flat_value(entry["value"]),

@@ -13,7 +13,7 @@ from discreet import formatting
 from discreet.formatting import append_unit, format_amounts, number_with_margin
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
-from discreet.server.pages.budget import full_words
+from discreet.server.pages.budget import format_full_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,7 +138,7 @@ def answer_view(
         more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
         unreadable=_unreadable(answer) if grouped else "",
         cost=_paid(answer, budget, in_all if earlier else ()),
-        left=left_words(answer["remaining"]),
+        left=format_remaining(answer["remaining"]),
         when=formatting.date(when) if when else "",
         receipts=tuple(part for merged in answer["parts"] for part in merged) or tuple(answer["receipts"]),
         cached=answer["cached"],
@@ -175,12 +175,12 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
 
 
 def _cell_views(answer: Mapping[str, Any]) -> tuple[CellView, ...]:
-    shown = answer["cells"][:MOST_ROWS]
-    ends = [end for cell in shown if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
+    cells = answer["cells"][:MOST_ROWS]
+    ends = [end for cell in cells if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
     # An average has no natural zero; counts and sums are drawn from theirs.
     from_zero = not answer["question"].startswith("mean")
     axis = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
-    return tuple(_cell_view(cell, axis, from_zero=from_zero) for cell in shown)
+    return tuple(_cell_view(cell, axis, from_zero=from_zero) for cell in cells)
 
 
 def _cell_view(cell: Mapping[str, Any], axis: ChartAxis, *, from_zero: bool) -> CellView:
@@ -206,20 +206,20 @@ def _unreadable(answer: Mapping[str, Any]) -> str:
     margins = [(c["upper"] - c["lower"]) / 2 for c in answer["cells"] if c["value"] is not None]
     if not margins or not margins[0]:
         return ""
-    shown = append_unit(number_with_margin(margins[0], margins[0]), answer["measure"])
-    return f"Noise makes sums that differ by less than about {shown} look alike."
+    margin = append_unit(number_with_margin(margins[0], margins[0]), answer["measure"])
+    return f"Noise makes sums that differ by less than about {margin} look alike."
 
 
 def _paid(answer: Mapping[str, Any], budget: BudgetView, in_all: Sequence[Mapping[str, Any]]) -> str:
     if not answer["cost"]:
         return "nothing: it follows from what is public"
-    words = full_words(answer, budget)
+    words = format_full_cost(answer, budget)
     if in_all:
-        words += f"; {budget.price_words(in_all)} with what it refines"
+        words += f"; {budget.format_cost(in_all)} with what it refines"
     return f"nothing now; {words} when it was asked first" if answer["cached"] else words
 
 
-def left_words(remaining: Mapping[str, Any]) -> str:
+def format_remaining(remaining: Mapping[str, Any]) -> str:
     """Return what is left after an answer, and how many more like it that pays for, as text."""
     own = remaining["own"] or remaining["total"]
     text = "no limit" if own is None else format_amounts(own, up=False)

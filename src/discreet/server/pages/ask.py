@@ -25,9 +25,15 @@ from discreet.server.api import requests
 from discreet.server.api.responses import query_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view
-from discreet.server.pages.budget import budget_view, most_left, price_in, price_view
+from discreet.server.pages.budget import budget_view, cost_in_currency, price_view, remaining_amount
 from discreet.server.pages.forms import AskForm, FieldError
-from discreet.server.pages.history import budget_of, history_lines, own_answer, parse_receipts, past_answers
+from discreet.server.pages.history import (
+    caller_budget,
+    history_lines,
+    parse_receipts,
+    past_answers,
+    recall_own_answer,
+)
 from discreet.server.pages.page import PageRequest, redirect
 
 if TYPE_CHECKING:
@@ -215,7 +221,7 @@ async def refine(page_request: PageRequest) -> Response:
     price: dict[str, str] = {name: fields[name] for name in ("exact", "amount") if name in fields}
 
     def work() -> AskForm:
-        past = own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         # As query text, which can express more than the fields of the form.
         return AskForm.from_fields({"source": "sql", "sql": str(past.asked), **price}, form)
@@ -264,7 +270,7 @@ async def answer_page(page_request: PageRequest) -> Response:
     again = "again" in page_request.http.query_params
 
     def work() -> Response:
-        past = own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         answer = {**past.answer, "cached": again}
         card = _answer_view(
@@ -291,7 +297,7 @@ def _ask_page(
     """Return the page with a form, its errors or, with `with_price`, its cost, and an answer if given."""
     service = page_request.service
     columns = column_views(service.dataset.schema)
-    budget = budget_of(page_request)
+    budget = caller_budget(page_request)
     price = None
     messages = dict(errors or {})
     if with_price and not messages:
@@ -315,7 +321,7 @@ def _ask_page(
         examples=examples(columns),
         exactness=list(_EXACTNESS.items()),
         key=_new_key(),
-        rows_words=_rows_words(page_request),
+        rows_words=_rows_text(page_request),
         recent=history_lines(past_answers(page_request, most=_RECENT), budget),
     )
 
@@ -328,7 +334,7 @@ def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
     except (FieldError, DiscreetError, ApiException) as error:
         messages, _ = _field_messages(page_request, error)
         return {"errors": {name: dataclasses.asdict(one) for name, one in messages.items()}, "price": None}
-    view = price_view(preview, budget_of(page_request))
+    view = price_view(preview, caller_budget(page_request))
     parts = AskForm.from_query(page_request.service.dataset.parse_query(request), form)
     return {
         "errors": {},
@@ -367,13 +373,13 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
     message = problem.message
     if problem.code == "refused":
         message = f"The language has no place for {problem.details['refused']}."
-    return {_field_of(problem): FieldMessage(message, problem.hint)}, problem.status
+    return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
 def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> FieldMessage:
     """Return the message with what is left under both limits; the ledger names only the first one met."""
     currency = details["currency"]
-    left = most_left(page_request.service.budget(page_request.caller), currency)
+    left = remaining_amount(page_request.service.budget(page_request.caller), currency)
     if left is None or currency not in CURRENCY_SYMBOLS:
         return FieldMessage("This costs more than is left, and nothing was charged.", "Ask for less.")
     symbol = currency_symbol(currency)
@@ -384,14 +390,14 @@ def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> Fi
     )
 
 
-def _field_of(problem: ApiError) -> str:
+def _problem_field(problem: ApiError) -> str:
     if problem.code == "refused":
         return "sql"
     if problem.message.startswith(("sd must", "sd of")):
         return "amount"
     fields = [str(name).partition(".")[0] for name in problem.details.get("fields", ())]
-    known = {"text": "sql", "expression": "of", "where": "where", "privacy": "amount", "sd": "amount"}
-    return next((known[name] for name in fields if name in known), "form")
+    inputs = {"text": "sql", "expression": "of", "where": "where", "privacy": "amount", "sd": "amount"}
+    return next((inputs[name] for name in fields if name in inputs), "form")
 
 
 # Small parts.
@@ -418,7 +424,7 @@ def _fresh_form(page_request: PageRequest) -> AskForm:
     return AskForm(exact=budget.currency or "rho", amount=budget.usual)
 
 
-def _rows_words(page_request: PageRequest) -> str:
+def _rows_text(page_request: PageRequest) -> str:
     n_rows = page_request.service.dataset.database.n_rows
     if n_rows is None:
         return "The number of rows is not public."
@@ -428,7 +434,9 @@ def _rows_words(page_request: PageRequest) -> str:
 def _answer_view(
     page_request: PageRequest, answer: Mapping[str, Any], request: Mapping[str, Any] | None, **more: Any
 ) -> AnswerView:
-    return answer_view(answer, request, budget=budget_of(page_request), address=page_request.address, **more)
+    return answer_view(
+        answer, request, budget=caller_budget(page_request), address=page_request.address, **more
+    )
 
 
 def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | None:
@@ -437,7 +445,7 @@ def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | No
     if not past.receipts or not kinds:
         return None
     exact = "epsilon" if kinds == {"pure-dp"} else "rho"
-    paid = price_in(exact, past.answer["cost"]) or float(budget_of(page_request).usual)
+    paid = cost_in_currency(exact, past.answer["cost"]) or float(caller_budget(page_request).usual)
     return RefineForm(
         key=_new_key(),
         receipts=",".join(past.receipts),

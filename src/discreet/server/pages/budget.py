@@ -66,9 +66,9 @@ class BudgetView:
 
     def price(self, cost: Sequence[Mapping[str, Any]]) -> float:
         """Return a cost in the currency of the limit; 0 if it is in another one."""
-        return price_in(self.currency, cost)
+        return cost_in_currency(self.currency, cost)
 
-    def price_words(self, cost: Sequence[Mapping[str, Any]]) -> str:
+    def format_cost(self, cost: Sequence[Mapping[str, Any]]) -> str:
         """Return a cost as text, in the currency of the limit if possible."""
         price = self.price(cost)
         if price:
@@ -76,7 +76,7 @@ class BudgetView:
         return " and ".join(dict.fromkeys(describe_promise(promise) for promise in cost)) or "nothing"
 
 
-def price_in(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
+def cost_in_currency(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
     """Return the summed cost of several charges in a currency; 0 if one of them is in another."""
     total = 0.0
     for promise in cost:
@@ -92,13 +92,13 @@ def price_in(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
     return total
 
 
-def most_left(accounts: Mapping[str, Any], currency: str) -> float | None:
+def remaining_amount(accounts: Mapping[str, Any], currency: str) -> float | None:
     """Return what is left in a currency under both limits, the caller's and that of all."""
     lefts = [accounts[whose]["left"] for whose in ("own", "total")]
     return min((left[currency] for left in lefts if left and currency in left), default=None)
 
 
-def currency_of(account: Mapping[str, Any]) -> tuple[str, float]:
+def account_currency(account: Mapping[str, Any]) -> tuple[str, float]:
     """Return the currency in which an account is shown, and its limit in it; ("", 0) without one."""
     left, limit = account["left"], account["limit"]
     if not left:
@@ -119,7 +119,7 @@ def currency_of(account: Mapping[str, Any]) -> tuple[str, float]:
 
 def spent_share(account: Mapping[str, Any]) -> float | None:
     """Return the share of its limit that an account has spent; None without a limit."""
-    currency, limit = currency_of(account)
+    currency, limit = account_currency(account)
     if not limit:
         return None
     rest: float = account["left"][currency] / limit
@@ -138,7 +138,7 @@ def share_kind(share: float) -> str:
     return "bad" if share > _BAD_SHARE else "warn" if share > _WARN_SHARE else ""
 
 
-def spent_words(account: Mapping[str, Any]) -> str:
+def format_spending(account: Mapping[str, Any]) -> str:
     """Return what an account has spent, as text."""
     amounts = {
         name: account["spent"][name] for name in ("rho", "epsilon", "delta") if account["spent"].get(name)
@@ -160,16 +160,16 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     own, total = accounts["own"], accounts["total"]
     has_own_limit = own["left"] is not None
     account = own if has_own_limit else total
-    currency, limit = currency_of(account)
+    currency, limit = account_currency(account)
     share = spent_share(account)
     whose = "your budget" if has_own_limit else "the budget of all together"
-    amounts = [("You spent", spent_words(own))]
+    amounts = [("You spent", format_spending(own))]
     if has_own_limit:
         amounts += [
             ("Your limit", describe_promise(own["limit"])),
             ("Left for you", format_amounts(own["left"], up=False)),
         ]
-    amounts.append(("All together spent", spent_words(total)))
+    amounts.append(("All together spent", format_spending(total)))
     if total["left"] is not None:
         amounts += [
             ("The limit of all", describe_promise(total["limit"])),
@@ -232,7 +232,7 @@ def price_view(price: Mapping[str, Any], budget: BudgetView) -> PriceView:
         amount=budget.price(price["cost"]),
         question=price["question"],
         sql=price["sql"],
-        **_price_words(price, budget),
+        **_price_texts(price, budget),
     )
 
 
@@ -248,7 +248,7 @@ def _margin(price: Mapping[str, Any]) -> str:
     return f"At least {text}" if is_least else text
 
 
-def _price_words(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:
+def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:
     """Return the texts of cost, remaining budget and button."""
     if price.get("free") or not price["cost"]:
         if price["cost"]:
@@ -256,7 +256,7 @@ def _price_words(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         else:
             cost, after = "free", "It follows from what is public."
         return {"cost": cost, "after": after, "button": "Ask: free"}
-    words, more = full_words(price, budget), price["more"]
+    words, more = format_full_cost(price, budget), price["more"]
     part = budget.price(price["cost"])
     share = format_share(part / budget.limit) if part and budget.limit else None
     if more is None:
@@ -275,7 +275,7 @@ def _price_words(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
     }
 
 
-def full_words(response: Mapping[str, Any], budget: BudgetView) -> str:
+def format_full_cost(response: Mapping[str, Any], budget: BudgetView) -> str:
     """Return the cost in a response as text, in the currency of the limit and as an epsilon."""
     _, bracket, epsilon = str(response["cost_words"]).partition(" (")
-    return budget.price_words(response["cost"]) + bracket + epsilon
+    return budget.format_cost(response["cost"]) + bracket + epsilon

@@ -15,8 +15,14 @@ from discreet.report.charts.bars import spending_steps
 from discreet.server.api.routes import describe_revoked, describe_stopped
 from discreet.server.config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
-from discreet.server.pages.budget import account_bar, currency_of, share_kind, spent_share, spent_words
-from discreet.server.pages.history import budget_of, history_lines, past_answers
+from discreet.server.pages.budget import (
+    account_bar,
+    account_currency,
+    format_spending,
+    share_kind,
+    spent_share,
+)
+from discreet.server.pages.history import caller_budget, history_lines, past_answers
 from discreet.server.pages.page import PageRequest, redirect
 
 if TYPE_CHECKING:
@@ -105,10 +111,10 @@ def summary_tiles(
     soon = sum(token["expires"] - now < _SOON for token in valid)
     ending = f"{soon:,} of these tokens within their last week" if soon else "no token ends within a week"
     if share is None:
-        spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=spent_words(total))
+        spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=format_spending(total))
     else:
         kind = share_kind(share) or "ok"
-        note = f"{spent_words(total)} of {describe_promise(total['limit'])}"
+        note = f"{format_spending(total)} of {describe_promise(total['limit'])}"
         spent = CuratorTile(
             kind=kind, title="Spent by all", amount=formatting.percent(share, rounding="up"), note=note
         )
@@ -130,7 +136,7 @@ def summary_tiles(
 
 def spending_view(overview: Mapping[str, Any], spending: Mapping[str, Any]) -> SpendingView:
     """Return the chart of spending and the table below it."""
-    currency, limit = currency_of(overview["total"])
+    currency, limit = account_currency(overview["total"])
     name = currency or "rho"
     # Receipts have times to the minute; the last charge of a minute is where its step ends.
     last = {step["when"]: step["spent"].get(name, 0.0) for step in spending["steps"]}
@@ -153,7 +159,7 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
     return AnalystView(
         name=name,
         charges=f"{int(account['spent']['charges']):,}",
-        spent=spent_words(account),
+        spent=format_spending(account),
         left="no limit of their own"
         if account["left"] is None
         else format_amounts(account["left"], up=False),
@@ -337,7 +343,7 @@ async def order_token(page_request: PageRequest) -> Response:
 
 
 def _analyst_page(page_request: PageRequest, name: str) -> Response:
-    lines = history_lines(past_answers(page_request, analyst=name), budget_of(page_request))
+    lines = history_lines(past_answers(page_request, analyst=name), caller_budget(page_request))
     return page_request.render("analyst.html.j2", name=name, items=lines)
 
 
@@ -393,7 +399,7 @@ def _invalid(message: str, hint: str) -> ApiException:
 
 
 def _currency(page_request: PageRequest) -> str:
-    name, _ = currency_of(page_request.service.budget(page_request.caller)["total"])
+    name, _ = account_currency(page_request.service.budget(page_request.caller)["total"])
     return name or "rho"
 
 
@@ -421,7 +427,7 @@ def _page(
         order=order,
         letter=currency_symbol(_currency(page_request)),
         tiles=summary_tiles(overview, refusals, service.access.now()),
-        spending=spending_view(overview, service.spending()),
+        spending=spending_view(overview, service.spending_history()),
         tokens=token_lines(overview["tokens"]),
         refusals=refusal_lines(refusals),
         ledger={"rows": ledger["rows"], "head": ledger["head"]},

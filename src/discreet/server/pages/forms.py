@@ -76,8 +76,8 @@ class AskForm:
     def from_fields(cls, values: Mapping[str, str], default: AskForm | None = None) -> AskForm:
         """Return a form with the given fields, and those of the default for the rest."""
         names = [item.name for item in fields(cls)]
-        given = {name: values[name][:_MAX_LENGTH].replace("\0", "") for name in names if name in values}
-        return replace(default or cls(), **given)
+        present = {name: values[name][:_MAX_LENGTH].replace("\0", "") for name in names if name in values}
+        return replace(default or cls(), **present)
 
     @classmethod
     def from_query(cls, query: Query, default: AskForm) -> AskForm:

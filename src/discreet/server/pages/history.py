@@ -252,32 +252,32 @@ def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list
     queries: list[PaidQuery] = []
     waiting: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
-        said = entry["asked"].get("said")
+        text = entry["asked"].get("said")
         parts = [entry]
-        if said and _has_two_charges(said, service):
-            first = waiting.pop(said, None)
+        if text and _has_two_charges(text, service):
+            first = waiting.pop(text, None)
             if first is None:
-                waiting[said] = entry
+                waiting[text] = entry
                 continue
             parts = [first, entry]
         queries.append(
             PaidQuery(
-                question=said or entry["what"],
+                question=text or entry["what"],
                 receipts=tuple(part["receipt"] for part in parts),
                 cost=tuple(promise for part in parts for promise in part["cost"]),
                 when=entry["when"],
-                said=bool(said),
+                said=bool(text),
             )
         )
     return queries[::-1]
 
 
-def _has_two_charges(said: str, service: Service) -> bool:
+def _has_two_charges(text: str, service: Service) -> bool:
     try:
-        asked = parse_query(said, service.dataset.schema)
+        query = parse_query(text, service.dataset.schema)
     except ParameterError:
         return False
-    return asked.verb == "mean" and bool(asked.by)
+    return query.verb == "mean" and bool(query.by)
 
 
 _MOST = 100  # charges that a page shows; the downloads have the last 1000
@@ -334,7 +334,7 @@ def _page(page_request: PageRequest) -> Response:
     past = past_answers(page_request)
     return page_request.render(
         "history.html.j2",
-        items=history_lines(past, budget_of(page_request)),
+        items=history_lines(past, caller_budget(page_request)),
         combine=_combine(past, page_request.http.query_params),
     )
 
@@ -372,7 +372,7 @@ def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult |
         return None
 
 
-def own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnswer:
+def recall_own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnswer:
     """Return a past answer of the caller; any other one is reported as not found."""
     try:
         return recall_answer(page_request.service, page_request.caller, receipts)
@@ -387,7 +387,7 @@ def parse_receipts(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")[:8])
 
 
-def budget_of(page_request: PageRequest) -> BudgetView:
+def caller_budget(page_request: PageRequest) -> BudgetView:
     """Return the caller's budget, with what is left as a number of queries like the last one."""
     service, caller = page_request.service, page_request.caller
     last = paid_queries(service.history(caller, analyst=caller.name, last=2), service)
@@ -404,14 +404,14 @@ def history_lines(
     """Return past queries as rows of a table."""
     return [
         HistoryLine(
-            href="" if told is None else f"/answers/{','.join(paid.receipts)}",
+            href="" if result is None else f"/answers/{','.join(paid.receipts)}",
             question=paid.question,
-            answer="in the download" if told is None else _summarize(told)[0],
-            margin="" if told is None else _summarize(told)[1],
-            cost=budget.price_words(paid.cost),
+            answer="in the download" if result is None else _summarize(result)[0],
+            margin="" if result is None else _summarize(result)[1],
+            cost=budget.format_cost(paid.cost),
             when=formatting.date(paid.when),
         )
-        for paid, told in past
+        for paid, result in past
     ]
 
 
@@ -470,9 +470,9 @@ def _combine(past: Sequence[tuple[PaidQuery, QueryResult | None]], chosen: Mappi
 
 def _numbers(past: Sequence[tuple[PaidQuery, QueryResult | None]]) -> dict[str, ResultTerm]:
     """Return the numbers of past results by their keys in the form, at most 1000."""
-    found: dict[str, ResultTerm] = {}
-    for paid, told in past:
-        for i, cell in enumerate(() if told is None else told.cells):
-            if cell.value is not None and told is not None and len(found) < _MOST_OPTIONS:
-                found[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.from_cell(told, cell)
-    return found
+    terms: dict[str, ResultTerm] = {}
+    for paid, result in past:
+        for i, cell in enumerate(() if result is None else result.cells):
+            if cell.value is not None and result is not None and len(terms) < _MOST_OPTIONS:
+                terms[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.from_cell(result, cell)
+    return terms
