@@ -131,7 +131,7 @@ class AccessStore:
     ----------
     path : path
         SQLite file; created with mode 0600 if it does not exist.
-    wall : callable
+    clock : callable
         Wall clock that returns seconds since 1970; tests set it back.
 
     Privacy
@@ -143,15 +143,15 @@ class AccessStore:
     stored, so that setting the clock back does not revive an expired token.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         """Open the file with one connection for reading and one for writing."""
         self.path = Path(path)
-        self._wall = wall
+        self._clock = clock
         # Two locks, so that a lookup does not wait for a write to reach the disk.
         self._lock, self._write_lock = threading.Lock(), threading.Lock()
         self._writer = self._open_file()
         self._reader = self._connect()
-        self._started = (wall(), time.monotonic())
+        self._started = (clock(), time.monotonic())
         self._latest = self._saved_latest = self._read_latest()
         self._data_version: int | None = None
         self._tokens: dict[bytes, StoredToken] = {}
@@ -164,7 +164,7 @@ class AccessStore:
     def now(self) -> float:
         """Return the time in seconds since 1970, never less than at an earlier call, restarts included."""
         wall, ticks = self._started
-        self._latest = max(self._latest, self._wall(), wall + time.monotonic() - ticks)
+        self._latest = max(self._latest, self._clock(), wall + time.monotonic() - ticks)
         return self._latest
 
     def save_time(self) -> None:

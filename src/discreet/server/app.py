@@ -65,6 +65,19 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
     from discreet.server.config import Tls
 
+__all__ = ["check", "serve"]
+
+_MINUTE = 60.0
+CONFIG = "DISCREET_SERVE_CONFIG"
+"""Environment variable with the path of the configuration, for worker processes."""
+
+PARENT = "DISCREET_SERVE_PARENT"
+"""Environment variable with the parent's process id, since the parent may end before a worker can ask."""
+
+_KEEP_ALIVE = 30  # seconds that an idle connection stays open
+_BACKLOG = 2048  # connections that wait to be accepted
+_START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
+
 
 def check(path: str | os.PathLike[str]) -> Config:
     """Check a configuration without changing anything, and return it.
@@ -192,14 +205,6 @@ def _check_ledger(config: Config, schema: Schema) -> None:
     recognize_table(config, schema).require(new_ledger=config.new_ledger)
 
 
-_MINUTE = 60.0
-CONFIG = "DISCREET_SERVE_CONFIG"
-"""Environment variable with the path of the configuration, for worker processes."""
-
-PARENT = "DISCREET_SERVE_PARENT"
-"""Environment variable with the parent's process id, since the parent may end before a worker can ask."""
-
-
 class _Routes(FastAPI):
     """The routes alone: exceptions reach `ServiceMiddleware`, which sends all errors in one shape."""
 
@@ -277,13 +282,6 @@ def freeze_objects() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-__all__ = ["check", "serve"]
-
-_KEEP_ALIVE = 30  # seconds that an idle connection stays open
-_BACKLOG = 2048  # connections that wait to be accepted
-_START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
 
 
 def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]) -> None:

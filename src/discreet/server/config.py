@@ -306,20 +306,20 @@ class Config(_Part):
             # The YAML reader is that of schema files, and its messages name such a file.
             reason = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
             raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {reason}") from None
-        return cls.of(content, file.parent, named=str(path))
+        return cls.of(content, file.parent, source=str(path))
 
     @classmethod
-    def of(cls, content: Any, folder: Path, *, named: str = "the configuration") -> Config:
+    def of(cls, content: Any, folder: Path, *, source: str = "the configuration") -> Config:
         """Check the content of a configuration file; its paths are relative to `folder`."""
         if not isinstance(content, dict):
             raise ParameterError(
-                f"{named} must be a mapping of keys to values, and is not. Begin with dataset: and table:."
+                f"{source} must be a mapping of keys to values, and is not. Begin with dataset: and table:."
             )
         try:
             config = cls.model_validate(content)._resolve_paths(folder.absolute())
         except ValidationError as problem:
-            raise ParameterError(_describe_errors(problem, named)) from None
-        _check_distinct_files(config, named)
+            raise ParameterError(_describe_errors(problem, source)) from None
+        _check_distinct_files(config, source)
         return config
 
     def _resolve_paths(self, folder: Path) -> Config:
@@ -340,7 +340,7 @@ class Config(_Part):
         return self.model_copy(update=resolved)
 
 
-def _check_distinct_files(config: Config, named: str) -> None:
+def _check_distinct_files(config: Config, source: str) -> None:
     """Refuse one file for two purposes, since one would overwrite the other."""
     purposes = {
         "table": config.table,
@@ -356,12 +356,12 @@ def _check_distinct_files(config: Config, named: str) -> None:
         other = keys.setdefault(Path(path).resolve(), key)
         if other != key:
             raise ParameterError(
-                f"{key} of {named} must be a file of its own, and is the one that {other} names. Give "
+                f"{key} of {source} must be a file of its own, and is the one that {other} names. Give "
                 "another."
             )
 
 
-def _describe_errors(problem: ValidationError, named: str) -> str:
+def _describe_errors(problem: ValidationError, source: str) -> str:
     """Return one line for each wrong key: what it must be, what it was, the way out."""
     lines = []
     for error in problem.errors(include_url=False):
@@ -375,7 +375,7 @@ def _describe_errors(problem: ValidationError, named: str) -> str:
             key, _, message = message.partition(": ")
         elif error["type"] != "value_error":
             message = f"{_requirement(error)}{_actual_value(error)}. {_suggestion(error['loc'])}"
-        lines.append(f"{key} of {named} {message}" + "." * (message[-1] not in ".?"))
+        lines.append(f"{key} of {source} {message}" + "." * (message[-1] not in ".?"))
     return "\n".join(lines)
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 _SECONDS = 10.0  # longer than a service takes to find that its engine does not answer
 
+TIMEOUT = 5.0
+"""Seconds after which an engine that has not answered counts as failed."""
+
+_INTERVAL = 1.0  # seconds for which a result is reused: /ready is open to all, and a check reads the table
+
 
 def probe(config: Config, *, seconds: float = _SECONDS) -> None:
     """Request ``/ready`` of a running service on this machine, for health checks.
@@ -79,12 +84,6 @@ def _local_address(host: str) -> str:
     if not address.is_unspecified:
         return host
     return "127.0.0.1" if address.version == 4 else "::1"
-
-
-TIMEOUT = 5.0
-"""Seconds after which an engine that has not answered counts as failed."""
-
-_INTERVAL = 1.0  # seconds for which a result is reused: /ready is open to all, and a check reads the table
 
 
 class Readiness:

@@ -51,6 +51,34 @@ if TYPE_CHECKING:
 _PORTS = {"http": 80, "https": 443}
 _ANY_HOST = ("/health", "/ready")  # requested by health checks, under the names of single machines
 
+REJECTION_DELAY = 0.1
+"""Refusals for a missing or wrong token are sent after a multiple of these seconds, whatever the reason."""
+
+_THREADS = {"analyst": 8, "curator": 4, None: 2}
+"""Threads for all work that is not a query, by scope of the caller: analysts cannot keep a curator from the
+stop switch, and neither can keep a health check from its answer."""
+
+_USUAL_WORKERS, _MAX_WORKERS = 1, 8  # workers that answer queries, without and with helpers
+_JOBS_PER_CALLER = 2  # jobs of one caller that run at once
+_WAITING_PER_CALLER = 32  # further jobs of one caller that wait
+_ID_BATCH = 1024  # request ids drawn at once
+_UNAUTHENTICATED = ("/health", "/ready")  # paths that need no token
+_MAX_PERCENT_LAYERS = 3  # layers of percent-encoding under which a token is looked for
+_CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
+_TOKEN_PARAMETERS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
+
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), interest-cohort=()",
+}
+
 
 class HostMiddleware:
     """Refuses requests whose Host is neither the service's address nor the socket at which they arrived.
@@ -89,35 +117,6 @@ class HostMiddleware:
             return (parts.hostname, parts.port or self._default_port) if parts.netloc == host else None
         except ValueError:
             return None
-
-
-REJECTION_DELAY = 0.1
-"""Refusals for a missing or wrong token are sent after a multiple of these seconds, whatever the reason."""
-
-_THREADS = {"analyst": 8, "curator": 4, None: 2}
-"""Threads for all work that is not a query, by scope of the caller: analysts cannot keep a curator from the
-stop switch, and neither can keep a health check from its answer."""
-
-_USUAL_WORKERS, _MAX_WORKERS = 1, 8  # workers that answer queries, without and with helpers
-_JOBS_PER_CALLER = 2  # jobs of one caller that run at once
-_WAITING_PER_CALLER = 32  # further jobs of one caller that wait
-_ID_BATCH = 1024  # request ids drawn at once
-_UNAUTHENTICATED = ("/health", "/ready")  # paths that need no token
-_MAX_PERCENT_LAYERS = 3  # layers of percent-encoding under which a token is looked for
-_CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
-_TOKEN_PARAMETERS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
-
-HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), interest-cohort=()",
-}
 
 
 class ServiceMiddleware:

@@ -95,7 +95,7 @@ def answer_view(
     budget: BudgetView,
     address: str,
     earlier: Mapping[str, Any] | None = None,
-    in_all: Sequence[Mapping[str, Any]] = (),
+    total_cost: Sequence[Mapping[str, Any]] = (),
     when: str = "",
     trial: bool = False,
 ) -> AnswerView:
@@ -113,7 +113,7 @@ def answer_view(
         Address of the service, for the code examples.
     earlier : mapping, optional
         Answer that this one refines; None if it refines none.
-    in_all : sequence of mapping
+    total_cost : sequence of mapping
         Promises charged for it and for all answers that it refines.
     when : str
         Time of its charge; empty if there was none.
@@ -137,7 +137,7 @@ def answer_view(
         rows=_cell_views(answer) if grouped else (),
         more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
         unreadable=_unreadable(answer) if grouped else "",
-        cost=_paid(answer, budget, in_all if earlier else ()),
+        cost=_paid(answer, budget, total_cost if earlier else ()),
         left=format_remaining(answer["remaining"]),
         when=formatting.date(when) if when else "",
         receipts=tuple(part for merged in answer["parts"] for part in merged) or tuple(answer["receipts"]),
@@ -210,12 +210,12 @@ def _unreadable(answer: Mapping[str, Any]) -> str:
     return f"Noise makes sums that differ by less than about {margin} look alike."
 
 
-def _paid(answer: Mapping[str, Any], budget: BudgetView, in_all: Sequence[Mapping[str, Any]]) -> str:
+def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Mapping[str, Any]]) -> str:
     if not answer["cost"]:
         return "nothing: it follows from what is public"
     words = format_full_cost(answer, budget)
-    if in_all:
-        words += f"; {budget.format_cost(in_all)} with what it refines"
+    if total_cost:
+        words += f"; {budget.format_cost(total_cost)} with what it refines"
     return f"nothing now; {words} when it was asked first" if answer["cached"] else words
 
 

@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     from discreet.server.service import Service
 
 _TYPES = {"number": "number", "integer": "whole number", "category": "list", "date": "date"}
+_MOST_ROWS = 10_000
+_SEED = 1  # dummy rows are public anyway: /v1/dummy?seed=1 begins with these
+_NOTHING_SPENT = {"own": None, "total": None, "more": None}
+_RECENT = 12  # charges that the page lists
+_KEY = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +129,6 @@ def _end(value: object) -> str:
     return formatting.number(value) if isinstance(value, int | float) else str(value)
 
 
-_MOST_ROWS = 10_000
-_SEED = 1  # dummy rows are public anyway: /v1/dummy?seed=1 begins with these
-_NOTHING_SPENT = {"own": None, "total": None, "more": None}
-
-
 def run_trial(service: Service, request: Any) -> dict[str, Any]:
     """Answer a request from dummy rows, with the noise that it would get.
 
@@ -165,8 +165,6 @@ def _rows(service: Service) -> dict[str, AnyArray]:
     return columns
 
 
-_RECENT = 12  # charges that the page lists
-_KEY = re.compile(r"[0-9a-f]{32}")
 _EXACTNESS = {
     "margin": "how far off it may be: ± (95 %)",
     "rho": "its price: ρ (Gaussian noise)",
@@ -274,7 +272,12 @@ async def answer_page(page_request: PageRequest) -> Response:
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         answer = {**past.answer, "cached": again}
         card = _answer_view(
-            page_request, answer, past.request, earlier=past.earlier, in_all=past.in_all, when=past.when
+            page_request,
+            answer,
+            past.request,
+            earlier=past.earlier,
+            total_cost=past.total_cost,
+            when=past.when,
         )
         return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
 

@@ -56,7 +56,7 @@ class PastAnswer:
         Time of its charge, in UTC.
     receipts : tuple of str
         Ids of the receipts of its last draw, one per aggregate of the query.
-    in_all : tuple of mapping
+    total_cost : tuple of mapping
         Promises charged for all draws that were merged into it.
     """
 
@@ -66,7 +66,7 @@ class PastAnswer:
     request: Mapping[str, Any] | None
     when: str
     receipts: tuple[str, ...]
-    in_all: tuple[Mapping[str, Any], ...]
+    total_cost: tuple[Mapping[str, Any], ...]
 
 
 class _StoredAnswers:
@@ -131,7 +131,7 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
         request=request,
         when=entries[0].receipt.when,
         receipts=receipts,
-        in_all=tuple(
+        total_cost=tuple(
             promise.to_dict()
             for part in merged
             for promise in service.dataset.ledger.entry(part).receipt.promises

@@ -54,6 +54,10 @@ _ASSETS = {
 }
 
 
+_WRONG = "This is no valid token."
+_MAX_TOKEN = 256  # characters of a token that are looked at
+
+
 @cache
 def asset(name: str) -> tuple[bytes, str] | None:
     """Return content and media type of a static file; None for an unknown name."""
@@ -275,10 +279,6 @@ def page_endpoint(
 def redirect(address: str) -> Response:
     """Return a 303 redirect, so that reloading the page does not send the form twice."""
     return RedirectResponse(address, status_code=303)
-
-
-_WRONG = "This is no valid token."
-_MAX_TOKEN = 256  # characters of a token that are looked at
 
 
 async def login_page(page_request: PageRequest) -> Response:
