@@ -237,7 +237,7 @@ def test_whatever_rows_cause_leaves_as_one_fixed_sentence(
     def fails(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(service.backend.dataset.database, "asking", fails)
+    monkeypatch.setattr(service.backend.dataset.database, "ask_task", fails)
     told = error_of(service.ask(COUNT))
     assert told["code"] == "engine-failed"
     assert told["message"] == str(EngineFailed())
@@ -310,7 +310,7 @@ def test_a_ledger_that_cannot_be_written_answers_nothing_and_charges_nothing(
         raise LedgerUnavailable("the disk is full: /secret/place")
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.backend.dataset.ledger, "do", full)
+        patched.setattr(service.backend.dataset.ledger, "execute", full)
         response = service.ask(COUNT)
         told = error_of(response)
         assert told["code"] == "ledger-unavailable"
