@@ -81,7 +81,7 @@ class OldCaps(Caps):
     """Wrong: asks only about the currencies that have a cap of their own, as caps once did."""
 
     def _fits(self, books: Spending) -> bool:
-        return not self._passed(books)
+        return not self._exceeded_currencies(books)
 
 
 def test_a_ledger_that_was_overspent_by_an_earlier_version_is_told_and_promises_nothing(

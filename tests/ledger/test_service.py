@@ -347,7 +347,7 @@ def test_ledgers_of_earlier_versions_go_on(place: str) -> None:
 def test_totals_that_are_kept_in_memory_are_only_a_reading_of_those_in_the_database(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_charges, "_KEPT", 3)
+    monkeypatch.setattr(_charges, "_CACHE_SIZE", 3)
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         for i in range(10):
             ledger.charge(TENTH, owner=f"{i % 4}")

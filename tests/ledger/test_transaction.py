@@ -64,7 +64,7 @@ def statements(path: Path, count: int) -> int:
     with Ledger.open(path, limit=PureDP(epsilon=1)) as ledger:
         ledger.charge(SMALL)  # opens the connection
         store: Any = ledger._store
-        (used,) = store._pool._here().idle
+        (used,) = store._pool._current_process().idle
         seen: list[str] = []
         used.connection.set_trace_callback(seen.append)
         works = [ledger.prepare_charge(SMALL, owner=f"a{i}", question=f"q{i}") for i in range(count)]

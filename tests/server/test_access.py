@@ -29,33 +29,33 @@ COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[AccessStore]:
+def store(tmp_path: Path) -> Iterator[AccessStore]:
     made = AccessStore(tmp_path / "access.db")
     yield made
     made.close()
 
 
-# The book.
+# The store.
 
 
-def test_a_token_opens_for_its_bearer_and_nothing_else_does(book: AccessStore) -> None:
-    token = book.create("ana", "analyst", days=90)
+def test_a_token_opens_for_its_bearer_and_nothing_else_does(store: AccessStore) -> None:
+    token = store.create("ana", "analyst", days=90)
     assert re.fullmatch(r"dsc_[A-Za-z0-9_-]{43}", token)
-    assert book.find(token) == Caller("ana", "analyst", 1)
+    assert store.find(token) == Caller("ana", "analyst", 1)
     for wrong in ("", token[:-1], token + "x", token.upper(), "dsc_" + "A" * 43, "\udcff"):
-        assert book.find(wrong) is None
+        assert store.find(wrong) is None
 
 
-def test_two_tokens_have_nothing_in_common(book: AccessStore) -> None:
-    first, second = book.create("ana", "analyst", days=1), book.create("ben", "analyst", days=1)
+def test_two_tokens_have_nothing_in_common(store: AccessStore) -> None:
+    first, second = store.create("ana", "analyst", days=1), store.create("ben", "analyst", days=1)
     assert first != second
     assert first[4:12] != second[4:12]
 
 
-def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(book: AccessStore) -> None:
-    token = book.create("ana", "analyst", days=90)
-    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
-    for path in book.path.parent.iterdir():
+def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(store: AccessStore) -> None:
+    token = store.create("ana", "analyst", days=90)
+    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    for path in store.path.parent.iterdir():
         content = path.read_bytes()
         assert token.encode() not in content
         assert token[4:20].encode() not in content
@@ -63,41 +63,41 @@ def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(book: Acc
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(book: AccessStore) -> None:
-    first = book.create("ana", "analyst", days=90)
-    second = book.rotate("ana")
-    assert book.find(first) is None
-    assert book.find(second) == Caller("ana", "analyst", 2)
-    assert book.revoke("ana") == 1
-    assert book.find(second) is None
-    assert [token.state(book.now()) for token in book.tokens()] == ["revoked", "revoked"]
+def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(store: AccessStore) -> None:
+    first = store.create("ana", "analyst", days=90)
+    second = store.rotate("ana")
+    assert store.find(first) is None
+    assert store.find(second) == Caller("ana", "analyst", 2)
+    assert store.revoke("ana") == 1
+    assert store.find(second) is None
+    assert [token.state(store.now()) for token in store.tokens()] == ["revoked", "revoked"]
 
 
 @pytest.mark.slow
-def test_what_another_process_revokes_is_revoked_here(book: AccessStore) -> None:
-    token = book.create("ana", "analyst", days=90)
-    assert book.find(token) is not None
-    code = f"from discreet.server.access import AccessStore; AccessStore({str(book.path)!r}).revoke('ana')"
+def test_what_another_process_revokes_is_revoked_here(store: AccessStore) -> None:
+    token = store.create("ana", "analyst", days=90)
+    assert store.find(token) is not None
+    code = f"from discreet.server.access import AccessStore; AccessStore({str(store.path)!r}).revoke('ana')"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert book.find(token) is None
+    assert store.find(token) is None
 
 
 def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     clock = [1_000_000.0]
-    book = AccessStore(tmp_path / "access.db", wall=lambda: clock[0])
-    token = book.create("ana", "analyst", days=1)
-    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
+    store = AccessStore(tmp_path / "access.db", clock=lambda: clock[0])
+    token = store.create("ana", "analyst", days=1)
+    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
     clock[0] += 3601
-    assert book.session(secret) is None
-    assert book.find(token) is not None
+    assert store.session(secret) is None
+    assert store.find(token) is not None
     clock[0] += 86_400
-    assert book.find(token) is None
-    book.save_time()
+    assert store.find(token) is None
+    store.save_time()
     clock[0] = 1_000_000.0
-    assert book.find(token) is None
-    assert book.session(secret) is None
-    book.close()
-    again = AccessStore(tmp_path / "access.db", wall=lambda: clock[0])
+    assert store.find(token) is None
+    assert store.session(secret) is None
+    store.close()
+    again = AccessStore(tmp_path / "access.db", clock=lambda: clock[0])
     assert again.find(token) is None
     assert again.session(secret) is None
     # Whoever comes new is not locked out by a clock that was once too far ahead.
@@ -105,41 +105,41 @@ def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_session_ends_with_its_token(book: AccessStore) -> None:
-    book.create("ana", "analyst", days=90)
-    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
-    found = book.session(secret)
+def test_a_session_ends_with_its_token(store: AccessStore) -> None:
+    store.create("ana", "analyst", days=90)
+    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    found = store.session(secret)
     assert found is not None
     assert found.caller.name == "ana"
     assert len(found.form) == 43
-    book.rotate("ana")
-    assert book.session(secret) is None
+    store.rotate("ana")
+    assert store.session(secret) is None
 
 
-def test_a_session_that_was_closed_is_closed(book: AccessStore) -> None:
-    book.create("ana", "analyst", days=90)
-    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
-    book.close_session(secret)
-    assert book.session(secret) is None
+def test_a_session_that_was_closed_is_closed(store: AccessStore) -> None:
+    store.create("ana", "analyst", days=90)
+    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    store.close_session(secret)
+    assert store.session(secret) is None
 
 
-def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(book: AccessStore) -> None:
+def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(store: AccessStore) -> None:
     for name in ("ana", "ben"):
-        book.create(name, "analyst", days=90)
-    other = book.open_session(Caller("ben", "analyst", 2), hours=1)
-    secrets = [book.open_session(Caller("ana", "analyst", 1), hours=1) for _ in range(20)]
-    assert [book.session(secret) is not None for secret in secrets] == [False] * 4 + [True] * 16
-    assert book.session(other) is not None
-    book.close_session(secrets[-1])
-    again = book.open_session(Caller("ana", "analyst", 1), hours=1)
-    assert [book.session(secret) is not None for secret in (*secrets[4:6], again)] == [True, True, True]
+        store.create(name, "analyst", days=90)
+    other = store.open_session(Caller("ben", "analyst", 2), hours=1)
+    secrets = [store.open_session(Caller("ana", "analyst", 1), hours=1) for _ in range(20)]
+    assert [store.session(secret) is not None for secret in secrets] == [False] * 4 + [True] * 16
+    assert store.session(other) is not None
+    store.close_session(secrets[-1])
+    again = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    assert [store.session(secret) is not None for secret in (*secrets[4:6], again)] == [True, True, True]
 
 
 class Between:
     """A reader in whose every pause somebody new comes in."""
 
-    def __init__(self, book: AccessStore) -> None:
-        self._reader, self._book, self._come = book._reader, book, 0
+    def __init__(self, store: AccessStore) -> None:
+        self._reader, self._book, self._come = store._reader, store, 0
 
     def execute(self, *given: Any) -> Any:
         found = self._reader.execute(*given)
@@ -168,21 +168,21 @@ class Rows:
 
 
 def test_a_session_that_is_opened_while_another_is_looked_for_breaks_nothing(
-    book: AccessStore, monkeypatch: pytest.MonkeyPatch
+    store: AccessStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = book.create("ana", "analyst", days=90)
-    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
-    monkeypatch.setattr(book, "_reader", Between(book))
-    assert book.find(token) == Caller("ana", "analyst", 1)
-    found = book.session(secret)
+    token = store.create("ana", "analyst", days=90)
+    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    monkeypatch.setattr(store, "_reader", Between(store))
+    assert store.find(token) == Caller("ana", "analyst", 1)
+    found = store.session(secret)
     assert found is not None
     assert found.caller.name == "ana"
 
 
-def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: AccessStore) -> None:
-    token = book.create("ana", "analyst", days=90)
-    secret = book.open_session(Caller("ana", "analyst", 1), hours=1)
-    file = sqlite3.connect(book.path)
+def test_whoever_looks_reads_what_they_look_for_however_much_is_there(store: AccessStore) -> None:
+    token = store.create("ana", "analyst", days=90)
+    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    file = sqlite3.connect(store.path)
     with file:
         file.executemany(
             "INSERT INTO tokens (name, scope, digest, created, expires) VALUES (?, 'analyst', ?, 0, 1e12)",
@@ -198,45 +198,45 @@ def test_whoever_looks_reads_what_they_look_for_however_much_is_there(book: Acce
         steps.append(1)
         return 0
 
-    book._reader.set_progress_handler(count, 1)
-    assert book.find(token) is not None
-    assert book.session(secret) is not None
-    assert book.find("dsc_wrong") is None
-    assert book.stopped() is None
+    store._reader.set_progress_handler(count, 1)
+    assert store.find(token) is not None
+    assert store.session(secret) is not None
+    assert store.find("dsc_wrong") is None
+    assert store.stop_record() is None
     assert len(steps) < 500
 
 
-def test_the_stop_switch_outlives_the_process(book: AccessStore) -> None:
-    assert book.stopped() is None
-    book.stop("cura")
-    again = AccessStore(book.path)
-    found = again.stopped()
+def test_the_stop_switch_outlives_the_process(store: AccessStore) -> None:
+    assert store.stop_record() is None
+    store.stop("cura")
+    again = AccessStore(store.path)
+    found = again.stop_record()
     assert found is not None
-    assert found.who == "cura"
+    assert found.caller == "cura"
     again.resume("cura")
-    assert book.stopped() is None
+    assert store.stop_record() is None
     again.close()
 
 
 @pytest.mark.parametrize("name", ["", " ana", "a" * 65, "a\nb", "total", "a\u202eb", 3])
-def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(book: AccessStore, name: Any) -> None:
+def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(store: AccessStore, name: Any) -> None:
     with pytest.raises(ParameterError, match="name of a token"):
-        book.create(name, "analyst", days=1)
+        store.create(name, "analyst", days=1)
 
 
 @pytest.mark.parametrize(
     ("scope", "days"), [("root", 1), ("analyst", 0), ("analyst", 4000), ("curator", "3")]
 )
-def test_scope_and_length_of_a_token_are_checked(book: AccessStore, scope: Any, days: Any) -> None:
+def test_scope_and_length_of_a_token_are_checked(store: AccessStore, scope: Any, days: Any) -> None:
     with pytest.raises(ParameterError, match="of a token"):
-        book.create("ana", scope, days=days)
+        store.create("ana", scope, days=days)
 
 
-def test_one_name_has_one_valid_token(book: AccessStore) -> None:
-    book.create("ana", "analyst", days=1)
+def test_one_name_has_one_valid_token(store: AccessStore) -> None:
+    store.create("ana", "analyst", days=1)
     with pytest.raises(ParameterError, match="Rotate"):
-        book.create("ana", "curator", days=1)
-    for wrong in (book.rotate, book.revoke):
+        store.create("ana", "curator", days=1)
+    for wrong in (store.rotate, store.revoke):
         with pytest.raises(ParameterError, match="'nobody'"):
             wrong("nobody")
 
@@ -322,7 +322,7 @@ def test_analysts_see_nothing_of_what_is_the_curators(shared_service: RunningSer
         told.add(response.json()["error"]["message"])
     assert client.get("/metrics").status_code == 403
     assert len(told) == 1
-    assert shared_service.backend.access.stopped() is None
+    assert shared_service.backend.access.stop_record() is None
 
 
 def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: RunningService) -> None:

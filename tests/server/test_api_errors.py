@@ -481,7 +481,7 @@ def test_a_curator_learns_that_the_stop_took_effect_although_it_could_not_be_wri
     assert stopped.status_code == 503
     assert stopped.json()["error"]["message"].startswith("The service is stopped. audit_log ")
     assert stopped.json()["error"]["hint"] == "Make room, or repair it."
-    assert unwritable.backend.access.stopped() is not None
+    assert unwritable.backend.access.stop_record() is not None
     # Starting again is not done unless it is written down, and is not said to be.
     resumed = client.post("/v1/curator/stop", json={"stopped": False}).json()["error"]["message"]
     assert resumed.startswith("The service is stopped. ")

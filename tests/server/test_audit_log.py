@@ -152,9 +152,9 @@ def test_what_the_trail_cannot_take_is_not_done_or_stays_on_the_safe_side(
     curator, order = service.client("cura"), "/v1/curator/tokens"
     disk.full = True
     assert curator.post("/v1/curator/stop", json={"stopped": True}).status_code == 503
-    assert service.backend.access.stopped() is not None  # stopping is never held up
+    assert service.backend.access.stop_record() is not None  # stopping is never held up
     assert curator.post("/v1/curator/stop", json={"stopped": False}).status_code == 503
-    assert service.backend.access.stopped() is not None
+    assert service.backend.access.stop_record() is not None
     assert curator.post(order, json={"action": "rotate", "name": "ben"}).status_code == 503
     assert service.client("ben").get("/v1/budget").status_code == 200
     assert curator.post(order, json={"action": "create", "name": "dan"}).status_code == 503
@@ -162,7 +162,7 @@ def test_what_the_trail_cannot_take_is_not_done_or_stays_on_the_safe_side(
     assert service.client("ben").get("/v1/budget").status_code == 401
     disk.full = False
     assert curator.post("/v1/curator/stop", json={"stopped": False}).status_code == 200
-    assert service.backend.access.stopped() is None
+    assert service.backend.access.stop_record() is None
 
 
 def test_a_rotation_that_is_refused_is_not_in_the_trail(service: RunningService) -> None:

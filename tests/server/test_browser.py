@@ -221,10 +221,10 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     page.click(".confirm summary")
     page.wait("document.querySelector('.confirm').open")
     page.follow(".confirm button")
-    assert service.backend.access.stopped() is not None
+    assert service.backend.access.stop_record() is not None
     assert "Stopped" in page.text("body")
     page.follow(".switch button")
-    assert service.backend.access.stopped() is None
+    assert service.backend.access.stop_record() is None
     page.follow("form[action='/curator/check'] button")
     assert "fit together" in page.text(".note[role=status]")
     assert page.complaints() == []

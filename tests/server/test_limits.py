@@ -128,7 +128,7 @@ def test_a_room_gives_each_caller_a_share_and_a_line_and_refuses_whoever_comes_a
         return who
 
     async def asking() -> None:
-        room = FairThreadPool("test", 4, share=2, in_line=1)
+        room = FairThreadPool("test", 4, share=2, max_waiting=1)
         busy = [asyncio.create_task(room.run("ana", lambda: work("ana"))) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(ApiException):
@@ -152,7 +152,7 @@ def test_a_thread_whose_caller_has_left_is_still_part_of_the_share() -> None:
     go = threading.Event()
 
     async def asking() -> None:
-        room = FairThreadPool("test", 2, share=1, in_line=0)
+        room = FairThreadPool("test", 2, share=1, max_waiting=0)
         left = asyncio.create_task(room.run("ana", lambda: go.wait(20)))
         await asyncio.sleep(0)
         left.cancel()

@@ -37,7 +37,7 @@ def test_analysts_see_nothing_of_the_curators(service: RunningService) -> None:
         assert "/curator" not in text
         assert "ben" not in text
         assert "cura" not in text.replace("curator", "")
-    assert service.backend.access.stopped() is None
+    assert service.backend.access.stop_record() is None
     assert len(service.backend.tokens()) == 3
 
 

@@ -15,7 +15,7 @@ from discreet.privacy import ApproxDP, PureDP
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar, share_bar, spending_steps
 from discreet.server import accounting
-from discreet.server.pages.budget import budget_view, currency_of, price_in, spent_share
+from discreet.server.pages.budget import account_currency, budget_view, cost_in_currency, spent_share
 from tests.server.markup import read
 
 numbers = st.floats(-1e100, 1e100)
@@ -110,14 +110,14 @@ def account(limit: dict[str, Any] | None, left: dict[str, float] | None, **spent
     ],
 )
 def test_a_limit_is_told_in_the_currency_in_which_prices_add_up(told: Any, expected: Any) -> None:
-    assert currency_of(told) == expected
+    assert account_currency(told) == expected
 
 
 def test_prices_add_up_in_the_currency_of_the_limit_or_not_at_all() -> None:
     gaussian, concentrated = {"kind": "gaussian-dp", "mu": 0.2}, {"kind": "zcdp", "rho": 0.03}
-    assert price_in("rho", [gaussian, concentrated]) == pytest.approx(0.05)
-    assert price_in("rho", [gaussian, {"kind": "pure-dp", "epsilon": 1.0}]) == 0
-    assert price_in("epsilon", [{"kind": "pure-dp", "epsilon": 0.5}] * 2) == 1
+    assert cost_in_currency("rho", [gaussian, concentrated]) == pytest.approx(0.05)
+    assert cost_in_currency("rho", [gaussian, {"kind": "pure-dp", "epsilon": 1.0}]) == 0
+    assert cost_in_currency("epsilon", [{"kind": "pure-dp", "epsilon": 0.5}] * 2) == 1
 
 
 def test_without_a_limit_nothing_is_counted_down() -> None:
@@ -139,5 +139,5 @@ def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> Non
                 "limit": limit.to_dict(),
                 "spent": accounting.spent_amounts(ledger.spent(), pooled=False),
             }
-        assert currency_of(account) == ("epsilon", 1.0)
+        assert account_currency(account) == ("epsilon", 1.0)
         assert spent_share(account) == (0.0 if first is None else 1.0)

@@ -84,7 +84,7 @@ def test_a_form_without_proof_of_where_it_came_from_does_nothing(service: Runnin
     for form, headers in attempts:
         assert mine.client.post(path, data=form, headers=headers).status_code == 403
     assert service.backend.dataset.ledger.spent("cura").charges == 0
-    assert service.backend.access.stopped() is None
+    assert service.backend.access.stop_record() is None
     assert {token["name"] for token in service.backend.tokens()} == {"ana", "ben", "cura"}
     assert mine.client.get("/").status_code == 200
     assert page.one("form", action="/ask")

@@ -134,7 +134,7 @@ def test_whoever_waits_for_long_behind_a_slow_question_is_helped_out() -> None:
 
     asyncio.run(crowd())
     pool.close()
-    assert pool._working == 0
+    assert pool._running == 0
 
 
 def test_nobody_is_helped_out_who_is_answered_soon() -> None:
@@ -146,7 +146,7 @@ def test_nobody_is_helped_out_who_is_answered_soon() -> None:
         await entered(held)
         others = [asyncio.create_task(pool.run("bob", asking(held, i))) for i in range(20)]
         await asyncio.sleep(0)
-        assert pool._working == 1
+        assert pool._running == 1
         held.open.set()
         await asyncio.wait_for(asyncio.gather(first, *others), LONG)
 

@@ -1,11 +1,11 @@
-"""The ledger of a data set: every charge, kept where no crash, copy or race can lose it.
+"""The ledger of a data set: every charge, stored so that no crash, copy or race can lose it.
 
-Reading order: ``_ledger`` has the :class:`Ledger` that people use, ``_opening`` how it is created, opened,
-backed up and restored; ``_charges`` are the operations that write to it, under the limits of ``_caps``;
-``records`` are the rows of its record and the charges read back from them, ``_verification`` the replay
-behind ``Ledger.check``; ``transaction`` is what one transaction has read and has yet to write, ``_store`` the
-interface to a database, and ``_sqlite`` (with ``_journal``) and ``_postgres`` are the two databases.
-``audit_log`` is the hash-chained log of events that is kept beside a ledger.
+``_ledger`` has the public class :class:`Ledger`, ``_opening`` creates, opens, backs up and restores it.
+``_charges`` has the operations that write to it, under the limits of ``_caps``. ``records`` defines the rows
+of its record and reads charges back from them; ``_verification`` replays the record for ``Ledger.check``.
+``transaction`` buffers what one transaction reads and writes; ``_store`` is the interface to a database, and
+``_sqlite`` (with ``_journal``) and ``_postgres`` implement it. ``audit_log`` is the hash-chained log of
+events that is kept beside a ledger.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A limit turned into fixed caps, once, before the first answer is seen.
+"""Caps: a limit divided into fixed amounts per currency, before the first answer is seen.
 
-Analysts who see answers choose what to ask next, so a total that is re-read after each answer proves
-nothing. Caps that were fixed beforehand do: every charge must leave every cap unbroken, and then the
-limit holds however the charges were chosen. Why is proven in
-``docs/explanation/theorems/composition.md``; this module is that theorem in code.
+Analysts who see answers choose the next query by them, so a total that is recomputed after each answer
+proves nothing. Fixed caps do: if every charge stays within every cap, the limit holds however the charges
+were chosen. The proof is in ``docs/explanation/theorems/composition.md``.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ class Caps:
     amounts : tuple of (str, Amount)
         Cap in each currency, sorted by its name.
     weight : Amount
-        What one unit of total variation counts in delta: ``1 + exp(epsilon)`` under an
-        :class:`ApproxDP` limit, else nothing, since there it has a cap of its own.
+        Delta that one unit of total variation costs: ``1 + exp(epsilon)`` under an
+        :class:`ApproxDP` limit; 0 otherwise, where total variation has a cap of its own.
     gaussian_share : float
         Part of epsilon kept for Gaussian events; 0 where the limit is not :class:`ApproxDP`.
 
@@ -179,15 +178,15 @@ class Caps:
         )
 
     def admit(
-        self, before: Spending, asked: Spending, *, scope: str, later: Spending | None = None
+        self, before: Spending, cost: Spending, *, scope: str, later: Spending | None = None
     ) -> Spending:
-        """Return the spending after the charge `asked`, or refuse it.
+        """Return the spending after a charge, or refuse the charge.
 
         Parameters
         ----------
         before : Spending
             Spending of the scope so far.
-        asked : Spending
+        cost : Spending
             Cost of the new charge.
         scope : str
             Name of the owner, or "total", for the message.
@@ -201,67 +200,70 @@ class Caps:
         BudgetExceeded
             A cap would be passed.
         """
-        after = self._after(before, asked, scope)
+        after = self._spending_after(before, cost, scope)
         if later is not None:
             try:
-                self._after(after, later, scope)
+                self._spending_after(after, later, scope)
             except BudgetExceeded:
                 if not self._fits(after):
                     raise
             else:
                 return after
-            raise self._exceeded(before, asked + later, scope, "the charge and those after it")
+            raise self._budget_error(before, cost + later, scope, "the charge and those after it")
         return after
 
-    def _after(self, before: Spending, asked: Spending, scope: str) -> Spending:
+    def _spending_after(self, before: Spending, cost: Spending, scope: str) -> Spending:
         """Return the spending after one charge, or raise the reason why it is refused."""
-        self._check_same_people(asked)
-        after = before + asked
+        self._check_relation(cost)
+        after = before + cost
         if isinstance(self.limit, ErrorFloor):
-            self._check_floors(asked)
-        elif asked.unpromised:
+            self._check_floors(cost)
+        elif cost.unpromised:
             raise PromiseError(
                 f"promise of a charge must keep differential privacy under the limit "
-                f"{self.limit}, and this one does not ({'; '.join(asked.unpromised)}). "
+                f"{self.limit}, and this one does not ({'; '.join(cost.unpromised)}). "
                 "Use a ledger without a limit to record it."
             )
-        if not before.charges and self._keeps_alone(asked):
+        if not before.charges and self._keeps_alone(cost):
             return after
         for name, words, way in self._refused:
-            if getattr(asked, name):
+            if getattr(cost, name):
                 raise PromiseError(
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
                     f"up, got a {words} event. Open the ledger with {way}."
                 )
         if not self._fits(after):
-            raise self._exceeded(before, asked, scope, "the charge")
+            raise self._budget_error(before, cost, scope, "the charge")
         return after
 
     def _fits(self, spent: Spending) -> bool:
         """Return whether spending passes no cap. It never shrinks: once it passes one it never fits again."""
-        return not self._passed(spent) and not any(getattr(spent, name) for name, _, _ in self._refused)
+        return not self._exceeded_currencies(spent) and not any(
+            getattr(spent, name) for name, _, _ in self._refused
+        )
 
-    def _passed(self, spent: Spending) -> list[str]:
+    def _exceeded_currencies(self, spent: Spending) -> list[str]:
+        """Return the currencies whose cap the spending exceeds."""
         return [currency for currency, cap in self.amounts if self._spent(spent, currency) > cap]
 
     def holds(self, spent: Spending) -> bool:
         """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
         return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
 
-    def _exceeded(self, before: Spending, asked: Spending, scope: str, what: str) -> BudgetExceeded:
-        """Return the error of a charge that passes a cap, naming one currency that the charge asks for."""
+    def _budget_error(self, before: Spending, cost: Spending, scope: str, what: str) -> BudgetExceeded:
+        """Return the error of a charge that exceeds a cap, naming one currency in which the charge costs."""
         caps, left = dict(self.amounts), self.left(before)
-        paid = [currency for currency in caps if self._spent(asked, currency)] or list(caps)
-        # Where the budget was full before, that is so in every currency: name one that is asked for, and
-        # the number of questions before their noise.
-        passed = [name for name in self._passed(before + asked) if name in paid] or paid
-        currency = "queries" if "queries" in passed else passed[0]
-        cap, asked_for = caps[currency], float(self._spent(asked, currency))
+        paid = [currency for currency in caps if self._spent(cost, currency)] or list(caps)
+        # A budget that was exceeded before is so in every currency: name one in which the charge costs, and
+        # the number of queries before the amount of noise.
+        exceeded = [name for name in self._exceeded_currencies(before + cost) if name in paid] or paid
+        currency = "queries" if "queries" in exceeded else exceeded[0]
+        cap, amount = caps[currency], float(self._spent(cost, currency))
         return BudgetExceeded(
             f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
-            f"{asked_for:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
+            f"{amount:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
             "charged; ask for less, or stop here.",
-            asked=asked_for,
+            asked=amount,
             left=left[currency],
             limit=float_down(cap.exact),
             currency=currency,
@@ -296,25 +298,25 @@ class Caps:
             return Amount.rounded_up(spent.charges)
         return spent.total_variation
 
-    def _keeps_alone(self, asked: Spending) -> bool:
-        return isinstance(self.limit, ApproxDP) and asked.delta_at(self.limit.epsilon) <= self.limit.delta
+    def _keeps_alone(self, cost: Spending) -> bool:
+        return isinstance(self.limit, ApproxDP) and cost.delta_at(self.limit.epsilon) <= self.limit.delta
 
-    def _check_same_people(self, asked: Spending) -> None:
+    def _check_relation(self, cost: Spending) -> None:
         """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
         for name in ("unit", "neighbors"):
-            ours, theirs = getattr(self.limit, name), getattr(asked, name)
-            if theirs is not None and theirs != ours:
+            expected, actual = getattr(self.limit, name), getattr(cost, name)
+            if actual is not None and actual != expected:
                 raise PromiseError(
-                    f"{name} of the charge must be the limit's, {ours!r}, got {theirs!r}. "
+                    f"{name} of the charge must be the limit's, {expected!r}, got {actual!r}. "
                     "Different relations between tables are never added up: keep one ledger for each."
                 )
         wanted = self.limit.covers
-        if asked.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
+        if cost.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
             return
-        if not set(wanted) <= set(asked.covers):
+        if not set(wanted) <= set(cost.covers):
             raise PromiseError(
                 f"covers of the charge must include what the limit covers, {', '.join(wanted)}, got "
-                f"{', '.join(asked.covers)}. Protect the rest too, or open the ledger with a limit "
+                f"{', '.join(cost.covers)}. Protect the rest too, or open the ledger with a limit "
                 "whose covers=(...) names the columns that every charge protects."
             )
 
@@ -334,7 +336,7 @@ class Caps:
 
     def _guaranteed_floors(self, limit: ErrorFloor, stated: dict[str, ColumnCost] | None) -> Promise:
         """Return the limit on errors for the columns about which every charge says enough."""
-        kept: dict[str, ColumnFloor] = {}
+        floors: dict[str, ColumnFloor] = {}
         for name, floor in limit.entries:
             cost = ColumnCost.from_floor(floor) if stated is None else stated.get(name)
             if cost is None or cost.information is None:
@@ -343,15 +345,15 @@ class Caps:
             proven = [bound for bound in bounds if bound is not None]
             if proven:
                 floor = dataclasses.replace(floor, error=min(floor.error, *proven), prior="cosine squared")
-            kept[name] = floor
-        if not kept:
+            floors[name] = floor
+        if not floors:
             return NoPromise("some charge says nothing about the columns whose error the limit bounds")
-        return dataclasses.replace(limit, entries=tuple(kept.items()), covers=tuple(kept))
+        return dataclasses.replace(limit, entries=tuple(floors.items()), covers=tuple(floors))
 
-    def _check_floors(self, asked: Spending) -> None:
+    def _check_floors(self, charge: Spending) -> None:
         """Refuse a charge that does not bound the information about each column of the limit."""
         assert isinstance(self.limit, ErrorFloor)
-        stated = dict(asked.columns)
+        stated = dict(charge.columns)
         for name in self.limit.columns:
             cost = stated.get(name)
             if cost is None:
@@ -396,6 +398,7 @@ class Caps:
 
 
 def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
+    """Return the caps of a limit on posterior odds, without that on total variation."""
     queries = Amount.rounded_down(limit.queries)
     match limit.theorem:
         case "corrected":
@@ -409,6 +412,7 @@ def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
 
 
 def _information(limit: ErrorFloor, name: str) -> Amount:
+    """Return the cap on the Fisher information about one column."""
     information = limit[name].fisher_information
     if information is None:
         raise ParameterError(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL refuses zero bytes, UTF-8 lone surrogates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Charge:
     identity : str
         Identity of the ledger, for the receipt.
     totals : ChargeTotals
-        ChargeTotals of the ledger, which the charge adds to.
+        Totals of the ledger, to which the charge is added.
     promises : tuple of Promise
         Promises of the result that is paid for.
     cost, later : Spending
@@ -120,14 +120,14 @@ class Charge:
 
     def _spend(self, transaction: Transaction, scopes: list[str]) -> None:
         """Charge every scope, or refuse for the one with least room, so that what fits it fits all."""
-        refused: list[BudgetExceeded] = []
+        errors: list[BudgetExceeded] = []
         for scope in scopes:
             try:
                 self.totals.spend(transaction, scope, self.cost, self.later)
             except BudgetExceeded as problem:
-                refused.append(problem)
-        if refused:
-            raise min(refused, key=lambda problem: problem.left / problem.asked if problem.asked else 0.0)
+                errors.append(problem)
+        if errors:
+            raise min(errors, key=lambda problem: problem.left / problem.asked if problem.asked else 0.0)
 
     def _check_plan(self, transaction: Transaction) -> None:
         """Refuse a plan that the total has no room for, as if the question had not been paid for.
@@ -135,7 +135,7 @@ class Charge:
         Otherwise a caller with a plan that fits nothing would learn for free whether another owner has asked.
         """
         if self.later is not None:
-            caps, spent = self.totals.of(transaction, TOTAL)
+            caps, spent = self.totals.caps_and_spending(transaction, TOTAL)
             if caps is not None:
                 caps.admit(spent, self.cost, scope=TOTAL, later=self.later)
 
@@ -157,11 +157,11 @@ class Charge:
     def _find_repeated(self, transaction: Transaction, request: str, seq: int) -> Receipt:
         """Return the receipt of the charge that the same request made before, whatever happened since."""
         first = _row(transaction, seq)
-        used = first.content
-        row = _row(transaction, used["row"]) if used["type"] == "request" else first
+        first_content = first.content
+        row = _row(transaction, first_content["row"]) if first_content["type"] == "request" else first
         content = row.content
         same = content["promises"] == self.body["promises"]
-        if not (same and self._is_same_question(content, _asked_digest(used))):
+        if not (same and self._is_same_question(content, _asked_digest(first_content))):
             raise KeyReused(
                 f"request of Ledger.charge must be a new key for each new question, and {request!r} was "
                 f"used before, for row {row.seq} ({content['what']!r}). Choose another key, or repeat the "
@@ -173,7 +173,7 @@ class Charge:
         question, asked_now = self.body["question"], _asked_digest(self.body)
         if question is not None and question == content["question"]:
             return True
-        # The digest of a question holds the version of the data; that of what was asked does not.
+        # The digest of a question contains the version of the data; the digest of `asked` does not.
         if asked_now is not None or asked is not None:
             return asked_now == asked
         return question is None and content["question"] is None and self.body["what"] == content["what"]
@@ -184,7 +184,7 @@ class Charge:
         body = {"type": "request", "owner": owner, "request": request, "row": earlier.seq}
         asked = _asked_digest(self.body)
         if asked is not None:
-            # Its digest alone: a row that costs nothing must not be as long as the caller likes.
+            # Only its digest, so that free requests cannot fill the record with long rows.
             body["asked_sha256"] = asked
         row = transaction.append(self.when, canonical(body))
         transaction.put_mark(request_mark(owner, request), row.seq)
@@ -249,9 +249,9 @@ class WriteOperation(Generic[T]):
     Attributes
     ----------
     check : callable
-        Raises if the transaction is of another ledger.
+        Function that raises if the transaction is of another ledger.
     operation : callable
-        Writes inside the transaction it is given.
+        Function of a transaction that writes inside it and returns the result.
     makes_marks : bool
         Whether the table of marks has to be created first.
     """
@@ -316,18 +316,18 @@ def make_charge(
 ) -> Charge:
     """Return the operation of a charge, or refuse arguments that no ledger can keep."""
     owner, request, asked = details.get("owner"), details.get("request"), details.get("asked")
-    named = {
+    texts = {
         "what": details.get("what", "charge"),
         "owner": owner,
         "question": details.get("question"),
         "schema": details.get("schema"),
     }
-    check_texts(**named, request=request)
+    check_texts(**texts, request=request)
     cost, promises_json = promise_cost(promises)
     planned = tuple(details.get("plan", ()))
     body: dict[str, Any] = {
         "type": "charge",
-        **named,
+        **texts,
         "promises": promises_json,
         "scopes": charge_scopes(owner, known=False),
         "seeded": bool(details.get("seeded", False)),
@@ -351,14 +351,14 @@ def make_charge(
 
 @lru_cache(maxsize=512)
 def promise_cost(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
-    """Return the cost of promises and their JSON, cached: the same few come again and again."""
+    """Return the cost of promises and their JSON, cached, since few promises are charged often."""
     cost = Spending.from_promises(promises)
     return cost, json.loads(canonical([promise.to_dict() for promise in promises]))
 
 
-def check_texts(**named: object) -> None:
+def check_texts(**texts: object) -> None:
     """Refuse texts that are empty or that a database cannot keep; None is no text."""
-    for name, value in named.items():
+    for name, value in texts.items():
         if value is None and name != "what":
             continue
         if not isinstance(value, str) or not value:
@@ -367,7 +367,7 @@ def check_texts(**named: object) -> None:
                 "Leave it out if there is none."
             )
         # Databases refuse these, and would undo the charges of others in the same transaction.
-        if _UNKEEPABLE.search(value):
+        if _UNSTORABLE.search(value):
             raise ParameterError(
                 f"{name} of a charge must be text without zero bytes and half characters, got {value!r}. "
                 "Leave them out."
@@ -375,11 +375,11 @@ def check_texts(**named: object) -> None:
 
 
 def charge_text(body: dict[str, Any]) -> str:
-    """Return the body of a charge's row as canonical JSON; all but `asked` is known to be plain."""
-    asked = body.get("asked", {})
+    """Return the body of a charge's row as canonical JSON; only `asked` may not be plain JSON."""
+    query = body.get("asked", {})
     try:
-        if not isinstance(asked, dict):
-            raise TypeError(f"it is {type(asked).__name__}")
+        if not isinstance(query, dict):
+            raise TypeError(f"it is {type(query).__name__}")
         return canonical(body)
     except (TypeError, ValueError) as error:
         raise ParameterError(
@@ -388,7 +388,7 @@ def charge_text(body: dict[str, Any]) -> str:
         ) from None
 
 
-_KEPT = 512
+_CACHE_SIZE = 512
 """Number of parsed totals that are cached by their text."""
 
 
@@ -407,32 +407,32 @@ class ChargeTotals:
         # where totals are kept. Threads share it: each step is one operation.
         self._parsed: dict[str, Spending] = {}
 
-    def of(self, transaction: Transaction, scope: str) -> tuple[Caps | None, Spending]:
+    def caps_and_spending(self, transaction: Transaction, scope: str) -> tuple[Caps | None, Spending]:
         """Return caps and spending of a scope."""
-        found = transaction.total(scope)
-        if found is None:
+        total = transaction.total(scope)
+        if total is None:
             return self._owner_caps, Spending()
-        return self._parse(scope, *found)
+        return self._parse(scope, *total)
 
     def left(self, transaction: Transaction, owner: str | None) -> dict[str, float] | None:
         """Return what is left in each currency, of an owner or of the total; None without a limit."""
-        caps, spent = self.of(transaction, scope_name(owner))
+        caps, spent = self.caps_and_spending(transaction, scope_name(owner))
         return None if caps is None else caps.left(spent)
 
     def owners(self, transaction: Transaction) -> dict[str, Spending]:
         """Return the spending of each owner, by name; zero for an owner who only has a limit."""
         start = owner_scope("")
         return {
-            scope.removeprefix(start): self._parse(scope, *found)[1]
-            for scope, found in sorted(transaction.totals().items())
+            scope.removeprefix(start): self._parse(scope, *total)[1]
+            for scope, total in sorted(transaction.totals().items())
             if scope.startswith(start)
         }
 
-    def spend(self, transaction: Transaction, scope: str, asked: Spending, later: Spending | None) -> None:
+    def spend(self, transaction: Transaction, scope: str, cost: Spending, later: Spending | None) -> None:
         """Add a cost to the spending of a scope, or refuse it."""
-        caps, before = self.of(transaction, scope)
+        caps, before = self.caps_and_spending(transaction, scope)
         name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
-        after = before + asked if caps is None else caps.admit(before, asked, scope=name, later=later)
+        after = before + cost if caps is None else caps.admit(before, cost, scope=name, later=later)
         text = canonical(after.to_dict())
         transaction.put_total(scope, _caps_text(caps), text)
         self._cache(text, after)
@@ -440,11 +440,11 @@ class ChargeTotals:
     def _parse(self, scope: str, caps: str | None, spent: str) -> tuple[Caps | None, Spending]:
         """Return caps and spending from their texts, or raise LedgerTampered if they are not readable."""
         try:
-            known = self._parsed.get(spent)
-            if known is None:
-                known = Spending.from_dict(json.loads(spent))
-                self._cache(spent, known)
-            return (None if caps is None else _parse_caps(caps)), known
+            parsed = self._parsed.get(spent)
+            if parsed is None:
+                parsed = Spending.from_dict(json.loads(spent))
+                self._cache(spent, parsed)
+            return (None if caps is None else _parse_caps(caps)), parsed
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerTampered(
                 f"the total of {scope!r} must be readable, and is not ({error}). "
@@ -452,16 +452,16 @@ class ChargeTotals:
             ) from error
 
     def _cache(self, text: str, spent: Spending) -> None:
-        if len(self._parsed) >= _KEPT:
+        if len(self._parsed) >= _CACHE_SIZE:
             self._parsed.clear()
         self._parsed[text] = spent
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _parse_caps(text: str) -> Caps:
     return Caps.from_dict(json.loads(text))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _caps_text(caps: Caps | None) -> str | None:
     return write_caps(caps)

@@ -1,4 +1,4 @@
-"""The ledger of a data set: charge first, then draw noise."""
+"""The ledger of a data set, with which every charge is made before its noise is drawn."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """Every charge against a data set, under a limit that no interleaving can pass.
+    """All charges against a data set, under a limit that no interleaving of charges can exceed.
 
     Open one with :meth:`open`.
 
     Attributes
     ----------
     url : str
-        Address of the file or database that keeps it.
+        Address of the file or database that stores it.
     identity : str
         Hash of its first row; receipts carry it.
 
     Privacy
     -------
-    A limit becomes fixed caps once, at opening; a charge is admitted only if all caps still hold, for
+    A limit becomes fixed caps once, at creation; a charge is admitted only if all caps still hold, for
     the total and for the owner, both or neither, and is on disk before :meth:`charge` returns. So
     whatever is drawn afterwards was paid for, a crash costs budget and never privacy, and
-    :meth:`guarantee` holds against analysts who choose each question after seeing every answer.
-    There are no refunds. The record shows what was asked and when, and no row of the data:
-    callers give it public facts alone.
+    :meth:`guarantee` holds against analysts who choose each query after seeing every answer.
+    There are no refunds. The record shows the queries and their times, and no row of the data:
+    callers pass public facts only.
 
-    Owners' limits assume that owners do not pool what they learn; the total does not.
+    Limits of owners assume that owners do not pool what they learn; the total does not assume this.
 
     Reference
     ---------
@@ -90,7 +90,7 @@ class Ledger:
         self._store = store
         self.identity = opening.identity
         self._totals = ChargeTotals(opening.owner_caps)
-        self._marked = opening.marked
+        self._has_marks_table = opening.has_marks_table
 
     @classmethod
     def open(
@@ -125,7 +125,7 @@ class Ledger:
 
     @staticmethod
     def identity_at(path_or_url: str | os.PathLike[str], *, timeout: float = 30.0) -> str | None:
-        """Return the identity of the ledger at a place; None where there is none. Creates nothing.
+        """Return the identity of the ledger at an address, None if there is none, and create nothing.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Ledger:
 
     @property
     def url(self) -> str:
-        """Address of the file or database that keeps it."""
+        """Address of the file or database that stores it."""
         return self._store.url
 
     @property
@@ -153,7 +153,7 @@ class Ledger:
 
     @property
     def head(self) -> tuple[int, str]:
-        """Number and hash of the last row: keep it elsewhere, and a rollback will show."""
+        """Number and hash of the last row; a copy stored elsewhere reveals a rollback."""
         with self._store.read() as transaction:
             _, seq, digest = transaction.head()
         return seq, digest
@@ -171,13 +171,13 @@ class Ledger:
         asked: Mapping[str, Any] | None = None,
         request: str | None = None,
     ) -> Receipt:
-        """Charge what is about to be drawn, durably, or refuse.
+        """Charge for noise that is about to be drawn, durably, or refuse.
 
         Parameters
         ----------
         promises : Promise or iterable of Promise
-            Promises that the result will make. Several are the parts of one event and are added up, so of
-            two ways to say the same thing about the same noise give one.
+            Promises of the result. Several are parts of one event and are added up, so give only one of two
+            promises about the same noise.
         owner : str, optional
             Name of the owner, who is charged beside the total; None charges the total alone.
         what : str
@@ -192,20 +192,20 @@ class Ledger:
         seeded : bool
             Whether the noise will come from a seed.
         plan : iterable of Promise
-            Promises that the same job will charge after this one: refused now unless all of them fit too, so
-            that no job pays for its first half alone. It is neither charged nor kept aside, and a
+            Promises that the same job will charge later: the charge is refused unless all of them fit too,
+            so that no job pays for its first half alone. The plan is neither charged nor reserved, and a
             question that its owner paid for is free whatever the plan.
         asked : mapping, optional
             Query as JSON values, for readers of the record. Kept there and not on the receipt.
         request : str, optional
-            A key that the owner chose for this request, so that it can be sent again if its answer got
-            lost: the repeat has the receipt, and the answer, of the first, also where the data changed
-            in between and `question` with it, as long as promises and `asked` are the same.
+            Idempotency key of the owner, so that a request whose answer got lost can be sent again: the
+            repeat gets receipt and answer of the first, even if the data and with it `question` changed in
+            between, as long as promises and `asked` are the same.
 
         Returns
         -------
         Receipt
-            Committed to disk.
+            Receipt of the charge, which is committed to disk.
 
         Raises
         ------
@@ -220,8 +220,8 @@ class Ledger:
 
         Privacy
         -------
-        `what`, `asked` and `request` are kept in a record that many may read: they must be public facts
-        and not depend on rows.
+        `what`, `asked` and `request` are stored in a record that many may read: they must be public and not
+        depend on rows.
         """
         charge = self.prepare_charge(
             promises,
@@ -267,7 +267,7 @@ class Ledger:
 
     def prepare_answer(self, receipt: Receipt, answer: bytes) -> WriteOperation[bytes]:
         """Return the operation of :meth:`store`, for :meth:`execute`."""
-        return self._operation(StoreAnswer.from_receipt(receipt, self._row_of(receipt), answer))
+        return self._operation(StoreAnswer.from_receipt(receipt, self._receipt_row(receipt), answer))
 
     def execute(self, operations: Sequence[WriteOperation[T]]) -> list[T | Exception]:
         """Execute prepared charges and answers, durably and in one transaction, and return their results.
@@ -289,7 +289,7 @@ class Ledger:
             Some of it may stand; nothing may be drawn.
         """
         results = self._store.write_all(operations)
-        self._marked = self._marked or any(
+        self._has_marks_table = self._has_marks_table or any(
             operation.makes_marks and not isinstance(result, Exception)
             for operation, result in zip(operations, results, strict=True)
         )
@@ -297,7 +297,7 @@ class Ledger:
 
     def _operation(self, write: Callable[[Transaction], T], *, marks: bool = False) -> WriteOperation[T]:
         """Return an operation that runs on the ledger that was opened, with the table of marks if needed."""
-        return WriteOperation(self._check_identity, write, marks and not self._marked)
+        return WriteOperation(self._check_identity, write, marks and not self._has_marks_table)
 
     def _write(self, write: Callable[[Transaction], T], *, marks: bool = False) -> T:
         return unwrap(self.execute([self._operation(write, marks=marks)])[0])
@@ -311,7 +311,7 @@ class Ledger:
         answer was seen; otherwise :meth:`guarantee` is.
         """
         with self._store.read() as transaction:
-            _, spent = self._totals.of(transaction, scope_name(owner))
+            _, spent = self._totals.caps_and_spending(transaction, scope_name(owner))
         return spent
 
     def remaining(self, owner: str | None = None) -> dict[str, float] | None:
@@ -325,16 +325,16 @@ class Ledger:
             return [self._totals.left(transaction, owner) for owner in owners]
 
     def guarantee(self, owner: str | None = None) -> Promise:
-        """Return what holds for everything charged, now and later, however it is chosen.
+        """Return the promise that all charges keep together, now and later, however they are chosen.
 
         Privacy
         -------
-        The limit, where there is one, for the columns that every charge protected. Without a limit
-        nothing is guaranteed in advance: :class:`NoPromise`; :meth:`spent` says what fixed charges
-        come to. Nor is anything where the charges pass the limit, as an earlier version could let them.
+        This is the limit, if there is one, for the columns that every charge protected. Without a limit
+        nothing is guaranteed in advance, and the result is :class:`NoPromise`; :meth:`spent` adds up fixed
+        charges. The same holds if the charges exceed the limit, as an earlier version could let them.
         """
         with self._store.read() as transaction:
-            caps, spent = self._totals.of(transaction, scope_name(owner))
+            caps, spent = self._totals.caps_and_spending(transaction, scope_name(owner))
         if caps is None:
             return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
         if not caps.holds(spent):
@@ -342,13 +342,13 @@ class Ledger:
         return caps.guarantee(spent)
 
     def set_owner_limit(self, owner: str, limit: Promise | None, *, gaussian_share: float = 0.5) -> None:
-        """Give an owner a limit of their own, before their first charge."""
+        """Set a limit for one owner, before the owner's first charge."""
         check_texts(owner=owner)
         caps = make_caps(limit, gaussian_share)
         scope, when = owner_scope(owner), now()
 
-        def fix(transaction: Transaction) -> None:
-            if self._totals.of(transaction, scope)[1].charges:
+        def set_limit(transaction: Transaction) -> None:
+            if self._totals.caps_and_spending(transaction, scope)[1].charges:
                 raise LedgerError(
                     f"limit of owner {owner!r} must be set before the first charge, and there are "
                     "charges. Caps are fixed before any answer is seen."
@@ -357,7 +357,7 @@ class Ledger:
             transaction.append(when, canonical({"type": "owner limit", "owner": owner, "caps": values}))
             transaction.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
 
-        self._write(fix)
+        self._write(set_limit)
 
     def owners(self) -> dict[str, Spending]:
         """Return the exact spending of every owner who was charged or given a limit, by name."""
@@ -365,7 +365,7 @@ class Ledger:
             return self._totals.owners(transaction)
 
     def bind(self, dataset: str) -> None:
-        """Record which data set the ledger is about, or make sure that it is this one.
+        """Record the name of the ledger's data set, or check that the recorded one is the same.
 
         Raises
         ------
@@ -375,7 +375,7 @@ class Ledger:
         check_texts(dataset=dataset)
         when = now()
 
-        def settle(transaction: Transaction) -> str:
+        def find_or_record(transaction: Transaction) -> str:
             seq = transaction.mark(DATASET_MARK)
             if seq is None:
                 row = transaction.append(when, canonical({"type": "bind", "dataset": dataset}))
@@ -386,11 +386,11 @@ class Ledger:
                 raise missing_row_error(seq)
             return str(bound.content["dataset"])
 
-        found = self._write(settle, marks=True)
-        if found != dataset:
+        recorded = self._write(find_or_record, marks=True)
+        if recorded != dataset:
             raise LedgerError(
                 f"dataset of Ledger.bind must be the one that the ledger {self.shown} is about, "
-                f"{found!r}, got {dataset!r}. Keep a ledger for each data set."
+                f"{recorded!r}, got {dataset!r}. Keep a ledger for each data set."
             )
 
     def note_others(self, ledgers: Iterable[str]) -> None:
@@ -401,10 +401,10 @@ class Ledger:
         ledgers : iterable of str
             Identities of those ledgers; the ones already in the record are left out.
         """
-        given, when = list(ledgers), now()
+        identities, when = list(ledgers), now()
 
         def append(transaction: Transaction) -> None:
-            new = [ledger for ledger in given if transaction.mark(other_mark(ledger)) is None]
+            new = [ledger for ledger in identities if transaction.mark(other_mark(ledger)) is None]
             if new:
                 row = transaction.append(when, canonical({"type": "others", "ledgers": new}))
                 for ledger in new:
@@ -430,11 +430,11 @@ class Ledger:
             Number of charges, oldest first; None returns all.
         """
         with self._store.read() as transaction:
-            found = itertools.islice(iter_charges(transaction, owner, after), first)
-            return [make_receipt(self.identity, row, content) for row, content in found]
+            charges = itertools.islice(iter_charges(transaction, owner, after), first)
+            return [make_receipt(self.identity, row, content) for row, content in charges]
 
     def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
-        """Return all charges with what was asked and answered, oldest first.
+        """Return all charges with their queries and answers, oldest first.
 
         Parameters
         ----------
@@ -446,28 +446,28 @@ class Ledger:
             Number of charges, newest kept; None returns all.
         """
         with self._store.read() as transaction:
-            found = iter_charges(transaction, owner, after, newest_first=last is not None)
-            chosen = list(itertools.islice(found, last))
+            charges = iter_charges(transaction, owner, after, newest_first=last is not None)
+            chosen = list(itertools.islice(charges, last))
             if last is not None:
                 chosen.reverse()
             return [make_entry(transaction, self.identity, row, content) for row, content in chosen]
 
     def position(self, receipt: Receipt) -> tuple[str, dict[str, int]]:
-        """Return the hash of the row before a receipt's, and how many rows before it are no charges, by type.
+        """Return the hash before a receipt's row, and the number of earlier rows by type other than charges.
 
         A reader who has the receipt and the charges before it can then check that none is missing.
         """
         with self._store.read() as transaction:
             self._check_identity(transaction)
-            return find_position(transaction, self._row_of(receipt))
+            return find_position(transaction, self._receipt_row(receipt))
 
     def entry(self, receipt_id: str) -> Entry:
-        """Return the charge that a receipt's id names, with what was asked and answered.
+        """Return the charge that a receipt's id names, with its query and answer.
 
         Raises
         ------
         LedgerError
-            It is not in this ledger.
+            This ledger has no such charge.
         """
         with self._store.read() as transaction:
             return find_entry(transaction, self.identity, receipt_id)
@@ -484,7 +484,7 @@ class Ledger:
 
         Privacy
         -------
-        With an owner it tells nothing about others; without, it tells whether any owner has asked.
+        With an owner the result reveals nothing about others; without, it reveals whether anyone has asked.
         """
         with self._store.read() as transaction:
             paid = transaction.paid(question)
@@ -493,19 +493,19 @@ class Ledger:
     def secret(self) -> bytes:
         """Return the key under which this ledger's questions are named, drawing it at first use.
 
-        Beside a file it is a file of mode 0600 that ends in ``.version-key``; in PostgreSQL it is a table of
-        its own, so that every machine has the same; in memory it ends with the process.
+        For a ledger in a file the key is a file of mode 0600 beside it that ends in ``.version-key``; in
+        PostgreSQL it is a table of its own, so that every machine has the same key; in memory it ends with
+        the process.
 
         Privacy
         -------
-        A fingerprint of private rows lets an attacker who knows all rows but one test guesses at that one;
-        under a key it tells nothing to those without the key. Keep the key from those who may read the
-        record.
+        A fingerprint of private rows lets an attacker who knows all rows but one test guesses of that one;
+        under a key it reveals nothing to those without the key. Do not give the key to readers of the record.
         """
         return self._store.secret()
 
     def backup(self, path: str | os.PathLike[str]) -> tuple[int, str]:
-        """Write the ledger as it is now to a new file, while others go on charging, and check it.
+        """Write a consistent copy of the ledger to a new file while others go on charging, and check it.
 
         Parameters
         ----------
@@ -534,7 +534,7 @@ class Ledger:
         head: tuple[int, str] | None = None,
         timeout: float = 30.0,
     ) -> Self:
-        """Put a backup in its ledger's place, unless charges would be forgotten, and open it.
+        """Restore a ledger from a backup, unless charges would be lost, and open it.
 
         Parameters
         ----------
@@ -555,8 +555,8 @@ class Ledger:
 
         Privacy
         -------
-        Going back in the record would give spent budget back. Where the ledger is gone and no `head` was
-        kept, that cannot be seen: charges after the backup are then forgotten.
+        An earlier state of the record would return spent budget. If the ledger is gone and no `head` was
+        kept, this cannot be detected: charges after the backup are then lost.
         """
         restore_backup(open_store(backup, timeout), open_store(to, timeout), head)
         return cls.open(to, timeout=timeout)
@@ -567,23 +567,23 @@ class Ledger:
         Raises
         ------
         LedgerTampered
-            Names the row or total that does not agree. An attacker who can write to the database could
-            rewrite all of it consistently, from any row on; a receipt or :attr:`head` kept elsewhere shows
-            that too.
+            The message names the row or total that does not agree. An attacker with write access could
+            rewrite the record consistently from any row on; a receipt or :attr:`head` stored elsewhere
+            reveals that too.
         """
         with self._store.read() as transaction:
             self._check_identity(transaction)
             check_record(transaction)
             if receipt is not None:
-                check_receipt(transaction, receipt, self._row_of(receipt))
+                check_receipt(transaction, receipt, self._receipt_row(receipt))
 
     def confirm(self, seq: int, hash: str) -> None:
-        """Raise unless the record still has a row as it was once seen, for instance as its head.
+        """Check that the record still has a row with a number and hash seen before, such as its head.
 
         Raises
         ------
         LedgerTampered
-            It does not: an older state was put back, or another ledger in its place.
+            The row is missing or different: an older state was restored, or the ledger was replaced.
         """
         with self._store.read() as transaction:
             self._check_identity(transaction)
@@ -595,7 +595,7 @@ class Ledger:
                 "ledger was replaced or rewritten. Restore it from a backup that has this row."
             )
 
-    def _row_of(self, receipt: Receipt) -> int:
+    def _receipt_row(self, receipt: Receipt) -> int:
         if receipt.ledger != self.identity or receipt.seq is None:
             raise LedgerError(
                 f"receipt must be of this ledger {self.identity[:12]}, and {receipt.id} is not. "

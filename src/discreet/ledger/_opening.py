@@ -1,8 +1,7 @@
-"""How a ledger is created, opened, backed up and restored.
+"""Creating, opening, backing up and restoring a ledger.
 
-A backup is a ledger in one SQLite file, whatever database it was made from. Restoring only ever adds rows:
-where there is a ledger already, it must be an earlier state of the same record, so no charge of which anyone
-holds a receipt is forgotten.
+A backup is a ledger in one SQLite file, whatever database it was made from. Restoring only adds rows: an
+existing ledger must be an earlier state of the same record, so that no charge is lost.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ class Opening:
     Attributes
     ----------
     identity : str
-        Hash of its first row.
+        Hash of the ledger's first row.
     owner_caps : Caps or None
         Caps of owners who have none of their own; None is no limit.
-    marked : bool
-        Whether it has the table of marks, which ledgers of earlier versions get when they need it.
+    has_marks_table : bool
+        Whether it has the table of marks, which ledgers of earlier versions get at its first use.
     """
 
     identity: str
     owner_caps: Caps | None
-    marked: bool
+    has_marks_table: bool
 
 
-def open_store(place: str | os.PathLike[str], timeout: float) -> Store:
+def open_store(address: str | os.PathLike[str], timeout: float) -> Store:
     """Return the store of the ledger at a path or URL."""
-    url = os.fspath(place)
+    url = os.fspath(address)
     if url.startswith(("postgresql://", "postgres://")):
         from discreet.ledger._postgres import PostgresSchema
 
@@ -70,26 +69,26 @@ def open_ledger(store: Store, caps: Caps | None, owner_caps: Caps | None, *, whe
             "type": "open",
             "format": FORMAT,
             "version": product_version(),
-            # Two ledgers opened with the same words at the same time are two ledgers.
+            # Makes the identities of two ledgers differ that are created alike in the same second.
             "born": [os.getpid(), time.monotonic_ns()],
             "caps": None if caps is None else caps.to_dict(),
             "owner_caps": None if owner_caps is None else owner_caps.to_dict(),
         }
         first = LedgerRow.from_previous(0, START, when, canonical(body))
 
-        def fill(transaction: Transaction) -> None:
+        def write_first_rows(transaction: Transaction) -> None:
             transaction.insert(first)
             transaction.put_head(first.hash, first)
             transaction.put_total(TOTAL, write_caps(caps), canonical(Spending().to_dict()))
 
-        store.create(fill)
+        store.create(write_first_rows)
     with store.read() as transaction:
         identity, _, _ = transaction.head()
         content = _first(transaction)
-        marked = "marks" in transaction.tables()
+        has_marks_table = "marks" in transaction.tables()
     _check_limit("limit", caps, content["caps"])
     _check_limit("owner_limit", owner_caps, content["owner_caps"])
-    return Opening(identity, read_caps(content["owner_caps"]), marked)
+    return Opening(identity, read_caps(content["owner_caps"]), has_marks_table)
 
 
 def make_caps(limit: Promise | None, gaussian_share: float) -> Caps | None:
@@ -125,14 +124,14 @@ def _check_limit(name: str, given: Caps | None, fixed: dict[str, Any] | None) ->
 
 
 def back_up(source: Store, path: str, timeout: float = 30.0) -> tuple[int, str]:
-    """Write a ledger as it is now to a new file, check it, and return its head."""
+    """Write a consistent copy of a ledger to a new file, check it, and return its head."""
     copy = SqliteFile(path, timeout)
-    taken = LedgerError(
+    exists_error = LedgerError(
         f"path of Ledger.backup must be a file that does not exist yet, and {copy.shown} does. "
         "Choose another name: a backup never writes over an older one."
     )
     if Path(copy.url).exists():
-        raise taken
+        raise exists_error
     head = (0, "")
 
     def fill(target: Transaction) -> None:
@@ -144,12 +143,12 @@ def back_up(source: Store, path: str, timeout: float = 30.0) -> tuple[int, str]:
         head = seq, digest
 
     if not copy.create(fill, source.secret()):
-        raise taken
+        raise exists_error
     return head
 
 
 def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
-    """Restore a backup where the ledger is gone, or is an earlier state of the same record."""
+    """Restore a backup to a place without a ledger, or with an earlier state of the same record."""
     if not to.lasting:
         raise ParameterError(
             f"to of Ledger.restore must be a file or a URL, got {to.url!r}. A ledger in memory ends with its "
@@ -170,15 +169,15 @@ def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
         if head is not None:
             _check_head(transaction, backup, *head)
         key = _key(backup, to)
-        made = False
+        created = False
         if not to.exists():
 
             def fill(target: Transaction) -> None:
                 copy_rows(transaction, target, after=0)
                 check_record(target)
 
-            made = to.create(fill, key)
-        if not made:
+            created = to.create(fill, key)
+        if not created:
 
             def add(target: Transaction) -> None:
                 _check_earlier(transaction, target, backup, to)
@@ -191,10 +190,10 @@ def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
 
 
 def copy_rows(source: Transaction, target: Transaction, *, after: int) -> None:
-    """Copy to a target, which has the first `after` rows of the source's record, all that it lacks."""
+    """Copy all rows past number `after`, with answers, totals and marks, from a source to a target."""
     identity, seq, _ = source.head()
     target.execute(target.marks_table)
-    for rows in _sliced(source.record(after)):
+    for rows in _iter_chunks(source.record(after)):
         for row in rows:
             target.insert(row)
             if row.seq == seq:
@@ -208,21 +207,21 @@ def copy_rows(source: Transaction, target: Transaction, *, after: int) -> None:
     for scope, (caps, spent) in source.totals().items():
         target.put_total(scope, caps, spent)
     payers = source.execute("SELECT question, owner, seq FROM questions WHERE seq > ?", after)
-    for some in _sliced(payers):
-        target.preload([ReadSet(questions=tuple(question for question, _, _ in some))])
-        for question, owner, paid in some:
-            target.put_paid(question, owner, paid)
+    for chunk in _iter_chunks(payers):
+        target.preload([ReadSet(questions=tuple(question for question, _, _ in chunk))])
+        for question, owner, paid_seq in chunk:
+            target.put_paid(question, owner, paid_seq)
         target.flush()
-    for mark, marked in source.marks().items():
-        if marked > after:
-            target.put_mark(mark, marked)
+    for mark, mark_seq in source.marks().items():
+        if mark_seq > after:
+            target.put_mark(mark, mark_seq)
 
 
-def _sliced(entries: Iterable[T]) -> Iterator[list[T]]:
-    """Yield lists of a thousand, so that no more is held in memory."""
+def _iter_chunks(entries: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of a thousand entries, so that not all are held in memory."""
     rest = iter(entries)
-    while some := list(itertools.islice(rest, 1000)):
-        yield some
+    while chunk := list(itertools.islice(rest, 1000)):
+        yield chunk
 
 
 def _check_head(transaction: Transaction, backup: Store, seq: int, digest: str) -> None:
@@ -245,7 +244,7 @@ def _check_earlier(transaction: Transaction, target: Transaction, backup: Store,
             f"to of Ledger.restore must be an earlier state of the ledger in {backup.shown}, and "
             f"{to.shown} is another ledger: its rows 1 to {seq} would be forgotten. Choose another place."
         )
-    shared = _shared(transaction, target, seq)
+    shared = _count_shared_rows(transaction, target, seq)
     if shared < seq:
         raise LedgerError(
             f"to of Ledger.restore must be an earlier state of the ledger in {backup.shown}, and rows "
@@ -254,13 +253,16 @@ def _check_earlier(transaction: Transaction, target: Transaction, backup: Store,
         )
 
 
-def _shared(one: Transaction, other: Transaction, most: int) -> int:
-    """Return how many rows two records have in common: each hash stands for all rows before it."""
+def _count_shared_rows(one: Transaction, other: Transaction, most: int) -> int:
+    """Return the number of leading rows that two records share, by bisection.
+
+    Equal hashes at one row imply that all rows before it are equal.
+    """
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        mine, theirs = one.row(middle), other.row(middle)
-        if mine is not None and theirs is not None and mine.hash == theirs.hash:
+        first_row, second_row = one.row(middle), other.row(middle)
+        if first_row is not None and second_row is not None and first_row.hash == second_row.hash:
             low = middle
         else:
             high = middle - 1
@@ -268,15 +270,15 @@ def _shared(one: Transaction, other: Transaction, most: int) -> int:
 
 
 def _key(backup: Store, to: Store) -> bytes | None:
-    """Return the key under which questions are named, if the backup has it."""
+    """Return the backup's key under which questions are named; None if the backup has none."""
     key = backup.known_secret()
-    there = to.known_secret()
-    if key is not None and there is not None and key != there:
+    existing = to.known_secret()
+    if key is not None and existing is not None and key != existing:
         raise LedgerError(
             f"the key beside {to.shown} must be the backup's, and is another. Put it out of the way if it "
             "belongs to no ledger that is still used."
         )
-    if key is None and there is None:
+    if key is None and existing is None:
         warnings.warn(
             f"There is no key beside {backup.shown}, so questions that were paid for before will not be "
             "recognized and are charged again. Put the file that ends in .version-key there, and restore "

@@ -57,7 +57,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 """
 
 _LEAST_SILENCE = 5000
-"""Milliseconds for which a client that writes may be silent, however short others are ready to wait."""
+"""Least time in milliseconds that a writing client may idle before the server ends its transaction."""
 
 _TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
 
@@ -73,19 +73,19 @@ class _PostgresTransaction(Transaction):
         self._connection = connection
 
     def select(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
-        with self._pipelined(len(queries)):
+        with self._pipeline(len(queries)):
             cursors = [self._connection.execute(_with_placeholders(sql), values) for sql, values in queries]
-        # Outside: what a cursor has found is not known before all was sent.
+        # Outside the pipeline: results are available only after all statements were sent.
         return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
 
     def write_rows(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]]) -> None:
-        with self._pipelined(len(statements)):
+        with self._pipeline(len(statements)):
             for sql, rows in statements:
                 self._connection.execute(
                     _bulk_insert(sql), [list(column) for column in zip(*rows, strict=True)]
                 )
 
-    def _pipelined(self, statements: int) -> contextlib.AbstractContextManager[object]:
+    def _pipeline(self, statements: int) -> contextlib.AbstractContextManager[object]:
         """Return a context that sends several statements before the first answer, to save round trips."""
         return self._connection.pipeline() if statements > 1 else contextlib.nullcontext()
 
@@ -98,11 +98,11 @@ class _PostgresTransaction(Transaction):
             yield from rows
 
     def tables(self) -> set[str]:
-        found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-        return {str(name) for (name,) in found}
+        rows = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return {str(name) for (name,) in rows}
 
 
-def _keep_key(transaction: Transaction, proposed: bytes) -> bytes:
+def _store_key(transaction: Transaction, proposed: bytes) -> bytes:
     # Made here and not with the others: ledgers of earlier versions have no such table.
     transaction.execute(_KEY_TABLE)
     transaction.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
@@ -112,16 +112,16 @@ def _keep_key(transaction: Transaction, proposed: bytes) -> bytes:
 
 @cache
 def _with_placeholders(sql: str) -> bytes:
-    # Every statement is a constant of this package: only its placeholder is spelled differently.
+    # Every statement is a constant of this package; only the placeholder differs between databases.
     return sql.replace("?", "%s").encode()
 
 
 @cache
 def _bulk_insert(sql: str) -> bytes:
     """Return an INSERT that takes all rows at once, one array for each column that has a placeholder."""
-    found = re.fullmatch(r"(INSERT INTO \w+ \((.+?)\)) VALUES \((.+?)\)(.*)", sql)
-    assert found is not None
-    into, columns, values, conflict = found.groups()
+    match = re.fullmatch(r"(INSERT INTO \w+ \((.+?)\)) VALUES \((.+?)\)(.*)", sql)
+    assert match is not None
+    into, columns, values, conflict = match.groups()
     chosen, lists = [], []
     for column, value in zip(columns.split(", "), values.split(", "), strict=True):
         chosen.append(column if value == "?" else value)
@@ -139,13 +139,13 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
     ----------
     url : str
         Address of the database. The part after ``#`` names the ledger within the database; without it the
-        name is "ledger".
-        Its tables are in the schema ``discreet_<name>``.
+        name is "ledger". Its tables are in the schema ``discreet_<name>``.
     timeout : float
         Seconds to wait for other writers.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
+        """Parse the address; the first connection is opened at first use."""
         super().__init__(timeout)
         self._psycopg = _driver()
         parts = urlsplit(url)
@@ -163,19 +163,19 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         weakref.finalize(self, self._pool.close)
 
     def exists(self) -> bool:
-        """Return whether the schema is there and has the mark of a ledger."""
+        """Return whether the schema exists and has the mark of a ledger."""
         with self._transaction() as connection:
-            return self._marked(connection)
+            return self._has_mark(connection)
 
-    def _marked(self, connection: psycopg.Connection[Any]) -> bool:
-        """Return whether the schema exists, and raise NotALedger if it is not one of ours."""
-        found = connection.execute(
+    def _has_mark(self, connection: psycopg.Connection[Any]) -> bool:
+        """Return whether the schema exists, and raise NotALedger if it is not that of a ledger."""
+        comments = connection.execute(
             "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s",
             (self._schema,),
         ).fetchall()
-        if not found:
+        if not comments:
             return False
-        if found[0][0] != _MARK:
+        if comments[0][0] != _MARK:
             raise NotALedger(
                 f"URL of Ledger.open must name a ledger or a schema that does not exist yet, and "
                 f"{self._schema} of {self.shown} is something else. Nothing was changed; give "
@@ -186,9 +186,9 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
     def create(self, fill: Callable[[Transaction], None], key: bytes | None = None) -> bool:
         """Create schema and tables in one transaction, unless another process just did."""
         with self._transaction() as connection:
-            # Two processes that open at once: the second waits here, then finds the ledger made.
+            # If two processes open at once, the second waits here and then finds the ledger.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
-            if self._marked(connection):
+            if self._has_mark(connection):
                 return False
             # The name was checked against a pattern; SQL has no placeholder for it.
             connection.execute(f"CREATE SCHEMA {self._schema}".encode())
@@ -197,7 +197,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
             transaction = _PostgresTransaction(connection)
             fill(transaction)
             if key is not None:
-                _keep_key(transaction, key)
+                _store_key(transaction, key)
             transaction.flush()
         return True
 
@@ -217,7 +217,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         """Return a context that reads one consistent state."""
         begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         try:
-            with self._pool.reading(self._timeout), self._transaction(begin) as connection:
+            with self._pool.reserve_reader(self._timeout), self._transaction(begin) as connection:
                 yield _PostgresTransaction(connection)
         except TimeoutError as error:
             raise self._unavailable(error) from error
@@ -227,19 +227,19 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         if not self.exists():
             return None
         with self.read() as transaction:
-            found = transaction.execute("SELECT key FROM secret") if "secret" in transaction.tables() else []
-        return bytes(found[0][0]) if found else None
+            rows = transaction.execute("SELECT key FROM secret") if "secret" in transaction.tables() else []
+        return bytes(rows[0][0]) if rows else None
 
     def secret(self, first: bytes | None = None) -> bytes:
         """Return the key, kept in a table of its own that only the role that created it may read."""
         proposed = first or draw_key()
-        return self.write(lambda transaction: _keep_key(transaction, proposed))
+        return self.write(lambda transaction: _store_key(transaction, proposed))
 
     @contextlib.contextmanager
     def _transaction(self, begin: str = "SELECT 1") -> Iterator[psycopg.Connection[Any]]:
         """Return a context with a connection that commits at its end, or undoes all on an exception."""
         connection = None
-        with self._explaining():
+        with self._translate_errors():
             try:
                 connection = self._begin(begin)
                 yield connection
@@ -274,7 +274,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
             try:
                 idle.execute(begin.encode())
             except self._psycopg.OperationalError:
-                # The server was restarted while the connection lay idle; nothing was asked yet.
+                # The server was restarted while the connection was idle; no statement was sent yet.
                 idle.close()
             else:
                 return idle
@@ -299,8 +299,8 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         self._pool.close()
 
     @contextlib.contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """Turn the driver's errors into ours, without the URL's password."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Return a context that turns errors of the driver into LedgerErrors without the URL's password."""
         errors = self._psycopg.errors
         try:
             yield

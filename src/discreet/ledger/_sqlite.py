@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
-from discreet.ledger._journal import close_mark, format_of, journal_of, lacks_journal, require_open
+from discreet.ledger._journal import close_mark, format_number, journal_path, lacks_journal, require_open
 from discreet.ledger._store import PooledStore, Store
 from discreet.ledger.records import FORMAT, draw_key
 from discreet.ledger.transaction import Transaction
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 APPLICATION = 0x64736372
-"""SQLite's application id of our files: "dscr"."""
+"""SQLite's application id of a ledger, the letters "dscr"."""
 
 _MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT"
 
@@ -58,7 +58,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 
 
 class _SqliteTransaction(Transaction):
-    # Where Python cannot read text as such, the file is damaged too.
+    # Text that Python cannot decode also means that the file is damaged.
     failures = (sqlite3.Error, UnicodeDecodeError)
     marks_table: ClassVar[str] = _MARKS
 
@@ -84,7 +84,7 @@ class _SqliteTransaction(Transaction):
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenFile:
     """Connection, with device and inode of the file that it was opened on."""
 
     connection: sqlite3.Connection
@@ -94,17 +94,17 @@ class _Open:
         self.connection.close()
 
     def retire(self) -> None:
-        """Close what may be the last connection to the file, which is then whole without its journal."""
-        # What fails here leaves mark and journal as they are, and the ledger opens with them.
+        """Close the connection; if it is the last one, the file is complete without its journal."""
+        # A failure leaves mark and journal as they are, and the ledger opens with them.
         with contextlib.suppress(sqlite3.Error):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             close_mark(self.connection)
-        # Closing undoes what was not committed, also where a rollback itself would fail.
+        # Closable undoes what was not committed, also where a rollback itself would fail.
         self.connection.close()
 
 
-class SqliteFile(PooledStore[_Open]):
+class SqliteFile(PooledStore[_OpenFile]):
     """Ledger in one file: WAL with full synchronization, one writer at a time, mode 0600.
 
     Parameters
@@ -119,50 +119,52 @@ class SqliteFile(PooledStore[_Open]):
         super().__init__(timeout)
         self._path = Path(path).expanduser().absolute()
         self.url = self.shown = str(self._path)
-        self._mark: int | None = None  # that this process has seen in the main file
+        self._mark: int | None = None  # last mark that this process has seen in the main file
         weakref.finalize(self, _retire_all, self._pool)
 
     def exists(self) -> bool:
-        """Return whether there is a ledger, from the file's header alone: no lock, nothing written."""
+        """Return whether there is a ledger, from the file's header alone, without a lock or a write."""
         try:
             if not self._path.exists():
                 return False
             if not self._path.is_file():
-                raise self._stranger("no file")
+                raise self._not_a_ledger("no file")
         except OSError as error:
             raise self._unavailable(error) from error
         application, mark = self._header()
         if application != APPLICATION:
-            raise self._stranger("a database of another program")
-        if format_of(mark) != FORMAT:
-            raise self._stranger(f"a ledger of format {format_of(mark)}, while this version knows {FORMAT}")
+            raise self._not_a_ledger("a database of another program")
+        if format_number(mark) != FORMAT:
+            raise self._not_a_ledger(
+                f"a ledger of format {format_number(mark)}, while this version knows {FORMAT}"
+            )
         return True
 
     def _header(self) -> tuple[int, int]:
         """Read ``application_id`` and ``user_version`` from the main file.
 
-        SQLite reads them for us although the bytes are simple: closing a file that we opened ourselves
-        would drop the locks that this process holds on it through other connections.
+        Read by SQLite although the bytes are simple: closing a file handle of our own would drop the POSIX
+        locks that this process holds on the file through other connections.
         """
         try:
-            look = sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
-            with contextlib.closing(look):
+            connection = sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
+            with contextlib.closing(connection):
                 # While the journal is written into the file, or where a kill stopped that, the header may
                 # name pages that are only in the journal. With this, SQLite reads the header all the same.
-                look.execute("PRAGMA writable_schema = ON")
-                ((application,),) = look.execute("PRAGMA application_id").fetchall()
-                ((mark,),) = look.execute("PRAGMA user_version").fetchall()
+                connection.execute("PRAGMA writable_schema = ON")
+                ((application,),) = connection.execute("PRAGMA application_id").fetchall()
+                ((mark,),) = connection.execute("PRAGMA user_version").fetchall()
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                raise self._stranger("another kind of file") from error
+                raise self._not_a_ledger("another kind of file") from error
             raise self._unavailable(error) from error
         return int(application), int(mark)
 
     def create(self, fill: Callable[[Transaction], None], key: bytes | None = None) -> bool:
-        """Create the file under another name and link it into place: it is whole or absent."""
-        log = journal_of(self._path)
+        """Create the file under another name and link it into place, so that it is complete or absent."""
+        log = journal_path(self._path)
         if log.exists() and not self._path.exists():
-            raise self._stranger(f"missing, while its journal {log.name} was left behind")
+            raise self._not_a_ledger(f"missing, while its journal {log.name} was left behind")
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.{time.monotonic_ns()}.new")
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -205,7 +207,7 @@ class SqliteFile(PooledStore[_Open]):
     def read(self) -> Iterator[Transaction]:
         """Return a context that reads one consistent state."""
         try:
-            with self._pool.reading(self._timeout), self._transaction(_begin_reading) as transaction:
+            with self._pool.reserve_reader(self._timeout), self._transaction(_begin_reading) as transaction:
                 yield transaction
         except TimeoutError as error:
             raise self._unavailable(error) from error
@@ -225,11 +227,11 @@ class SqliteFile(PooledStore[_Open]):
         except BaseException as error:
             self._undo(used, error)
             if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
-                raise self._explained(error) from error
+                raise self._translate_error(error) from error
             raise
         self._pool.keep(used)
 
-    def _undo(self, used: _Open | None, error: BaseException) -> None:
+    def _undo(self, used: _OpenFile | None, error: BaseException) -> None:
         if used is None:
             return
         if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):
@@ -239,13 +241,13 @@ class SqliteFile(PooledStore[_Open]):
                 return
         used.retire()
 
-    def _connect(self) -> _Open:
+    def _connect(self) -> _OpenFile:
         """Return a new connection to the file, unless it lacks the journal that it needs."""
         if not self.exists():
             raise self._unavailable(FileNotFoundError("the file is gone"))
         if lacks_journal(self._path, lambda: self._header()[1]):
             raise LedgerTampered(
-                f"the ledger {self.shown} must come with its journal {journal_of(self._path).name}, which "
+                f"the ledger {self.shown} must come with its journal {journal_path(self._path).name}, which "
                 "may hold its last charges, and is alone: it was copied or moved while it was in use. Bring "
                 "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a "
                 "ledger that is in use, run `discreet ledger backup`."
@@ -263,17 +265,17 @@ class SqliteFile(PooledStore[_Open]):
             # On macOS a plain fsync leaves the charge in the disk's cache; elsewhere this changes nothing.
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
-            return _Open(connection, self._file())
+            return _OpenFile(connection, self._file())
         except BaseException:
             connection.close()
             raise
 
     def _file(self) -> tuple[int, int]:
-        found = self._path.stat()
-        return found.st_dev, found.st_ino
+        status = self._path.stat()
+        return status.st_dev, status.st_ino
 
-    def _check_same_file(self, used: _Open) -> None:
-        """Refuse to go on in a file that was moved away or replaced: its charges would be lost."""
+    def _check_same_file(self, used: _OpenFile) -> None:
+        """Refuse a connection whose file was moved or replaced, since its charges would be lost."""
         try:
             same = self._file() == used.file
         except OSError:
@@ -292,14 +294,14 @@ class SqliteFile(PooledStore[_Open]):
         except FileNotFoundError:
             return None
         except OSError as problem:
-            raise self._no_key(problem) from None
+            raise self._key_error(problem) from None
 
     def secret(self, first: bytes | None = None) -> bytes:
         """Return the key, kept in a file of its own so that the ledger may be shown without it."""
         path = self._key_file
         try:
             if not path.exists():
-                # Written whole under another name first: two processes may come at the same time.
+                # Written under another name first, since two processes may create it at the same time.
                 draft = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
                 handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 try:
@@ -312,9 +314,9 @@ class SqliteFile(PooledStore[_Open]):
                     draft.unlink()
             return path.read_bytes()
         except OSError as problem:
-            raise self._no_key(problem) from None
+            raise self._key_error(problem) from None
 
-    def _no_key(self, problem: OSError) -> LedgerUnavailable:
+    def _key_error(self, problem: OSError) -> LedgerUnavailable:
         return LedgerUnavailable(
             f"The file {str(self._key_file)!r} must be readable, and writable at first use, and is not "
             f"({problem.strerror}). Check who may write beside the ledger."
@@ -324,14 +326,14 @@ class SqliteFile(PooledStore[_Open]):
         """Close the idle connections; the next use opens new ones."""
         _retire_all(self._pool)
 
-    def _stranger(self, what: str) -> NotALedger:
+    def _not_a_ledger(self, what: str) -> NotALedger:
         return NotALedger(
             f"path of Ledger.open must be a ledger or a file that does not exist yet, and "
             f"{self.shown} is {what}. Nothing was changed; give another path."
         )
 
-    def _explained(self, error: sqlite3.Error | UnicodeDecodeError) -> LedgerError:
-        """Return our error for one of SQLite: damage, tables that were changed, or a file out of use."""
+    def _translate_error(self, error: sqlite3.Error | UnicodeDecodeError) -> LedgerError:
+        """Return the LedgerError for one of SQLite: damage, changed tables, or an unusable file."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if code in _DAMAGED:  # also where Python, not SQLite, could not read the text
             return LedgerTampered(
@@ -373,7 +375,7 @@ class Memory(Store):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, connection.close)
         _fill(connection, fill)
-        # Drawn now: between a charge and its noise nothing else draws.
+        # Drawn at creation, since nothing else may draw between a charge and its noise.
         self._connection, self._key = connection, key or draw_key()
         return True
 
@@ -420,7 +422,7 @@ class Memory(Store):
                 self._connection = None
 
 
-def _retire_all(pool: ConnectionPool[_Open]) -> None:
+def _retire_all(pool: ConnectionPool[_OpenFile]) -> None:
     while (idle := pool.take()) is not None:
         idle.retire()
 

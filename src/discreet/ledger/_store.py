@@ -116,14 +116,14 @@ class Store(ABC):
         """Close the idle connections; the next use opens new ones."""
 
 
-class Closing(Protocol):
-    """Anything that is closed in the end."""
+class Closable(Protocol):
+    """Connection that can be closed."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
 
-C = TypeVar("C", bound=Closing)
+C = TypeVar("C", bound=Closable)
 
 # Connections inherited over a fork belong to the parent: using or closing them here could release its
 # locks or end its transaction. They are kept, unused, so that nothing closes them.
@@ -135,7 +135,7 @@ class _Process(Generic[C]):
 
     def __init__(self, write_batch: Callable[..., Sequence[Any]]) -> None:
         self.pid = os.getpid()
-        # A deque takes and gives whole elements without a lock, which a fork could leave taken.
+        # A deque is thread-safe without a lock, which a fork could leave held.
         self.idle: deque[C] = deque()
         self.writers: BatchExecutor[Callable[[Transaction], Any], Any] = BatchExecutor(
             write_batch, failure=_lost_with_batch, limit=None
@@ -151,14 +151,14 @@ class ConnectionPool(Generic[C]):
     Parameters
     ----------
     write_batch : callable
-        WriteOperation of the executor: writes and commits one batch of operations.
+        Function of the executor that writes and commits one batch of operations.
     """
 
     def __init__(self, write_batch: Callable[..., Sequence[Any]]) -> None:
         self._write_batch = write_batch
         self._process: _Process[C] = _Process(write_batch)
 
-    def _here(self) -> _Process[C]:
+    def _current_process(self) -> _Process[C]:
         if self._process.pid != os.getpid():
             _INHERITED.append(self._process)
             self._process = _Process(self._write_batch)
@@ -167,13 +167,13 @@ class ConnectionPool(Generic[C]):
     def take(self) -> C | None:
         """Take an idle connection; None if there is none."""
         try:
-            return self._here().idle.pop()
+            return self._current_process().idle.pop()
         except IndexError:
             return None
 
     def keep(self, connection: C) -> None:
         """Keep a connection for its next use, or close it if there are enough."""
-        idle = self._here().idle
+        idle = self._current_process().idle
         if len(idle) < IDLE:
             idle.append(connection)
         else:
@@ -182,12 +182,15 @@ class ConnectionPool(Generic[C]):
     @property
     def writers(self) -> BatchExecutor[Callable[[Transaction], Any], Any]:
         """Executor that the writing threads of this process share."""
-        return self._here().writers
+        return self._current_process().writers
 
     @contextlib.contextmanager
-    def reading(self, timeout: float) -> Iterator[None]:
-        """Hold one of the places for reading threads: opening connections beyond those kept costs more."""
-        readers = self._here().readers
+    def reserve_reader(self, timeout: float) -> Iterator[None]:
+        """Return a context that holds one of the few places for reading threads.
+
+        Waiting for a place is cheaper than opening connections beyond those that are kept.
+        """
+        readers = self._current_process().readers
         if not readers.acquire(timeout=timeout):
             raise TimeoutError("too many threads are reading")
         try:
@@ -230,7 +233,7 @@ class PooledStore(Store, Generic[C]):
 
     def write_all(self, operations: Sequence[Callable[[Transaction], T]]) -> list[T | Exception]:
         """Execute operations under the write lock, and return their results once they are durable."""
-        # Databases let writers poll or use up connections; the threads of one process wait here instead.
+        # Threads of one process wait here, since databases let writers poll or use up connections.
         try:
             return self._pool.writers.submit(operations, self._timeout)
         except TimeoutError as error:

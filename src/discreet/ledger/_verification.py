@@ -1,4 +1,4 @@
-"""Replay behind ``Ledger.check``: the record against itself, the totals against the record."""
+"""Verification for ``Ledger.check``: the hash chain of the record, and its replay against the tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """Totals as they must be, computed again from the record alone.
+    """Totals, payments, answers and marks, computed again from the record alone.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Replay:
         self._payers: dict[int, str | None] = {}
         self._owner_caps: Caps | None = None
 
-    def follow(self, row: LedgerRow) -> None:
-        """Repeat the step that a row records, under the rules of its time."""
+    def apply(self, row: LedgerRow) -> None:
+        """Apply the step that a row records, under the caps as of that row."""
         try:
             content = row.content
             match content["type"]:
@@ -99,7 +99,7 @@ class Replay:
 
     def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
-        asked = Spending.from_promises([promise_from_dict(promise) for promise in content["promises"]])
+        cost = Spending.from_promises([promise_from_dict(promise) for promise in content["promises"]])
         question, owner = content["question"], content["owner"]
         scopes = charge_scopes(owner, known=question in self._known)
         if not scopes or content["scopes"] != scopes:
@@ -107,7 +107,7 @@ class Replay:
         for scope in scopes:
             caps = self.caps.setdefault(scope, self._owner_caps)
             before = self.spent.get(scope, Spending())
-            self.spent[scope] = before + asked if caps is None else caps.admit(before, asked, scope=scope)
+            self.spent[scope] = before + cost if caps is None else caps.admit(before, cost, scope=scope)
         if question is not None:
             self.paid[question, owner or ""] = row.seq
             self._known.add(question)
@@ -143,7 +143,7 @@ def check_record(transaction: Transaction) -> None:
     replay = Replay()
     row = None
     for row in verify_chain(transaction.record()):
-        replay.follow(row)
+        replay.apply(row)
     identity, seq, digest = transaction.head()
     if row is None or (row.seq, row.hash) != (seq, digest):
         last = 0 if row is None else row.seq
@@ -163,9 +163,9 @@ def check_record(transaction: Transaction) -> None:
 
 def _compare_totals(transaction: Transaction, replay: Replay) -> None:
     """Raise LedgerTampered unless the table of totals is what the record adds up to."""
-    found = transaction.totals()
-    for scope in sorted({*found, *replay.spent}):
-        stored = found.get(scope)
+    totals = transaction.totals()
+    for scope in sorted({*totals, *replay.spent}):
+        stored = totals.get(scope)
         if stored is None or scope not in replay.spent:
             raise LedgerTampered(
                 f"the total of {scope!r} must be there if and only if the record has it, and is not. "

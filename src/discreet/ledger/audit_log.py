@@ -1,8 +1,8 @@
-"""Audit log: who released what, when, from which declaration, at what cost; refusals too.
+"""Audit log of releases and refusals: user, time, declaration and cost of every run.
 
-One line of JSON for each event, and in each line the hash of the one before, so that a line which was
-changed, removed or put in between shows. A lasting log is kept beside the ledger and gets the lines of every
-run, also of those that were refused; a release carries a copy in ``internal/audit.jsonl``.
+The log has one line of JSON per event, and each line has the hash of the one before, so that changed, removed
+and inserted lines are detected. A permanent log is kept beside the ledger and gets the lines of every run; a
+release carries a copy in ``internal/audit.jsonl``.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ TUNED = "tuned"
 _START = "0" * 64  # hash that the first line names as that of the line before it
 
 
-class _Place(NamedTuple):
-    """Number and hash of a line."""
+class _LinePosition(NamedTuple):
+    """Number and hash of a line in the log."""
 
     seq: int
     hash: str
 
 
-_BEGINNING = _Place(0, _START)
+_BEGINNING = _LinePosition(0, _START)
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "duckdb", "cryptography")
 
 
 class AuditLog:
-    """Lines of one run, appended to a lasting log where there is one.
+    """Hash-chained log of events, in a file or in memory.
 
     Parameters
     ----------
     path : Path or None
-        File of the lasting log; None keeps the lines of this run in memory.
+        File of the permanent log; None keeps the lines of this run in memory.
 
     Privacy
     -------
-    Internal: a line may say how many rows there were and why a run was refused.
+    Internal: a line may contain the number of rows and the reason of a refusal.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._own: list[bytes] = []
-        self._place = _BEGINNING
+        self._lines_in_memory: list[bytes] = []
+        self._position = _BEGINNING
         self._end: tuple[int, int] | None = None
 
     def write(self, event: str, **facts: Any) -> None:
@@ -68,36 +68,38 @@ class AuditLog:
     def write_all(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Append several events, all or none."""
         if self.path is None:
-            lines, self._place = _lines(self._place, events)
-            self._own += lines
+            lines, self._position = _lines(self._position, events)
+            self._lines_in_memory += lines
             return
-        with _locked(self.path) as handle:
-            found = os.fstat(handle)
+        with _open_locked(self.path) as handle:
+            status = os.fstat(handle)
             # If no other process has written since, the last line is the one that this process wrote.
-            if self._end != (found.st_ino, found.st_size):
-                self._place, _ = _last_place(handle)
-            self._place = _append(handle, self._place, events)
-            self._end = (found.st_ino, os.fstat(handle).st_size)
+            if self._end != (status.st_ino, status.st_size):
+                self._position, _ = _last_position(handle)
+            self._position = _append(handle, self._position, events)
+            self._end = (status.st_ino, os.fstat(handle).st_size)
 
-    def mend(self) -> None:
-        """Cut off what a power failure left of a last line, and record that.
+    def repair(self) -> None:
+        """Cut off an incomplete last line, left by a power failure, and record that.
 
-        What the line was about was never published: the line is written first.
+        Nothing was published for it, since a line is written before its event takes effect.
         """
         if self.path is not None and self.path.exists():
-            with _locked(self.path) as handle:
-                place, torn = _last_place(handle)
+            with _open_locked(self.path) as handle:
+                position, torn = _last_position(handle)
                 if torn:
-                    _append(handle, place, [("cut", {"bytes": torn})])
+                    _append(handle, position, [("cut", {"bytes": torn})])
 
     def begin(self, **facts: Any) -> None:
-        """Append the event "begin" with user, machine and versions."""
-        self.write("begin", who=_who(), versions=versions(), **facts)
+        """Append the event "begin" with user name, machine and versions."""
+        self.write("begin", who=_user_name(), versions=versions(), **facts)
 
     def mentions(self, event: str) -> bool:
-        """Return whether there ever was such an event, in this run or an earlier one."""
+        """Return whether the log has such an event, from this run or an earlier one."""
         lines = (
-            self._own if self.path is None or not self.path.exists() else self.path.read_bytes().splitlines()
+            self._lines_in_memory
+            if self.path is None or not self.path.exists()
+            else self.path.read_bytes().splitlines()
         )
         try:
             return any(json.loads(line)["event"] == event for line in lines if line)
@@ -108,13 +110,13 @@ class AuditLog:
             ) from None
 
     def copy(self, target: Path) -> None:
-        """Write everything so far, earlier runs included, into the internal folder of a release."""
-        content = b"".join(self._own) if self.path is None else self.path.read_bytes()
+        """Write a copy of the whole log, earlier runs included, to a file."""
+        content = b"".join(self._lines_in_memory) if self.path is None else self.path.read_bytes()
         target.write_bytes(content)
 
 
 def read_log(path: Path, *, last: int | None = None) -> bytes:
-    """Return the content of a lasting log, without half of a line that is just being written.
+    """Return the content of a permanent log, without a line that is just being written.
 
     Parameters
     ----------
@@ -137,13 +139,13 @@ def read_log(path: Path, *, last: int | None = None) -> bytes:
 
 
 def check_log(path: Path) -> int:
-    """Verify that no line was changed, removed or put in between; return how many there are.
+    """Verify the hash chain of a log and return its number of lines.
 
     Raises
     ------
     SourceError
-        Names the first line that does not fit. Lines cut off at the end, and a log that was written anew from
-        some line on, do not show: compare with a copy.
+        The message names the first line that does not follow from the one before. Lines removed at the end
+        and a log rewritten from some line on are not detected: compare with a copy.
     """
     previous = _START
     lines = read_log(path).split(b"\n")
@@ -166,34 +168,36 @@ def check_log(path: Path) -> int:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of all packages that decide about noise, for the log."""
-    found = {"discreet": product_version(), "python": platform.python_version()}
-    return found | {name: metadata.version(name) for name in _LIBRARIES}
+    """Return the versions of Python, this package and the libraries that affect the noise."""
+    own = {"discreet": product_version(), "python": platform.python_version()}
+    return own | {name: metadata.version(name) for name in _LIBRARIES}
 
 
-def _who() -> str:
+def _user_name() -> str:
     try:
         return f"{getpass.getuser()}@{platform.node()}"
     except (OSError, KeyError):  # a container may run under a number without a name
         return f"{os.getuid()}@{platform.node()}"
 
 
-def _lines(place: _Place, events: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[list[bytes], _Place]:
-    """Return the lines of some events, and where they end."""
+def _lines(
+    position: _LinePosition, events: Sequence[tuple[str, Mapping[str, Any]]]
+) -> tuple[list[bytes], _LinePosition]:
+    """Return the lines of events that follow a position, and the position of the last line."""
     lines = []
     time, process = now(), os.getpid()
     for event, facts in events:
         content = {
-            "seq": place.seq + 1,
+            "seq": position.seq + 1,
             "time": time,
             "process": process,
             "event": event,
             **facts,
-            "previous": place.hash,
+            "previous": position.hash,
         }
-        place = _Place(place.seq + 1, _hash(content))
-        lines.append((canonical({**content, "hash": place.hash}) + "\n").encode())
-    return lines, place
+        position = _LinePosition(position.seq + 1, _hash(content))
+        lines.append((canonical({**content, "hash": position.hash}) + "\n").encode())
+    return lines, position
 
 
 def _hash(content: dict[str, Any]) -> str:
@@ -201,8 +205,8 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """Open the lasting log so that no other run appends meanwhile."""
+def _open_locked(path: Path) -> Iterator[int]:
+    """Return a context with a handle of the permanent log, under an exclusive lock."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as problem:
@@ -217,9 +221,11 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _append(handle: int, place: _Place, events: Sequence[tuple[str, Mapping[str, Any]]]) -> _Place:
-    """Write some lines at the end, whole or not at all; return where they end."""
-    lines, end = _lines(place, events)
+def _append(
+    handle: int, position: _LinePosition, events: Sequence[tuple[str, Mapping[str, Any]]]
+) -> _LinePosition:
+    """Append the lines of events, all or none, and return the position of the last line."""
+    lines, end = _lines(position, events)
     text, before = b"".join(lines), os.fstat(handle).st_size
     if os.write(handle, text) != len(text):
         os.ftruncate(handle, before)
@@ -227,8 +233,8 @@ def _append(handle: int, place: _Place, events: Sequence[tuple[str, Mapping[str,
     return end
 
 
-def _last_place(handle: int) -> tuple[_Place, int]:
-    """Return where the last whole line is, and how much of a torn one after it was cut off."""
+def _last_position(handle: int) -> tuple[_LinePosition, int]:
+    """Cut off an incomplete last line; return the position of the last complete one and the bytes cut."""
     size = os.fstat(handle).st_size
     tail, start = b"", size
     while start and tail.count(b"\n") < 2:
@@ -243,7 +249,7 @@ def _last_place(handle: int) -> tuple[_Place, int]:
         return _BEGINNING, torn
     try:
         content = json.loads(lines[-1])
-        return _Place(int(content["seq"]), str(content["hash"])), torn
+        return _LinePosition(int(content["seq"]), str(content["hash"])), torn
     except (ValueError, KeyError, TypeError):
         raise SourceError(
             "The last line of the audit log beside the ledger must be one of ours, and is not: the log was "

@@ -1,7 +1,7 @@
-"""Rows of a ledger's record: a chain of hashes, and the charges that are read back from it.
+"""Rows of a ledger's record, their hash chain, and the charges that are read back from them.
 
-Whoever changes a row must change all rows after it. A row's body is canonical JSON; the keys under which the
-other tables point to rows are made here too.
+A changed row requires a change of all rows after it. The body of a row is canonical JSON. The keys under
+which the other tables refer to rows are defined here too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet.ledger.transaction import Transaction
 
 FORMAT = 1
-"""Version of the tables and of the record; a change of meaning gets a new number."""
+"""Version of the tables and of the record; any change of meaning needs a new number."""
 
 TOTAL = "total"
 """Scope that every charge counts against, beside that of its owner."""
@@ -108,7 +108,7 @@ class Entry:
 
     Privacy
     -------
-    Public facts and noisy answers that were paid for: nothing in it depends on rows otherwise.
+    Holds public facts and noisy answers that were paid for; nothing else in it depends on rows.
 
     Reference
     ---------
@@ -123,7 +123,7 @@ class Entry:
 def make_receipt(
     identity: str, row: LedgerRow, content: Mapping[str, Any], promises: tuple[Promise, ...] | None = None
 ) -> Receipt:
-    """Return the receipt of a charge's row; `promises` saves reading them again."""
+    """Return the receipt of a charge's row; `promises`, if known, need not be parsed again."""
     return Receipt(
         id=f"{identity[:12]}-{row.seq}",
         what=content["what"],
@@ -162,7 +162,7 @@ def charge_hash(receipt: Receipt, previous: str) -> str:
 
 
 def find_position(transaction: Transaction, seq: int) -> tuple[str, dict[str, int]]:
-    """Return the hash before a row, and how many of the rows before it are no charges, by type."""
+    """Return the hash before a row, and the number of earlier rows by type other than charges."""
     row = transaction.row(seq)
     if row is None:
         raise missing_row_error(seq)
@@ -188,12 +188,12 @@ def iter_charges(
     transaction: Transaction, owner: str | None, after: int, *, newest_first: bool = False
 ) -> Iterator[tuple[LedgerRow, dict[str, Any]]]:
     """Yield the charges of an owner, or of all, with their parsed bodies."""
-    # Bodies are canonical, so the text shows what cannot be a match before it is parsed.
-    signs = ['"type":"charge"']
+    # Bodies are canonical JSON, so a search in the text rules out most rows before they are parsed.
+    patterns = ['"type":"charge"']
     if owner is not None:
-        signs.append(f'"owner":{json.dumps(owner)}')
+        patterns.append(f'"owner":{json.dumps(owner)}')
     for row in transaction.record(after, newest_first=newest_first):
-        if all(sign in row.body for sign in signs):
+        if all(pattern in row.body for pattern in patterns):
             content = row.content
             if content["type"] == "charge" and owner in (None, content["owner"]):
                 yield row, content
@@ -229,7 +229,7 @@ def missing_row_error(seq: int) -> LedgerTampered:
 
 
 def owner_scope(owner: str) -> str:
-    """Return the scope of an owner, which no owner's name can make collide with the total."""
+    """Return the scope of an owner, which differs from that of the total for every name."""
     return f"owner:{owner}"
 
 
@@ -239,7 +239,7 @@ def scope_name(owner: str | None) -> str:
 
 
 def charge_scopes(owner: str | None, *, known: bool) -> list[str]:
-    """Return the scopes that a charge counts against, in the order in which they are always taken."""
+    """Return the scopes that a charge counts against, in a fixed order; the total only if not `known`."""
     return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
 
 
@@ -253,10 +253,10 @@ def other_ledgers(transaction: Transaction) -> list[str]:
     if "marks" not in transaction.tables():
         return []
     start = canonical(["other ledger"])[:-1]
-    found = transaction.execute(
+    rows = transaction.execute(
         "SELECT key FROM marks WHERE substr(key, 1, length(?)) = ? ORDER BY seq, key", start, start
     )
-    return [json.loads(key)[1] for (key,) in found]
+    return [json.loads(key)[1] for (key,) in rows]
 
 
 def request_mark(owner: str | None, request: str) -> str:
@@ -265,5 +265,5 @@ def request_mark(owner: str | None, request: str) -> str:
 
 
 def draw_key() -> bytes:
-    """Return a fresh key of 32 random bytes, under which fingerprints of private rows are named."""
+    """Return a fresh key of 32 random bytes for keyed fingerprints of private rows."""
     return Stream().words(4).tobytes()

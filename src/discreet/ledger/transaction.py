@@ -1,8 +1,8 @@
-"""Buffer of one transaction: what it has read of a ledger's tables, and what it has yet to write.
+"""Buffer of one transaction: the entries of a ledger's tables that it has read and has yet to write.
 
-Threads that share a transaction each read a few rows and write a few. Sent one by one, those statements cost
-more than the disk does. So each operation names first what it will read, which is read for all of them
-together, and what is written waits here and goes to the database at the end, table by table.
+Threads that share a transaction each read and write a few rows. As single statements these cost more than
+the disk does. So each operation first declares what it will read, all of that is read together, and writes
+are buffered and sent at the end, one statement per table.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _TableBuffer(Generic[K, V]):
             _restore(self.unwritten, key, unwritten)
 
     def shrink(self) -> None:
-        """Clear the cache if it is large and nothing in it waits to be written."""
+        """Clear the cache if it is large and nothing in it has yet to be written."""
         if len(self.known) > _MOST_KNOWN and not self.unwritten:
             self.known.clear()
 
@@ -114,14 +114,14 @@ class Transaction(ABC):
         self._clear()
 
     def reset(self) -> None:
-        """Write what waits and clear the cache, so that reads show what the database has."""
+        """Write what is buffered and clear the cache, so that reads show the content of the database."""
         self.flush()
         self._clear()
 
     def _clear(self) -> None:
-        # The head is read once: no other transaction can move it while this one runs.
+        # The head is read once: no other transaction can change it while this one runs.
         self._head: tuple[str, int, str] | None = None
-        self._moved = False
+        self._head_changed = False
         self._rows: _TableBuffer[int, LedgerRow] = _TableBuffer()
         self._totals: _TableBuffer[str, tuple[str | None, str]] = _TableBuffer()
         self._paid: _TableBuffer[str, dict[str, int]] = _TableBuffer()
@@ -158,27 +158,27 @@ class Transaction(ABC):
     # Operations.
 
     def preload(self, read_sets: Sequence[ReadSet]) -> None:
-        """Read the head and the entries that several operations will look at, one statement per table."""
+        """Read the head and the entries that several operations will read, one statement per table."""
         queries: list[tuple[str, Sequence[Any]]] = []
-        places: list[Callable[[tuple[Any, ...]], None]] = []
+        loaders: list[Callable[[tuple[Any, ...]], None]] = []
 
-        def read(sql: str, missing: Sequence[Any], place: Callable[[tuple[Any, ...]], None]) -> None:
+        def read(sql: str, missing: Sequence[Any], load: Callable[[tuple[Any, ...]], None]) -> None:
             if missing:
                 condition, values = self.in_condition(missing)
                 queries.append((f"{sql} {condition}", values))
-                places.append(place)
+                loaders.append(load)
 
         if self._head is None:
             queries.append(("SELECT identity, seq, hash FROM book", ()))
-            places.append(self._load_head)
+            loaders.append(self._load_head)
         read(_ROWS, self._rows.missing(n for one in read_sets for n in one.rows), self._load_row)
         read(_TOTALS, self._totals.missing(n for one in read_sets for n in one.scopes), self._load_total)
         read(_PAID, self._paid.missing(n for one in read_sets for n in one.questions), self._load_paid)
         read(_ANSWERS, self._answers.missing(n for one in read_sets for n in one.answers), self._load_answer)
         read(_MARKS, self._marks.missing(n for one in read_sets for n in one.marks), self._load_mark)
-        for found, see in zip(self.select(queries) if queries else (), places, strict=True):
-            for row in found:
-                see(row)
+        for rows, load in zip(self.select(queries) if queries else (), loaders, strict=True):
+            for row in rows:
+                load(row)
 
     def _load_head(self, row: tuple[Any, ...]) -> None:
         identity, seq, digest = row
@@ -202,7 +202,7 @@ class Transaction(ABC):
         self._marks.known[str(row[0])] = int(row[1])
 
     def execute_all(self, operations: Sequence[Callable[[Transaction], T]]) -> list[T | Exception]:
-        """Execute operations one after the other, having read what all of them look at.
+        """Execute operations one after the other, after reading the entries that they declare.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Transaction(ABC):
 
     def _run_buffered(self, operation: Callable[[Transaction], T]) -> T:
         """Execute an operation that touches nothing but this buffer, and restore the buffer if it raises."""
-        head, moved = self._head, self._moved
+        head, moved = self._head, self._head_changed
         for table in self._tables:
             table.journal = []
         try:
@@ -239,7 +239,7 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception:
-            self._head, self._moved = head, moved
+            self._head, self._head_changed = head, moved
             for table in self._tables:
                 table.undo()
             raise
@@ -264,7 +264,7 @@ class Transaction(ABC):
         return result
 
     def flush(self) -> None:
-        """Write what waits, one statement per table."""
+        """Write what is buffered, one statement per table."""
         assert self._rows.journal is None, "what an operation may still undo must not be written"
         statements: list[tuple[str, Sequence[Sequence[Any]]]] = []
 
@@ -276,7 +276,7 @@ class Transaction(ABC):
             _PUT_ROW,
             [(row.seq, row.time, row.body, row.previous, row.hash) for row in self._rows.unwritten.values()],
         )
-        if self._moved:
+        if self._head_changed:
             assert self._head is not None
             write(_PUT_HEAD, [self._head])
         write(_PUT_TOTAL, [(scope, *total) for scope, total in self._totals.unwritten.items()])
@@ -285,13 +285,13 @@ class Transaction(ABC):
         write(_PUT_MARK, list(self._marks.unwritten.items()))
         if statements:
             self.write_rows(statements)
-        self._moved = False
+        self._head_changed = False
         for table in self._tables:
             table.unwritten.clear()
             table.shrink()
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Write what waits, then run a statement with ``?`` for values and return its rows."""
+        """Write what is buffered, then run a statement with ``?`` for values and return its rows."""
         self.flush()
         return self.select([(sql, values)])[0]
 
@@ -309,7 +309,7 @@ class Transaction(ABC):
         return self._head
 
     def append(self, time: str, body: str) -> LedgerRow:
-        """Append a row to the record, move the head to it, and return it."""
+        """Append a row to the record, make it the head, and return it."""
         identity, seq, previous = self.head()
         row = LedgerRow.from_previous(seq, previous, time, body)
         self.insert(row)
@@ -318,7 +318,7 @@ class Transaction(ABC):
 
     def put_head(self, identity: str, row: LedgerRow) -> None:
         """Set the identity and the last row."""
-        self._head, self._moved = (identity, row.seq, row.hash), True
+        self._head, self._head_changed = (identity, row.seq, row.hash), True
 
     def insert(self, row: LedgerRow) -> None:
         """Insert a row into the record."""
@@ -343,8 +343,8 @@ class Transaction(ABC):
 
     def totals(self) -> dict[str, tuple[str | None, str]]:
         """Return caps and spending of every scope."""
-        found = self.execute("SELECT scope, caps, spent FROM totals")
-        return {str(scope): (caps, str(spent)) for scope, caps, spent in found}
+        rows = self.execute("SELECT scope, caps, spent FROM totals")
+        return {str(scope): (caps, str(spent)) for scope, caps, spent in rows}
 
     def put_total(self, scope: str, caps: str | None, spent: str) -> None:
         """Write caps and spending of a scope."""

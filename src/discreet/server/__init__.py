@@ -1,13 +1,12 @@
-"""The private database as a service: one process, one table, one ledger, many analysts.
+"""The private database as an HTTP service for many analysts.
 
-Reading order: :mod:`~discreet.server.config` what an operator writes; :mod:`~discreet.server.api` what
-programs send and get; :mod:`~discreet.server.access` tokens, sessions and the stop switch;
-:mod:`~discreet.server.audit_log` the audit log; :mod:`~discreet.server.errors` how an error becomes a
-response; :mod:`~discreet.server.training` models; :mod:`~discreet.server.service` all operations, which
-routes and pages share; :mod:`~discreet.server.workers` the threads that run them;
-:mod:`~discreet.server.middleware` authentication, limits and headers around every route;
-:mod:`~discreet.server.pages` what browsers see; :mod:`~discreet.server.monitoring` logs and metrics;
-:mod:`~discreet.server.app` the whole, checked and run; :mod:`~discreet.server.health` whether it answers.
+``config`` reads the operator's file; ``app`` checks it, builds the application and runs it. ``middleware``
+authenticates, limits and counts every request; ``api`` has the routes for programs, ``pages`` those for
+browsers. Both call ``service``, all operations without HTTP, which works on a ``dataset``: table, ledger and
+database, summarized by ``accounting``. ``access`` stores tokens, sessions and the stop switch, which
+``credentials`` manages; ``audit_log`` records events; ``errors`` maps exceptions to responses; ``limits``,
+``workers`` and ``training`` hold size and rate limits, threads and models; ``monitoring`` and ``health`` are
+for operators.
 
-This package by itself imports nothing.
+The package itself imports nothing, so that commands start fast.
 """

@@ -1,4 +1,4 @@
-"""Who may come in: tokens, sessions and the stop switch, in one small file that survives a restart."""
+"""Tokens, browser sessions and the stop switch of a service, kept in one SQLite file."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 Scope: TypeAlias = Literal["analyst", "curator"]
 
 PREFIX = "dsc_"
-"""What every token begins with, so that one that was left lying around is found by a search."""
+"""Beginning of every token, so that a leaked one is found by searching for it."""
 
 _BYTES = 32
 _TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 _DAY = 86_400
-_SAVE_INTERVAL = 60.0  # seconds by which the time that is kept may lag
-_MAX_SESSIONS = 16  # of one token: more browsers than that nobody has
+_SAVE_INTERVAL = 60.0  # seconds by which the stored time may lag
+_MAX_SESSIONS = 16  # per token, more browsers than one person uses
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, latest REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (
@@ -45,16 +45,16 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who was let in.
+    """An authenticated caller.
 
     Attributes
     ----------
     name : str
-        Whose budget is charged.
+        Name under which charges are made, the owner in the ledger.
     scope : {"analyst", "curator"}
-        What they may do; a curator may also ask.
+        Routes that are open to the caller; a curator may use those of an analyst too.
     token_id : int
-        Which of their tokens it was.
+        Number of the token that the caller presented.
     """
 
     name: str
@@ -63,24 +63,24 @@ class Caller:
 
     @property
     def is_curator(self) -> bool:
-        """Whether the curator's routes are open to them."""
+        """Whether the curator's routes are open to the caller."""
         return self.scope == "curator"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """What is kept of a token: not the token.
+    """What is stored about a token; the token itself is not.
 
     Attributes
     ----------
     id : int
-        Its number.
+        Number of the token, unique in the file.
     name, scope
-        Of its bearer.
+        Name and scope of the token's bearer, as in `Caller`.
     created, expires : float
-        Seconds since 1970.
+        Start and end of its validity, in seconds since 1970.
     revoked : float or None
-        When it was, if it was.
+        Time of its revocation, in seconds since 1970; None if it was not revoked.
     """
 
     id: int
@@ -91,7 +91,7 @@ class StoredToken:
     revoked: float | None
 
     def state(self, now: float) -> str:
-        """Say in a word whether it opens the door."""
+        """Return ``"valid"``, ``"expired"`` or ``"revoked"``, as of a time in seconds since 1970."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires <= now else "valid"
@@ -99,16 +99,16 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that was let in.
+    """The session of a browser.
 
     Attributes
     ----------
     caller : Caller
-        Who.
+        Caller whose token opened the session.
     form : str
-        What every form of theirs must carry.
+        CSRF token that every form of the session must carry.
     expires : float
-        Seconds since 1970.
+        End of the session, in seconds since 1970.
     """
 
     caller: Caller
@@ -117,10 +117,10 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """That nothing is answered, since when, and who said so."""
+class StopRecord:
+    """The fact that the service is stopped: by which caller, and since when in seconds since 1970."""
 
-    who: str
+    caller: str
     since: float
 
 
@@ -130,52 +130,53 @@ class AccessStore:
     Parameters
     ----------
     path : path
-        A SQLite file; made, for its owner's eyes alone, if it is not there.
-    wall : callable
-        Seconds since 1970; tests set it back.
+        SQLite file; created with mode 0600 if it does not exist.
+    clock : callable
+        Wall clock that returns seconds since 1970; tests set it back.
 
     Privacy
     -------
-    Of a token its SHA-256 is kept, so whoever reads the file cannot come in with what is there. Whoever may
-    write to it can let anybody in. A token that was revoked, here or by another process, opens nothing from
-    then on: what is remembered between two looks is dropped whenever the file has changed. Then only what is
-    looked for is read again, so that whoever looks never waits for how much is there. Time does not go
-    back: the latest seen is kept, so that a clock that was set back revives nothing.
+    Only the SHA-256 of a token is stored, so read access to the file does not give access to the service;
+    write access does. A token that was revoked, here or by another process, is rejected from then on: the
+    cache is dropped whenever the file has changed. After that only the requested rows are read again, so the
+    time of a lookup does not depend on the size of the file. Time never goes back: the latest time seen is
+    stored, so that setting the clock back does not revive an expired token.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        """Open the file with one connection for reading and one for writing."""
         self.path = Path(path)
-        self._wall = wall
-        # Whoever looks must not wait for whoever writes to a disk.
-        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._clock = clock
+        # Two locks, so that a lookup does not wait for a write to reach the disk.
+        self._lock, self._write_lock = threading.Lock(), threading.Lock()
         self._writer = self._open_file()
         self._reader = self._connect()
-        self._started = (wall(), time.monotonic())
-        self._latest = self._kept = self._read_latest()
-        self._seen: int | None = None
+        self._started = (clock(), time.monotonic())
+        self._latest = self._saved_latest = self._read_latest()
+        self._data_version: int | None = None
         self._tokens: dict[bytes, StoredToken] = {}
         self._callers: dict[int, StoredToken] = {}
         self._sessions: dict[bytes, tuple[StoredToken, str, float]] = {}
-        self._stopped: Stopped | None = None
+        self._stop_record: StopRecord | None = None
 
     # Time.
 
     def now(self) -> float:
-        """Return seconds since 1970, and never less than at any earlier call, restarts included."""
+        """Return the time in seconds since 1970, never less than at an earlier call, restarts included."""
         wall, ticks = self._started
-        self._latest = max(self._latest, self._wall(), wall + time.monotonic() - ticks)
+        self._latest = max(self._latest, self._clock(), wall + time.monotonic() - ticks)
         return self._latest
 
     def save_time(self) -> None:
-        """Write the latest time down, if that is due; for whoever may wait for a disk."""
-        if self.now() - self._kept >= _SAVE_INTERVAL:
+        """Store the latest time if the stored one is a minute old; the call may wait for the disk."""
+        if self.now() - self._saved_latest >= _SAVE_INTERVAL:
             with self._transaction() as cursor:
                 self._save_latest(cursor)
 
     def _save_latest(self, cursor: sqlite3.Cursor) -> None:
         latest = self.now()
         cursor.execute("UPDATE about SET latest = ? WHERE latest < ?", (latest, latest))
-        self._kept = latest
+        self._saved_latest = latest
 
     def _read_latest(self) -> float:
         return float(self._reader.execute("SELECT latest FROM about").fetchone()[0])
@@ -183,16 +184,16 @@ class AccessStore:
     # Tokens.
 
     def create(self, name: str, scope: Scope, *, days: float) -> str:
-        """Make a token and return it: it cannot be shown again.
+        """Create a token and return it; it cannot be shown again.
 
         Parameters
         ----------
         name : str
-            Of its bearer, who is charged. A name has one valid token at most: see :meth:`rotate`.
+            Name of the bearer, who is charged. A name has at most one valid token: see :meth:`rotate`.
         scope : {"analyst", "curator"}
-            What it opens.
+            Routes that the token opens.
         days : float
-            How long.
+            Days until the token expires, above 0 and at most 3660.
         """
         _check_name(name)
         if scope not in ("analyst", "curator"):
@@ -200,7 +201,7 @@ class AccessStore:
         if not (isinstance(days, int | float) and 0 < days <= 3660):
             raise ParameterError(f"days of a token must be above 0 and at most 3660, were {days!r}.")
         with self._transaction() as cursor:
-            if self._valid(cursor, name):
+            if self._valid_tokens(cursor, name):
                 raise ParameterError(
                     f"name of a new token must be one without a valid token, and {name!r} has one. Rotate "
                     "it, or revoke it first."
@@ -208,22 +209,22 @@ class AccessStore:
             return self._issue(cursor, name, scope, days * _DAY)
 
     def rotate(self, name: str) -> str:
-        """Revoke somebody's token and return a new one with the same scope and length."""
+        """Revoke the token of a name and return a new one with the same scope and lifetime."""
         with self._transaction() as cursor:
-            found = self._valid(cursor, name)
-            if not found:
+            tokens = self._valid_tokens(cursor, name)
+            if not tokens:
                 raise ParameterError(
                     f"name of a token to rotate must have a valid token, and {name!r} has none. Create one."
                 )
             self._revoke(cursor, name)
-            last = found[-1]
+            last = tokens[-1]
             return self._issue(cursor, name, last.scope, last.expires - last.created)
 
     def revoke(self, name: str) -> int:
-        """Revoke all tokens of a name, from now on; return how many were valid."""
+        """Revoke all tokens of a name at once; return how many were valid."""
         with self._transaction() as cursor:
-            valid = len(self._valid(cursor, name))
-            if not valid and not self._tokens_of(cursor, name):
+            valid = len(self._valid_tokens(cursor, name))
+            if not valid and not self._read_tokens(cursor, name):
                 raise ParameterError(
                     f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
                     "says which are."
@@ -232,37 +233,37 @@ class AccessStore:
         return valid
 
     def tokens(self) -> list[StoredToken]:
-        """Return what is kept of all tokens, oldest first."""
+        """Return the records of all tokens, oldest first."""
         with self._lock:
             return [StoredToken(*row) for row in self._rows(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]  # noqa: S608
 
     def find(self, token: str) -> Caller | None:
-        """Return who bears a token; None for every kind of wrong one, after the same work."""
+        """Return the bearer of a token; None for any invalid one, after the same work."""
         digest = _digest(token)
         with self._lock:
             self._refresh()
-            found = self._token(digest)
-            valid = found.state(self.now()) == "valid"
-        return Caller(found.name, found.scope, found.id) if valid else None
+            stored = self._find_token(digest)
+            valid = stored.state(self.now()) == "valid"
+        return Caller(stored.name, stored.scope, stored.id) if valid else None
 
     def is_valid(self, caller: Caller) -> bool:
-        """Say whether the token that somebody came with is worth something yet."""
+        """Return whether the token that a caller presented is still valid."""
         with self._lock:
             self._refresh()
-            known = self._callers.get(caller.token_id)
-            if known is None:
+            stored = self._callers.get(caller.token_id)
+            if stored is None:
                 rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
-                known = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
-            return known.state(self.now()) == "valid"
+                stored = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
+            return stored.state(self.now()) == "valid"
 
-    def _token(self, digest: bytes) -> StoredToken:
-        known = self._tokens.get(digest)
-        if known is None:
+    def _find_token(self, digest: bytes) -> StoredToken:
+        stored = self._tokens.get(digest)
+        if stored is None:
             rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest)  # noqa: S608
             if not rows:
                 return _NO_TOKEN
-            known = self._tokens[digest] = StoredToken(*rows[0])
-        return known
+            stored = self._tokens[digest] = StoredToken(*rows[0])
+        return stored
 
     def _issue(self, cursor: sqlite3.Cursor, name: str, scope: Scope, seconds: float) -> str:
         token, now = PREFIX + _secret(), self.now()
@@ -272,13 +273,13 @@ class AccessStore:
         )
         return token
 
-    def _tokens_of(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
+    def _read_tokens(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
         rows = cursor.execute(f"SELECT {_COLUMNS} FROM tokens WHERE name = ? ORDER BY id", (name,))  # noqa: S608
         return [StoredToken(*row) for row in rows]
 
-    def _valid(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
+    def _valid_tokens(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
         now = self.now()
-        return [token for token in self._tokens_of(cursor, name) if token.state(now) == "valid"]
+        return [token for token in self._read_tokens(cursor, name) if token.state(now) == "valid"]
 
     def _revoke(self, cursor: sqlite3.Cursor, name: str) -> None:
         cursor.execute("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.now(), name))
@@ -287,7 +288,10 @@ class AccessStore:
     # Sessions.
 
     def open_session(self, caller: Caller, *, hours: float) -> str:
-        """Let a browser in, and return what its cookie holds; the oldest of too many is let go."""
+        """Open a session for a browser and return the secret for its cookie.
+
+        Beyond 16 sessions of one token the oldest ends.
+        """
         secret = _secret()
         with self._transaction() as cursor:
             cursor.execute("DELETE FROM sessions WHERE expires <= ?", (self.now(),))
@@ -303,7 +307,7 @@ class AccessStore:
         return secret
 
     def session(self, secret: str) -> Session | None:
-        """Return the session of a cookie; None once it has ended, or its token is worth nothing."""
+        """Return the session of a cookie's secret; None once it has ended or its token is invalid."""
         digest = _digest(secret)
         with self._lock:
             self._refresh()
@@ -313,54 +317,54 @@ class AccessStore:
         return Session(Caller(token.name, token.scope, token.id), form, expires) if valid else None
 
     def _find_session(self, digest: bytes) -> tuple[StoredToken, str, float]:
-        known = self._sessions.get(digest)
-        if known is None:
+        stored = self._sessions.get(digest)
+        if stored is None:
             # In one statement, so that a session is never seen without its token.
             rows = self._rows(_SESSION, digest)
             if not rows:
                 return _NO_TOKEN, "", 0.0
             form, expires, *token = rows[0]
-            known = self._sessions[digest] = (StoredToken(*token), form, expires)
-        return known
+            stored = self._sessions[digest] = (StoredToken(*token), form, expires)
+        return stored
 
     def close_session(self, secret: str) -> None:
-        """End a session."""
+        """End the session of a cookie's secret."""
         with self._transaction() as cursor:
             cursor.execute("DELETE FROM sessions WHERE digest = ?", (_digest(secret),))
 
     # The stop switch.
 
-    def stopped(self) -> Stopped | None:
-        """Say whether the service has been stopped, by whom and when."""
+    def stop_record(self) -> StopRecord | None:
+        """Return by which caller and since when the service is stopped; None while it runs."""
         with self._lock:
             self._refresh()
-            return self._stopped
+            return self._stop_record
 
-    def stop(self, who: str) -> None:
-        """Answer nothing from now on."""
-        self._switch(who, stopped=True)
+    def stop(self, caller: str) -> None:
+        """Stop all answers from now on, in the name of a caller."""
+        self._switch(caller, stopped=True)
 
-    def resume(self, who: str) -> None:
-        """Answer again."""
-        self._switch(who, stopped=False)
+    def resume(self, caller: str) -> None:
+        """Allow answers again, in the name of a caller."""
+        self._switch(caller, stopped=False)
 
-    def _switch(self, who: str, *, stopped: bool) -> None:
+    def _switch(self, caller: str, *, stopped: bool) -> None:
         with self._transaction() as cursor:
             cursor.execute("DELETE FROM switch")
-            cursor.execute("INSERT INTO switch VALUES (?, ?, ?)", (int(stopped), who, self.now()))
+            cursor.execute("INSERT INTO switch VALUES (?, ?, ?)", (int(stopped), caller, self.now()))
 
     # The file.
 
     def _refresh(self) -> None:
-        """Forget what was read if anybody has written since; the answer to that costs no disk."""
+        """Drop the cache if any process has written to the file since; this check reads no disk."""
         version = self._rows("PRAGMA data_version")[0][0]
-        if version == self._seen:
+        if version == self._data_version:
             return
-        stopped, who, since, latest = self._rows(_STATE)[0]
-        self._stopped = Stopped(who, since) if stopped else None
+        stopped, caller, since, latest = self._rows(_STATE)[0]
+        self._stop_record = StopRecord(caller, since) if stopped else None
         self._latest = max(self._latest, latest)
         self._tokens, self._callers, self._sessions = {}, {}, {}
-        self._seen = version
+        self._data_version = version
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         try:
@@ -372,8 +376,9 @@ class AccessStore:
             ) from None
 
     def _open_file(self) -> sqlite3.Connection:
+        """Create the file and its tables where they are missing, and return the writing connection."""
         try:
-            # Made with its mode before anything is in it; SQLite gives its helpers the same.
+            # With its mode before anything is in it; SQLite creates its helper files with the same mode.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as problem:
             raise SourceError(
@@ -403,6 +408,7 @@ class AccessStore:
         return connection
 
     def _connect(self) -> sqlite3.Connection:
+        """Return a connection in WAL mode that waits for the disk at every commit."""
         connection = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -412,12 +418,13 @@ class AccessStore:
             )  # macOS keeps a revoked token's row in the disk's cache
             connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.DatabaseError:
-            pass  # said properly by whoever reads the tables
+            pass  # reported by the first statement that reads a table
         return connection
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        with self._writing:
+        """Run the body as one write transaction, which also stores the latest time."""
+        with self._write_lock:
             cursor = self._writer.cursor()
             try:
                 cursor.execute("BEGIN IMMEDIATE")
@@ -437,8 +444,8 @@ class AccessStore:
                 cursor.close()
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._writing, self._lock:
+        """Close both connections to the file."""
+        with self._write_lock, self._lock:
             self._reader.close()
             self._writer.close()
 
@@ -453,7 +460,7 @@ _NO_TOKEN = StoredToken(0, "", "analyst", 0.0, 0.0, 0.0)
 
 
 def contains_token(text: str) -> bool:
-    """Whether something that looks like a token stands in a text."""
+    """Return whether a text contains something that looks like a token."""
     return PREFIX in text and _TOKEN.search(text) is not None
 
 

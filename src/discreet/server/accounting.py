@@ -1,4 +1,4 @@
-"""A ledger summarized for display: budgets, history, spending over time, the live attack."""
+"""Summaries of a ledger for display: budgets, history, spending over time, reconstruction attack."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from discreet.server.access import Caller
 
 MAX_VALUES = 4096
-"""Numbers of an answer above which a history leaves it out."""
+"""Maximum number of numbers of an answer that a history contains."""
 
 MAX_BYTES = 2**23
-"""Bytes of JSON after which a page of a history ends."""
+"""Maximum size of one page of a history, in bytes of JSON."""
 
 _COLLUSION = (
     "An analyst's own limit assumes that analysts do not pool what they learn; the limit of the whole data "
@@ -43,8 +43,8 @@ class Accounting:
 
     Privacy
     -------
-    Everything follows from the ledger, which holds no row. The attack compares with rows, and is for the
-    curator alone.
+    Everything follows from the ledger, which contains no row, except the attack, which reads rows and is for
+    the curator only.
     """
 
     collusion = _COLLUSION
@@ -92,20 +92,20 @@ class Accounting:
         }
 
     def history(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
-        """Return charges with what was asked, in their order."""
+        """Return charges with their queries, in their order."""
         return [self._charge(entry) for entry in entries]
 
     def history_page(self, entries: Iterable[Entry], *, more: bool) -> tuple[dict[str, Any], list[Receipt]]:
-        """Return one page of charges with questions and answers, and the receipts that are on it.
+        """Return one page of charges with queries and answers, and the receipts on it.
 
-        Answers of very many numbers are left out: asking again is free, and returns them one at a time.
+        Large answers are left out: asking again is free, and returns them one at a time.
 
         Parameters
         ----------
         entries : iterable of Entry
-            Charges from which the page is filled, in order, as far as it goes.
+            Charges in order, of which the page takes as many as fit.
         more : bool
-            Whether the ledger has others after these.
+            Whether the ledger has charges after these.
         """
         lines: list[dict[str, Any]] = []
         receipts: list[Receipt] = []
@@ -144,8 +144,8 @@ class Accounting:
             return nothing
         return {name: answer[name] for name in nothing}
 
-    def spending(self) -> dict[str, Any]:
-        """Return what had been spent after each charge, in order."""
+    def spending_history(self) -> dict[str, Any]:
+        """Return the total spent after each charge, in order."""
         total, steps = Spending(), []
         for receipt in self._ledger.history():
             total += Spending.from_promises(receipt.promises)

@@ -1,4 +1,4 @@
-"""The whole application: an service, its routes and pages, and the guard around them."""
+"""The ASGI application of a service, the checks before its start, and the server that runs it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ try:
     from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
     from starlette.requests import Request
     from starlette.routing import Route
-except ImportError:  # pragma: no cover - said in the words of the package
+except ImportError:  # pragma: no cover - reported as an error of the package
     raise MissingExtra(
         "fastapi is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
     ) from None
 
 try:
     import uvicorn
-except ImportError:  # pragma: no cover - said in the words of the package
+except ImportError:  # pragma: no cover - reported as an error of the package
     raise MissingExtra(
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
     ) from None
@@ -65,53 +65,67 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
     from discreet.server.config import Tls
 
+__all__ = ["check", "serve"]
+
+_MINUTE = 60.0
+CONFIG = "DISCREET_SERVE_CONFIG"
+"""Environment variable with the path of the configuration, for worker processes."""
+
+PARENT = "DISCREET_SERVE_PARENT"
+"""Environment variable with the parent's process id, since the parent may end before a worker can ask."""
+
+_KEEP_ALIVE = 30  # seconds that an idle connection stays open
+_BACKLOG = 2048  # connections that wait to be accepted
+_START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
+
 
 def check(path: str | os.PathLike[str]) -> Config:
-    """Verify a configuration as far as that changes nothing.
+    """Check a configuration without changing anything, and return it.
 
-    Keys, schema, the head of the table, files and folders, certificate; and of a ledger that exists, whether
-    it is the one of this configuration and of the audit trail. A ledger in PostgreSQL is first asked when the
-    service starts.
+    Checks the keys, the schema, the first rows of the table, files and folders, and the certificate; and for
+    a ledger that exists, that it belongs to this configuration and to the audit log. A ledger in PostgreSQL
+    is first opened when the service starts.
 
     Raises
     ------
     DiscreetError
-        Says what is wrong, and the way out.
+        The message says what is wrong, and the way out.
 
     Privacy
     -------
-    Tells whoever starts the service, and may see the table, which cell at its head cannot be read; never what
-    is in it.
+    The operator, who may see the table, learns which cell of its first rows cannot be read, never its
+    content.
     """
     config = Config.load(path)
-    _check_table_is_there(config)
-    declared = load_schema(config)
-    Curation.from_schema(declared, ids=config.keep_ids)
-    _check_table(config, declared)
+    _check_table_exists(config)
+    schema = load_schema(config)
+    Curation.from_schema(schema, ids=config.keep_ids)
+    _check_table(config, schema)
     _check_files(config)
     if config.tls is not None:
         _check_tls(config.tls)
-    _check_ledger(config, declared)
+    _check_ledger(config, schema)
     return config
 
 
-def _on_file(place: str) -> bool:
-    return "://" not in place and not place.startswith("demo:")
+def _is_file(source: str) -> bool:
+    return "://" not in source and not source.startswith("demo:")
 
 
-def _check_table_is_there(config: Config) -> None:
-    """Before its schema is looked for beside it: whoever mistypes a path is not told to declare columns."""
-    if _on_file(config.table) and not Path(config.table).exists():
+def _check_table_exists(config: Config) -> None:
+    """Refuse a missing table before its schema is looked for, so that a mistyped path is named as such."""
+    if _is_file(config.table) and not Path(config.table).exists():
         raise ParameterError(
             f"table of the configuration must be a file that can be read, and there is no {config.table!r}. "
             "Correct it; paths are relative to the configuration."
         )
 
 
-def _check_table(config: Config, declared: Schema) -> None:
+def _check_table(config: Config, schema: Schema) -> None:
+    """Refuse a table without rows or without a declared column."""
     with open_table(table_of(config.table)) as table:
-        rows = table.batches(declared, rows=1)  # names declared columns that are not there
-        if _on_file(config.table) and next(rows, None) is None:
+        rows = table.batches(schema, rows=1)  # raises for declared columns that are missing
+        if _is_file(config.table) and next(rows, None) is None:
             raise ParameterError(
                 f"table of the configuration must have at least one row, and {config.table!r} has none. "
                 "Export it again."
@@ -119,31 +133,33 @@ def _check_table(config: Config, declared: Schema) -> None:
 
 
 def _check_files(config: Config) -> None:
-    places = {"access": config.access, "audit_log": config.audit_log}
-    if _on_file(config.ledger):
-        places["ledger"] = Path(config.ledger)
-    for key, place in places.items():
-        if not (place.parent.is_dir() and os.access(place.parent, os.W_OK)):
+    """Refuse files of the service whose folder cannot be written to."""
+    paths = {"access": config.access, "audit_log": config.audit_log}
+    if _is_file(config.ledger):
+        paths["ledger"] = Path(config.ledger)
+    for key, path in paths.items():
+        if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
             raise ParameterError(
                 f"{key} of the configuration must be in a folder that can be written to, and "
-                f"{str(place.parent)!r} is not. Make it, or name another."
+                f"{str(path.parent)!r} is not. Make it, or name another."
             )
-        if place.is_dir():
+        if path.is_dir():
             raise ParameterError(
-                f"{key} of the configuration must be a file, and {str(place)!r} is a folder. Name a file in "
+                f"{key} of the configuration must be a file, and {str(path)!r} is a folder. Name a file in "
                 "it; it is made."
             )
 
 
 def _check_tls(tls: Tls) -> None:
-    for key, place in (("certificate", tls.certificate), ("key", tls.key)):
-        if not (place.is_file() and os.access(place, os.R_OK)):
+    """Refuse a certificate and key that cannot be read or do not belong together."""
+    for key, path in (("certificate", tls.certificate), ("key", tls.key)):
+        if not (path.is_file() and os.access(path, os.R_OK)):
             raise ParameterError(
-                f"tls.{key} of the configuration must be a file that can be read, and {str(place)!r} is "
+                f"tls.{key} of the configuration must be a file that can be read, and {str(path)!r} is "
                 "not. Give a PEM file, and let the service's user read it."
             )
     try:
-        # A passphrase would be asked for at a terminal, which a service has not.
+        # An empty password, since a service has no terminal to ask for a passphrase.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
     except (ssl.SSLError, ValueError):
         raise ParameterError(
@@ -153,28 +169,28 @@ def _check_tls(tls: Tls) -> None:
         ) from None
 
 
-def _check_ledger(config: Config, declared: Schema) -> None:
-    """Refuse a ledger that is gone, is another one or has other limits, before an empty one is made."""
-    if not _on_file(config.ledger):
+def _check_ledger(config: Config, schema: Schema) -> None:
+    """Refuse a ledger that is missing, is another one or has other limits, before a new one is created."""
+    if not _is_file(config.ledger):
         return
-    trail = ServiceLog(config.audit_log)
+    audit_log = ServiceLog(config.audit_log)
     if not Path(config.ledger).exists():
-        named = trail.furthest()
-        if named is not None:
+        position = audit_log.last_position()
+        if position is not None:
             raise LedgerTampered(
-                f"ledger {config.ledger!r} must be there, since the audit trail {str(trail.path)!r} says "
-                f"that its row {named.row} paid for an answer, and is not. Put the newest backup in its "
+                f"ledger {config.ledger!r} must be there, since the audit trail {str(audit_log.path)!r} says "
+                f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
                 "place with `discreet ledger restore`; if there is none, move the trail away only after "
                 "lowering the limit by what was lost."
             )
-        recognize_table(config, declared).require(new_ledger=config.new_ledger)
+        recognize_table(config, schema).require(new_ledger=config.new_ledger)
         return
-    analysts = config.analyst_limit
+    analyst_limit = config.analyst_limit
     try:
         ledger = Ledger.open(
             config.ledger,
-            limit=config.limit.promise(declared),
-            owner_limit=None if analysts is None else analysts.promise(declared),
+            limit=config.limit.promise(schema),
+            owner_limit=None if analyst_limit is None else analyst_limit.promise(schema),
             gaussian_share=config.gaussian_share,
         )
     except (LedgerUnavailable, LedgerTampered):
@@ -185,23 +201,15 @@ def _check_ledger(config: Config, declared: Schema) -> None:
             "what the ledger was made with.)"
         ) from None
     with closing(ledger):
-        trail.compare(ledger)
-    recognize_table(config, declared).require(new_ledger=config.new_ledger)
+        audit_log.compare(ledger)
+    recognize_table(config, schema).require(new_ledger=config.new_ledger)
 
 
-_MINUTE = 60.0
-CONFIG = "DISCREET_SERVE_CONFIG"
-"""Where a process that was started to help finds its configuration."""
-
-PARENT = "DISCREET_SERVE_PARENT"
-"""And who started it: told, since it may be gone before the helper can look."""
-
-
-class _Inside(FastAPI):
-    """Routes alone: what is raised inside reaches the guard, which answers in one shape."""
+class _Routes(FastAPI):
+    """The routes alone: exceptions reach `ServiceMiddleware`, which sends all errors in one shape."""
 
     def build_middleware_stack(self) -> Any:
-        """Leave out the layers that would answer errors in other shapes."""
+        """Return the middleware stack without the layers that would send errors in other shapes."""
         address = self.state.service.config.address
         return AsyncExitStackMiddleware(
             self.router if address is None else HostMiddleware(self.router, address)
@@ -209,50 +217,50 @@ class _Inside(FastAPI):
 
 
 def make_app(service: Service) -> ServiceMiddleware:
-    """Return the application of an service; it is closed with the application."""
+    """Return the application of a service; closing the application closes the service."""
 
     @contextlib.asynccontextmanager
-    async def living(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log("start", dataset=service.dataset.name, version=product_version())
-        clock = asyncio.create_task(_keep_time(middleware))
+        clock = asyncio.create_task(_save_time(middleware))
         yield
         clock.cancel()
-        # By now nobody listens; what runs is finished, and then the books are closed.
+        # No connection is open by now: running jobs end, then the ledger is closed.
         middleware.close()
         service.close()
         log("stop", dataset=service.dataset.name)
-        gc.unfreeze()  # what was settled is taken apart in order when the process ends
+        gc.unfreeze()  # so that frozen objects are finalized in order when the process ends
 
-    inside = _Inside(
+    app = _Routes(
         title="discreet", version=product_version(), openapi_url=None, docs_url=None, redoc_url=None,
-        lifespan=living, redirect_slashes=False,
+        lifespan=lifespan, redirect_slashes=False,
     )  # fmt: skip
-    inside.state.service = service
-    middleware = ServiceMiddleware(inside, service, Metrics(service))
+    app.state.service = service
+    middleware = ServiceMiddleware(app, service, Metrics(service))
     middleware.error_page = lambda scope, problem: PageRequest(service, Request(scope)).render_error(problem)
     for route in ApiRoutes(service).routes():
         if route.methods == {"GET"}:
-            route.methods = {"GET", "HEAD"}  # as Starlette has it; the document names GET alone
-        inside.router.routes.append(route)
-    inside.router.routes += reference_routes(service.dataset.name)
+            route.methods = {"GET", "HEAD"}  # as Starlette does; the OpenAPI document names GET alone
+        app.router.routes.append(route)
+    app.router.routes += reference_routes(service.dataset.name)
     pages = router(service)
     middleware.templates = RouteTemplates(
-        route for route in (*inside.routes, *pages.routes) if isinstance(route, Route)
+        route for route in (*app.routes, *pages.routes) if isinstance(route, Route)
     )
-    inside.include_router(pages)
+    app.include_router(pages)
     return middleware
 
 
-async def _keep_time(middleware: ServiceMiddleware) -> None:
-    """Write the time down now and then, so that a clock that is set back before a restart shows."""
+async def _save_time(middleware: ServiceMiddleware) -> None:
+    """Store the time every minute, so that a clock that is set back before a restart has no effect."""
     while True:
         await asyncio.sleep(_MINUTE)
-        with contextlib.suppress(DiscreetError):  # a full disk is told to whoever asks
+        with contextlib.suppress(DiscreetError):  # a full disk shows in the next request
             await middleware.run_in_thread(middleware.service.access.save_time)
 
 
 def worker() -> ServiceMiddleware:
-    """Make the application of one process among several, which ends when the one that started it is gone."""
+    """Return the application of one of several processes, which ends when its parent has ended."""
     parent = int(os.environ[PARENT])
 
     def watch() -> None:
@@ -262,71 +270,65 @@ def worker() -> ServiceMiddleware:
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
     app = make_app(Service(Config.load(os.environ[CONFIG])))
-    settle()
+    freeze_objects()
     return app
 
 
-def settle() -> None:
-    """Let the garbage collector take what is here now for granted, in a process that only serves.
+def freeze_objects() -> None:
+    """Exempt all present objects from garbage collection, in a process that only serves.
 
-    It would otherwise go through all modules and schemas again after every few hundred questions, which takes
-    a fifth of a second during which nobody is answered.
+    Otherwise the collector would go through all modules and schemas after every few hundred queries, which
+    stops all answers for a fifth of a second.
     """
     gc.collect()
     gc.freeze()
 
 
-__all__ = ["check", "serve"]
-
-_KEEP_ALIVE = 30  # seconds that an idle connection stays open
-_BACKLOG = 2048  # connections that wait to be taken
-_REGISTERING = 600  # seconds after which a process that says nothing is taken for dead
-
-
 def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]) -> None:
-    """Run a service until it is told to end.
+    """Run a service until a signal ends it.
 
     Parameters
     ----------
     path : path
-        Of the configuration.
+        Path of the configuration file.
     ready : callable
-        Called with the address and the service once nothing can go wrong any more before it listens.
+        Function that is called with the address and the service once the socket listens.
 
     Raises
     ------
     DiscreetError
-        It cannot start: why, and the way out.
+        The service cannot start; the message says why, and the way out.
     """
     config = check(path)
-    # First the address and then the rows: large tables take minutes, and a taken port is told at once.
-    listening = _bound(config)
+    # First the address, then the rows: large tables take minutes, and a port in use is reported at once.
+    listener = _bind(config)
     log("reading", dataset=config.dataset)
     try:
         service = Service(config)
     except BaseException:
-        listening.close()
+        listener.close()
         raise
-    _listen(listening, config)
+    _listen(listener, config)
     scheme = "https" if config.tls is not None else "http"
-    host, port = listening.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", service)
-    # Whoever ends us by a signal gets a quiet end: uvicorn raises it again once all is closed.
+    # uvicorn raises a signal again once all is closed; ignored here, the process ends without a traceback.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     if config.workers == 1:
         server = uvicorn.Server(uvicorn.Config(make_app(service), **_options(config)))
-        settle()
-        server.run(sockets=[listening])
+        freeze_objects()
+        server.run(sockets=[listener])
         return
     service.close()
     os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
     with temporary_folder() as counts:
         os.environ[METRICS_FOLDER] = str(counts)
-        uvicorn.run("discreet.server.app:worker", factory=True, fd=listening.fileno(), **_options(config))
+        uvicorn.run("discreet.server.app:worker", factory=True, fd=listener.fileno(), **_options(config))
 
 
 def _options(config: Config) -> dict[str, Any]:
+    """Return the settings of uvicorn."""
     tls = config.tls
     return {
         "workers": config.workers,
@@ -337,40 +339,40 @@ def _options(config: Config) -> dict[str, Any]:
         "lifespan": "on",
         "timeout_keep_alive": _KEEP_ALIVE,
         "timeout_graceful_shutdown": math.ceil(config.limits.seconds) + 5,
-        # A process that registers a large table does not answer for a while, and must not be replaced.
-        "timeout_worker_healthcheck": _REGISTERING,
+        # A process that reads a large table does not respond for a while, and must not be replaced.
+        "timeout_worker_healthcheck": _START_TIMEOUT,
         "ssl_certfile": None if tls is None else tls.certificate,
         "ssl_keyfile": None if tls is None else tls.key,
     }
 
 
-def _bound(config: Config) -> socket.socket:
-    """Return a socket that has its address; until it listens, whoever comes is turned away."""
+def _bind(config: Config) -> socket.socket:
+    """Return a socket that is bound to its address; until it listens, connections are refused."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    made = socket.socket(family)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     try:
-        made.bind((config.host, config.port))
+        listener.bind((config.host, config.port))
     except OSError as problem:
-        made.close()
-        raise _taken(config, problem) from None
-    # Heads and bodies leave as they come: otherwise the second waits 40 ms for the first to be acknowledged.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.set_inheritable(True)
-    return made
+        listener.close()
+        raise _address_error(config, problem) from None
+    # Without this a body waits 40 ms for the acknowledgement of its headers.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.set_inheritable(True)
+    return listener
 
 
-def _listen(bound: socket.socket, config: Config) -> None:
+def _listen(listener: socket.socket, config: Config) -> None:
     try:
-        bound.listen(_BACKLOG)
+        listener.listen(_BACKLOG)
     except OSError as problem:
-        bound.close()
-        raise _taken(config, problem) from None
+        listener.close()
+        raise _address_error(config, problem) from None
 
 
-def _taken(config: Config, problem: OSError) -> ParameterError:
+def _address_error(config: Config, problem: OSError) -> ParameterError:
     return ParameterError(
         f"listen of the configuration must be an address that is free here, and {config.listen} is not "
         f"({problem.strerror}). Choose another, or end who listens there."

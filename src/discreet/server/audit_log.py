@@ -1,7 +1,7 @@
-"""The audit trail: one line of JSON for everything that happened, each with the hash of the one before.
+"""Audit log of a service: answers, refusals, tokens and the stop switch, one hash-chained line per event.
 
-Beside the ledger, which holds what was paid, the trail holds who came, what was refused and who turned the
-switch. It is kept elsewhere, so that a ledger that went back to an earlier state shows.
+The ledger holds the charges; the audit log names the ledger rows that paid for each answer. It is a separate
+file, so that a ledger set back to an earlier state is detected.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.privacy import Receipt
 
-_MAX_TAIL = 1 << 22  # bytes that are read to show the last refusals
-_MAX_QUESTION = 500  # characters of a question: whoever asks free repeats must not fill the disk
+_MAX_TAIL = 1 << 22  # bytes read from the end to show the last refusals
+_MAX_QUESTION = 500  # characters stored of a query, so that free repeats do not fill the disk
 
 
 class LoggedPosition(NamedTuple):
-    """A row of a ledger, as a line of the trail names it."""
+    """A row of a ledger, as a line of the audit log names it: identity of the ledger, row, hash."""
 
     ledger: str
     row: int
@@ -36,58 +36,58 @@ class LoggedPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvent:
-    """An answer that is about to leave.
+    """An answer that is about to be sent.
 
     Attributes
     ----------
-    who : str
-        To whom.
-    asked : object
-        What was asked, as JSON or in words.
+    caller : str
+        Name of the caller who gets the answer.
+    question : object
+        Query of the caller, as JSON or as text.
     receipts : sequence of Receipt
-        What paid for it.
+        Receipts of the charges that paid for the answer.
     cached : bool
-        Whether it was paid for before.
+        Whether it was paid for by an earlier request.
     """
 
-    who: str
-    asked: Any
+    caller: str
+    question: Any
     receipts: Sequence[Receipt]
     cached: bool
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the trail says of it."""
-        rows = [[paid.ledger, paid.seq, paid.hash] for paid in self.receipts if paid.recorded]
-        return {"who": self.who, **_question_fields(self.asked), "rows": rows, "cached": self.cached}
+        """Fields of its line in the audit log."""
+        rows = [[one.ledger, one.seq, one.hash] for one in self.receipts if one.recorded]
+        return {"who": self.caller, **_question_fields(self.question), "rows": rows, "cached": self.cached}
 
     @property
-    def furthest(self) -> int:
-        """The last row of the ledger that it names."""
-        return max((paid.seq or 0 for paid in self.receipts), default=0)
+    def last_row(self) -> int:
+        """Highest ledger row among its receipts; 0 if none was recorded."""
+        return max((one.seq or 0 for one in self.receipts), default=0)
 
 
 class ServiceLog:
-    """What a service wrote down about itself.
+    """Audit log of one service, shared by its processes.
 
     Parameters
     ----------
     path : path
-        One line for each event, appended under a lock that all processes share.
+        File of the log; lines are appended under a lock that all processes share.
 
     Privacy
     -------
-    For the curator alone: it names who asked what. No token is in it, no row and no answer. The row of the
-    ledger that paid for an answer is named before the answer leaves, on whichever way; since each row of the
-    ledger has the hash of the one before, the furthest that is named stands for all before it. Lines are
-    handed to the system and not waited for: a power failure may lose the last of them, and then the next
-    answer that leaves names a row further on.
+    For the curator alone: it names callers and their queries. It holds no token, no row and no answer. The
+    ledger row that paid for an answer is written before the answer is sent, by whatever route; since each
+    row of the ledger contains the hash of the one before, the last named row stands for all earlier ones.
+    Lines are handed to the operating system without waiting for the disk: a power failure may lose the last
+    of them, and the next answer then names a later row.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._log = AuditLog(path)
-        self._furthest = 0  # row of the ledger that this process knows to be named
+        self._last_row = 0  # last ledger row that this process knows to be in the log
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event.
@@ -95,7 +95,7 @@ class ServiceLog:
         Raises
         ------
         LedgerUnavailable
-            It cannot be written; what it is about must not leave.
+            The log cannot be written; the answer that the event is about must not be sent.
         """
         self._write([(event, facts)])
 
@@ -112,30 +112,30 @@ class ServiceLog:
         )
 
     def write_answers(self, answers: Sequence[AnswerEvent]) -> list[None]:
-        """Append answers, with the rows of the ledger that paid for them."""
+        """Append answers with the ledger rows that paid for them; return one None per answer."""
         self._write([("answer", answer.facts) for answer in answers])
-        self._furthest = max((self._furthest, *(answer.furthest for answer in answers)))
+        self._last_row = max((self._last_row, *(answer.last_row for answer in answers)))
         return [None] * len(answers)
 
-    def cover_receipts(self, who: str, receipts: Iterable[Receipt]) -> None:
-        """See to it that answers which leave again, or for the first time, are covered by a named row.
+    def cover_receipts(self, caller: str, receipts: Iterable[Receipt]) -> None:
+        """Append the receipts of stored answers that are about to be sent, unless a later row is named.
 
         Raises
         ------
         LedgerUnavailable
-            It cannot be written; the answers must not leave.
+            The log cannot be written; the answers must not be sent.
         """
-        missing = [receipt for receipt in receipts if (receipt.seq or 0) > self._furthest]
+        missing = [receipt for receipt in receipts if (receipt.seq or 0) > self._last_row]
         if missing:
-            self.write_answers([AnswerEvent(who, "history", missing, cached=True)])
+            self.write_answers([AnswerEvent(caller, "history", missing, cached=True)])
 
     def check_writable(self) -> None:
-        """Make sure that the trail can be written to.
+        """Check that the log can be written.
 
         Raises
         ------
         LedgerUnavailable
-            It cannot, so that no answer would leave.
+            The log cannot be written, so no answer could be sent.
         """
         try:
             with self.path.open("ab"):
@@ -144,74 +144,79 @@ class ServiceLog:
             raise self._cannot_write() from problem
 
     def check(self) -> int:
-        """Verify the whole trail; return how many lines it has."""
+        """Verify the hash chain of the whole log and return its number of lines."""
         return check_log(self.path) if self.path.exists() else 0
 
     def confirm(self, ledger: Ledger) -> None:
-        """Refuse a ledger that does not hold what the trail says was paid; cut off half a last line before.
+        """Repair an incomplete last line of the log, then check as :meth:`compare` does.
 
         Raises
         ------
         LedgerTampered
-            The ledger went back to an earlier state, or is another one.
+            The ledger was set back to an earlier state, or is another one.
         """
         if not self.path.exists():
             return
         try:
-            self._log.mend()
+            self._log.repair()
         except OSError as problem:
             raise self._cannot_write() from problem
-        named = self.compare(ledger)
-        if named is not None:
-            self._furthest = max(self._furthest, named.row)
+        position = self.compare(ledger)
+        if position is not None:
+            self._last_row = max(self._last_row, position.row)
 
     def compare(self, ledger: Ledger) -> LoggedPosition | None:
-        """Refuse a ledger that does not hold what the trail says was paid, and change nothing.
+        """Check that a ledger holds the last row that the log names, and change nothing.
 
         Returns
         -------
-        Named or None
-            The furthest row that is named.
+        LoggedPosition or None
+            The last ledger row that the log names; None if it names none.
+
+        Raises
+        ------
+        LedgerTampered
+            The ledger was set back to an earlier state, or is another one.
         """
-        named = self.furthest()
-        if named is None:
+        position = self.last_position()
+        if position is None:
             return None
         try:
-            if named.ledger != ledger.identity:
+            if position.ledger != ledger.identity:
                 raise LedgerTampered("another ledger")
-            ledger.confirm(named.row, named.hash)
+            ledger.confirm(position.row, position.hash)
         except LedgerUnavailable:
             raise
         except LedgerError:
             raise LedgerTampered(
-                f"ledger must hold row {named.row}, which the audit trail {str(self.path)!r} names, and does "
-                "not: it went back to an earlier state, or is another one, and answers would be paid twice. "
-                "Restore the newest backup of the ledger; if there is none, move the trail away only after "
-                "lowering the limit by what was lost."
+                f"ledger must hold row {position.row}, which the audit trail {str(self.path)!r} names, and "
+                "does not: it went back to an earlier state, or is another one, and answers would be paid "
+                "twice. Restore the newest backup of the ledger; if there is none, move the trail away only "
+                "after lowering the limit by what was lost."
             ) from None
-        return named
+        return position
 
-    def furthest(self) -> LoggedPosition | None:
-        """Return the furthest row of the ledger that is named, of a trail that is intact.
+    def last_position(self) -> LoggedPosition | None:
+        """Return the last ledger row that the log names, after checking its hash chain.
 
-        Half a last line is left to :meth:`confirm`: it is about nothing that left.
+        An incomplete last line is left to :meth:`confirm`: its answer was never sent.
         """
         content = read_log(self.path) if self.path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         if whole == content:
             self.check()
-        furthest: LoggedPosition | None = None
+        last: LoggedPosition | None = None
         try:
             for text in whole.splitlines():
                 line = json.loads(text)
                 if line["event"] == "answer":
                     for row in line["rows"]:
-                        if furthest is None or row[1] > furthest.row:
-                            furthest = LoggedPosition(*row)
+                        if last is None or row[1] > last.row:
+                            last = LoggedPosition(*row)
         except (ValueError, KeyError, TypeError):
-            self.check()  # says which line is none of ours
+            self.check()  # names the line that is not valid
             raise
-        return furthest
+        return last
 
     def last(self, event: str, most: int) -> list[dict[str, Any]]:
         """Return the last events of one kind, newest first."""
@@ -219,20 +224,20 @@ class ServiceLog:
             return []
         content = read_log(self.path, last=_MAX_TAIL)
         lines = content.split(b"\n")
-        found: list[dict[str, Any]] = []
-        # The first of a tail may be half a line, and the last what a power failure left of one.
+        events: list[dict[str, Any]] = []
+        # The tail may begin inside a line, and end with what a power failure left of one.
         for text in reversed(lines[1 if len(content) == _MAX_TAIL else 0 : -1]):
-            if len(found) >= most:
+            if len(events) >= most:
                 break
             line = json.loads(text)
             if line["event"] == event:
-                found.append(line)
-        return found
+                events.append(line)
+        return events
 
 
-def _question_fields(asked: Any) -> dict[str, Any]:
-    """Return what was asked, the beginning and a hash of it where it is long."""
-    text = asked if isinstance(asked, str) else canonical(asked)
+def _question_fields(question: Any) -> dict[str, Any]:
+    """Return the query for the log; of a long one its beginning and its SHA-256."""
+    text = question if isinstance(question, str) else canonical(question)
     if len(text) <= _MAX_QUESTION:
-        return {"asked": asked}
+        return {"asked": question}
     return {"asked": text[:_MAX_QUESTION], "asked_sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -1,4 +1,4 @@
-"""What an operator writes to run a service: one YAML file, every key checked before anything is opened."""
+"""Configuration of a service: one YAML file, every key checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LIMITS = (
 )
 
 DEFAULT_SLOT = 1.0
-"""Seconds after which an answer leaves."""
+"""Length of a slot in seconds: an answer is sent a whole number of slots after the engine was called."""
 
 
 class _Part(BaseModel):
@@ -47,17 +47,17 @@ class Limit(_Part):
     queries: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Limit:
-        given = [name for name in ("epsilon", "rho", "mu") if getattr(self, name) is not None]
-        alone = (self.delta is not None and self.epsilon is None) or (
+    def _check_one_kind(self) -> Limit:
+        names = [name for name in ("epsilon", "rho", "mu") if getattr(self, name) is not None]
+        incomplete = (self.delta is not None and self.epsilon is None) or (
             self.queries is not None and self.delta is None
         )
-        if len(given) != 1 or alone:
+        if len(names) != 1 or incomplete:
             raise ValueError(f"must be one of {_LIMITS}")
         return self
 
     def promise(self, schema: Schema) -> Promise:
-        """Return the promise that it limits everything to."""
+        """Return the limit as a promise about the unit and the neighbors of a schema."""
         about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
         if self.rho is not None:
             return ZCDP(rho=self.rho, **about)
@@ -72,7 +72,7 @@ class Limit(_Part):
 
 
 class Tls(_Part):
-    """Where certificate and key are."""
+    """PEM files of the certificate and its private key."""
 
     certificate: Path
     key: Path
@@ -84,7 +84,7 @@ class Tls(_Part):
 
 
 class Limits(_Part):
-    """How much one process does at once, and for one caller, and how large an answer may be."""
+    """Limits of one process: size of a body, concurrency, rate per caller, time, cells of an answer."""
 
     body_bytes: Annotated[int, Field(ge=1024, le=2**28)] = 2**20
     concurrent: Annotated[int, Field(ge=1, le=1024)] = 64
@@ -94,51 +94,52 @@ class Limits(_Part):
 
 
 class Config(_Part):
-    """A service, as its operator wrote it down; paths are relative to the file.
+    """Configuration of a service; relative paths are resolved against the folder of the file.
 
     Attributes
     ----------
     dataset : str
-        What the service is about; a ledger of another one is refused.
+        Name of the data set; a ledger of another data set is refused.
     table : str
-        A file, a URL or ``demo:census``.
+        Source of the rows: a file, a URL or ``demo:census``.
     schema_file : path or None
-        What is declared about it (``schema`` in the file); by default the file beside the table.
+        Schema of the table (key ``schema`` of the file); None takes the schema file beside the table.
     ledger : str
-        A file or ``postgresql://host/database#name``.
+        Ledger that is charged: a file or ``postgresql://host/database#name``.
     limit, analyst_limit : Limit or None
-        What the whole ledger, and each analyst who has no limit of their own, may come to.
+        Limits on the sum of all charges, and on those of each analyst without a limit of their own; None for
+        no limit per analyst.
     gaussian_share : float
-        Part of epsilon that limits of ``{epsilon, delta}`` keep for Gaussian noise.
+        Share of epsilon, from 0 to 1, that ``{epsilon, delta}`` limits reserve for Gaussian noise.
     new_ledger : bool
-        Whether a table that is known to another ledger may be charged to this one all the same.
+        Whether a table that was charged to another ledger before may be charged to this one.
     access : path
-        Tokens, sessions, stop switch.
+        File of tokens, sessions and the stop switch.
     audit_log : path
-        One line of JSON for everything that happened.
+        File of the audit log, one line of JSON per event.
     listen : str
-        Address and port.
+        Address and port to listen on, such as ``127.0.0.1:8000``.
     workers : int
-        Processes.
+        Number of processes, from 1 to 256.
     tls : Tls or None
-        Certificate and key.
+        Certificate and private key; None for plain HTTP.
     behind_proxy : bool
-        Whether somebody else ends TLS before us.
+        Whether a reverse proxy terminates TLS in front of the service.
     address : str or None
-        Where others reach it, such as ``https://data.example.org``: pages name it, and requests that name
-        another host are refused.
+        Public address, such as ``https://data.example.org``: pages show it, and requests with another Host
+        are refused. None accepts any Host.
     slots : float, mapping or None
-        Seconds after which answers leave; None for ``slots: off``.
+        Slot length in seconds, one for all or one per kind of aggregate; None for ``slots: off``.
     limits : Limits
-        Sizes and rates.
+        Limits on sizes, rates and times of requests.
     session_hours : float
-        After which a browser has to come with its token again.
+        Hours after which a browser has to log in again.
     seed : int or None
-        For tests, with ``testing: true`` alone.
+        Seed of the noise, accepted only with ``testing: true``; None draws from the system.
     version : str or None
-        A public name for this state of the rows.
+        Public name of this version of the rows; None for none.
     keep_ids : bool
-        Whether fingerprints of ids are kept beside the rows, for questions across services.
+        Whether fingerprints of ids are stored with the rows, for queries across services.
     """
 
     dataset: Annotated[str, Field(min_length=1, max_length=128)]
@@ -172,7 +173,8 @@ class Config(_Part):
     @field_validator("slots", mode="before")
     @classmethod
     def _slots(cls, value: Any) -> Any:
-        # A 0, a false or nothing is more likely a mistake than a decision.
+        """Check slot lengths and return them, with None for the word off."""
+        # A 0, a false or an empty value is more likely a mistake than a decision.
         if value == "off":
             return None
         lengths = value.values() if isinstance(value, dict) else [value]
@@ -208,6 +210,7 @@ class Config(_Part):
     @field_validator("address")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
+        """Check that an address is scheme and host alone, and return it without a final slash."""
         if value is None:
             return None
         try:
@@ -226,7 +229,8 @@ class Config(_Part):
         return value.rstrip("/")
 
     @model_validator(mode="after")
-    def _together(self) -> Config:
+    def _check_combinations(self) -> Config:
+        """Refuse keys that contradict each other, and tokens sent over unencrypted connections."""
         if self.address is not None and self.address.startswith("https:") != self.secure:
             raise ValueError(
                 "address: must begin with https:// where tls or behind_proxy is given, and with http:// "
@@ -260,12 +264,12 @@ class Config(_Part):
 
     @property
     def port(self) -> int:
-        """The port; 0 takes any that is free."""
+        """The port; 0 chooses any free one."""
         return int(self.listen.rpartition(":")[2])
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can come."""
+        """Whether the service is reachable from this machine only."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -273,21 +277,21 @@ class Config(_Part):
 
     @property
     def secure(self) -> bool:
-        """Whether browsers come over HTTPS."""
+        """Whether browsers connect over HTTPS."""
         return self.tls is not None or self.behind_proxy
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Config:
-        """Read a configuration.
+        """Read and check a configuration file.
 
         Raises
         ------
         ParameterError
-            Names every key that is unknown, missing or wrong, and the way out.
+            The message has one line for each unknown, missing or wrong key, with the way out.
         """
-        place = Path(path)
+        file = Path(path)
         try:
-            content = read_yaml(place.read_text(encoding="utf-8-sig"))
+            content = read_yaml(file.read_text(encoding="utf-8-sig"))
         except OSError as problem:
             raise ParameterError(
                 f"config must be a file that can be read, and {str(path)!r} is not ({problem.strerror}). "
@@ -299,44 +303,45 @@ class Config(_Part):
                 "UTF-8."
             ) from None
         except SchemaError as problem:
-            # Read by the rules of schemas, which speak of their own file.
-            said = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
-            raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {said}") from None
-        return cls.of(content, place.parent, named=str(path))
+            # The YAML reader is that of schema files, and its messages name such a file.
+            reason = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
+            raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {reason}") from None
+        return cls.of(content, file.parent, source=str(path))
 
     @classmethod
-    def of(cls, content: Any, folder: Path, *, named: str = "the configuration") -> Config:
-        """Check what a file says; paths in it are relative to `folder`."""
+    def of(cls, content: Any, folder: Path, *, source: str = "the configuration") -> Config:
+        """Check the content of a configuration file; its paths are relative to `folder`."""
         if not isinstance(content, dict):
             raise ParameterError(
-                f"{named} must be a mapping of keys to values, and is not. Begin with dataset: and table:."
+                f"{source} must be a mapping of keys to values, and is not. Begin with dataset: and table:."
             )
         try:
-            made = cls.model_validate(content)
+            config = cls.model_validate(content)._resolve_paths(folder.absolute())
         except ValidationError as problem:
-            raise ParameterError(_told(problem, named)) from None
-        placed = made._placed(folder.absolute())
-        _check_apart(placed, named)
-        return placed
+            raise ParameterError(_describe_errors(problem, source)) from None
+        _check_distinct_files(config, source)
+        return config
 
-    def _placed(self, folder: Path) -> Config:
-        def at(place: str) -> str:
-            return place if "://" in place or place.startswith("demo:") else str(folder / place)
+    def _resolve_paths(self, folder: Path) -> Config:
+        """Return the configuration with every relative path resolved against a folder."""
 
-        moved: dict[str, Any] = {
-            "table": at(self.table),
-            "ledger": at(self.ledger),
+        def resolve(path: str) -> str:
+            return path if "://" in path or path.startswith("demo:") else str(folder / path)
+
+        resolved: dict[str, Any] = {
+            "table": resolve(self.table),
+            "ledger": resolve(self.ledger),
             "access": folder / self.access,
             "audit_log": folder / self.audit_log,
             "schema_file": None if self.schema_file is None else folder / self.schema_file,
         }
         if self.tls is not None:
-            moved["tls"] = Tls(certificate=folder / self.tls.certificate, key=folder / self.tls.key)
-        return self.model_copy(update=moved)
+            resolved["tls"] = Tls(certificate=folder / self.tls.certificate, key=folder / self.tls.key)
+        return self.model_copy(update=resolved)
 
 
-def _check_apart(config: Config, named: str) -> None:
-    """Refuse one file for two purposes: each would be written over by the other."""
+def _check_distinct_files(config: Config, source: str) -> None:
+    """Refuse one file for two purposes, since one would overwrite the other."""
     purposes = {
         "table": config.table,
         "schema": config.schema_file,
@@ -344,33 +349,33 @@ def _check_apart(config: Config, named: str) -> None:
         "access": config.access,
         "audit_log": config.audit_log,
     }
-    found: dict[Path, str] = {}
-    for key, place in purposes.items():
-        if place is None or "://" in str(place):
+    keys: dict[Path, str] = {}
+    for key, path in purposes.items():
+        if path is None or "://" in str(path):
             continue
-        other = found.setdefault(Path(place).resolve(), key)
+        other = keys.setdefault(Path(path).resolve(), key)
         if other != key:
             raise ParameterError(
-                f"{key} of {named} must be a file of its own, and is the one that {other} names. Give "
+                f"{key} of {source} must be a file of its own, and is the one that {other} names. Give "
                 "another."
             )
 
 
-def _told(problem: ValidationError, named: str) -> str:
-    """Write one line for each key that is wrong: what it must be, what it was, the way out."""
+def _describe_errors(problem: ValidationError, source: str) -> str:
+    """Return one line for each wrong key: what it must be, what it was, the way out."""
     lines = []
     for error in problem.errors(include_url=False):
         key = ".".join(str(part) for part in error["loc"])
-        said = str(error["msg"]).removeprefix("Value error, ")
+        message = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            said = _unknown(error["loc"])
+            message = _describe_unknown_key(error["loc"])
         elif error["type"] == "missing":
-            said = f"is required. {_MISSING.get(key, 'Add it.')}"
+            message = f"is required. {_MISSING.get(key, 'Add it.')}"
         elif not key:
-            key, _, said = said.partition(": ")
+            key, _, message = message.partition(": ")
         elif error["type"] != "value_error":
-            said = f"{_expected(error)}{_was(error)}. {_way(error['loc'])}"
-        lines.append(f"{key} of {named} {said}" + "." * (said[-1] not in ".?"))
+            message = f"{_requirement(error)}{_actual_value(error)}. {_suggestion(error['loc'])}"
+        lines.append(f"{key} of {source} {message}" + "." * (message[-1] not in ".?"))
     return "\n".join(lines)
 
 
@@ -388,14 +393,14 @@ _EXPECTED = {
 }
 
 
-def _expected(error: Any) -> str:
-    """Say what a value must be."""
-    said = str(error["msg"])
-    return _EXPECTED.get(error["type"]) or re.sub(r"^(Input|String) should", "must", said)
+def _requirement(error: Any) -> str:
+    """Return what a value must be."""
+    message = str(error["msg"])
+    return _EXPECTED.get(error["type"]) or re.sub(r"^(Input|String) should", "must", message)
 
 
-def _was(error: Any) -> str:
-    """Say what a value was, unless that could hold a password or be long."""
+def _actual_value(error: Any) -> str:
+    """Return what a value was; nothing where it could hold a password or be long."""
     value = error["input"]
     if value is None:
         return ", was left empty"
@@ -410,8 +415,8 @@ def _was(error: Any) -> str:
     return ""
 
 
-def _way(loc: tuple[int | str, ...]) -> str:
-    """Say what to write instead."""
+def _suggestion(loc: tuple[int | str, ...]) -> str:
+    """Return what to write instead of a wrong value."""
     key = str(loc[0])
     if key in _FORMS:
         return f"Write {_FORMS[key]}."
@@ -432,14 +437,15 @@ _FORMS = {
 }
 
 
-def _unknown(loc: tuple[int | str, ...]) -> str:
+def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
+    """Return the message for an unknown key, with the nearest known one."""
     parts: dict[str, type[BaseModel]] = {
         "limit": Limit, "analyst_limit": Limit, "limits": Limits, "tls": Tls,
     }  # fmt: skip
     model = parts[str(loc[0])] if len(loc) > 1 else Config
-    known = [item.alias or name for name, item in model.model_fields.items()]
-    close = nearest(str(loc[-1]), known)
-    hint = f"Did you mean {close}?" if close else f"There are {', '.join(known)}."
+    keys = [item.alias or name for name, item in model.model_fields.items()]
+    close = nearest(str(loc[-1]), keys)
+    hint = f"Did you mean {close}?" if close else f"There are {', '.join(keys)}."
     return f"is not a key that is known. {hint}"
 
 

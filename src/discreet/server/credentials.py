@@ -1,4 +1,4 @@
-"""Browsers: the cookie of a session, and the proof that a form came from one of our pages."""
+"""Session cookies, CSRF checks of forms, and the administration of tokens."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     from discreet.server.service import Service
 
 FORM_FIELD = "csrf"
-"""What forms call the text that proves where they came from."""
+"""Name of the form field with the CSRF token."""
 
 
 def cookie_name(service: Service) -> str:
-    """Return what the cookie is called: over HTTPS a name that browsers tie to this host."""
+    """Return the name of the session cookie; over HTTPS one that browsers bind to this host."""
     return "__Host-discreet" if service.config.secure else "discreet"
 
 
 def find_session(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
-    """Return the session that comes with a request, if one does."""
+    """Return the session of a request's cookie; None without a valid one."""
     secret = read_cookie(service, headers)
     return None if secret is None else service.access.session(secret)
 
 
 def read_cookie(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return what the cookie of a request holds."""
+    """Return the secret in the session cookie of a request; None without one."""
     name = cookie_name(service)
     for header, value in headers:
         if header == b"cookie" and len(value) <= 4096:
             try:
-                found = SimpleCookie(value.decode("latin-1")).get(name)
+                cookie = SimpleCookie(value.decode("latin-1")).get(name)
             except CookieError:
                 continue
-            if found is not None:
-                return found.value[:256]
+            if cookie is not None:
+                return cookie.value[:256]
     return None
 
 
 def open_session(service: Service, caller: Caller) -> str:
-    """Let a browser in; return the Set-Cookie header."""
+    """Open a session for a browser and return the Set-Cookie header."""
     secret = service.access.open_session(caller, hours=service.config.session_hours)
     return _cookie(service, secret, round(service.config.session_hours * 3600))
 
 
 def close_session(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """End a session; return the Set-Cookie header that drops its cookie."""
+    """End the session of a request and return the Set-Cookie header that deletes its cookie."""
     secret = read_cookie(service, headers)
     if secret is not None:
         service.access.close_session(secret)
@@ -67,16 +67,21 @@ def _cookie(service: Service, value: str, seconds: int) -> str:
 
 
 def check_form(session: Session | None, headers: Any, form: Mapping[str, str]) -> Session:
-    """Refuse a form that did not come from one of our pages, shown to this session.
+    """Return the session of a form, after checking its origin and its CSRF token.
 
     Parameters
     ----------
     session : Session or None
-        Of the request.
+        Session of the request; None is refused.
     headers : iterable of (bytes, bytes)
-        As ASGI gives them.
+        Headers of the request, as in the ASGI scope.
     form : mapping of str to str
-        What was sent.
+        Fields of the form by name.
+
+    Raises
+    ------
+    ApiException
+        The form does not come from a page that was shown to this session.
     """
     fits = (
         session is not None
@@ -90,75 +95,83 @@ def check_form(session: Session | None, headers: Any, form: Mapping[str, str]) -
 
 
 def is_csrf_token_valid(session: Session, sent: str) -> bool:
-    """Whether a form carries what its session was told."""
+    """Return whether a form carries the CSRF token of its session, compared in constant time."""
     return hmac.compare_digest(session.form.encode(), sent.encode("utf-8", "surrogatepass"))
 
 
 def is_same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser says that a request comes from our own pages, or says nothing."""
-    said = {name: value.decode("latin-1") for name, value in headers}
-    if said.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    """Return whether Sec-Fetch-Site and Origin, where they are sent, name this service."""
+    values = {name: value.decode("latin-1") for name, value in headers}
+    if values.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
-    origin = said.get(b"origin")
+    origin = values.get(b"origin")
     if origin is None:
         return True
     try:
-        return urlsplit(origin).netloc.lower() == said.get(b"host", "").lower() != ""
+        return urlsplit(origin).netloc.lower() == values.get(b"host", "").lower() != ""
     except ValueError:
         return False
 
 
 class TokenAdmin:
-    """Makes, replaces and revokes tokens, and writes that down.
+    """Creates, rotates and revokes tokens, and records this in the audit log.
 
     Parameters
     ----------
     access : AccessStore
-        Where they are kept.
-    trail : ServiceLog
-        Where it is written down.
+        Store of the tokens.
+    audit_log : ServiceLog
+        Log in which each change is recorded.
     ledger : callable
-        Returns the ledger, for limits of somebody's own; called only if one is given.
+        Function that returns the ledger; called only to set a limit of one bearer.
     gaussian_share : float
-        Part of epsilon that such limits keep for Gaussian noise.
+        Share of epsilon, from 0 to 1, that such a limit reserves for Gaussian noise.
     """
 
     def __init__(
-        self, access: AccessStore, trail: ServiceLog, ledger: Callable[[], Ledger], *, gaussian_share: float
+        self,
+        access: AccessStore,
+        audit_log: ServiceLog,
+        ledger: Callable[[], Ledger],
+        *,
+        gaussian_share: float,
     ) -> None:
+        """Keep references to the stores that a change of tokens touches."""
         self._access = access
-        self._audit_log = trail
+        self._audit_log = audit_log
         self._ledger = ledger
         self._gaussian_share = gaussian_share
 
-    def create(self, by: str, name: str, scope: Scope, *, days: float, limit: Promise | None = None) -> str:
-        """Make a token, with a limit of its bearer's own if one is given, and return it: shown once."""
+    def create(
+        self, curator: str, name: str, scope: Scope, *, days: float, limit: Promise | None = None
+    ) -> str:
+        """Create a token, optionally with a limit for its bearer, and return it; it is shown once."""
         token = self._access.create(name, scope, days=days)
         try:
             if limit is not None:
                 self._ledger().set_owner_limit(name, limit, gaussian_share=self._gaussian_share)
-            self._audit_log.write("token created", who=by, name=name, scope=scope)
+            self._audit_log.write("token created", who=curator, name=name, scope=scope)
         except BaseException:
             self._access.revoke(name)
             raise
         return token
 
-    def rotate(self, by: str, name: str) -> str:
-        """Replace somebody's token, and return the new one: shown once."""
+    def rotate(self, curator: str, name: str) -> str:
+        """Replace the token of a name and return the new one; it is shown once."""
         now = self._access.now()
         if any(token.name == name and token.state(now) == "valid" for token in self._access.tokens()):
-            # Before: if it cannot be written, the old one stays valid and no new one is lost.
-            self._audit_log.write("token rotated", who=by, name=name)
+            # Logged first: if that fails, the old token stays valid and no new one is lost.
+            self._audit_log.write("token rotated", who=curator, name=name)
         return self._access.rotate(name)
 
-    def revoke(self, by: str, name: str) -> int:
-        """Revoke somebody's tokens, from now on; return how many were valid."""
+    def revoke(self, curator: str, name: str) -> int:
+        """Revoke all tokens of a name at once; return how many were valid."""
         count = self._access.revoke(name)
-        self._audit_log.write("token revoked", who=by, name=name)
+        self._audit_log.write("token revoked", who=curator, name=name)
         return count
 
     def list_tokens(self) -> list[dict[str, Any]]:
-        """Return what is known of all tokens; the tokens themselves are known to nobody."""
+        """Return number, bearer, scope, times and state of every token; the tokens are not stored."""
         now = self._access.now()
         return [
             {

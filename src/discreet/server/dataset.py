@@ -1,7 +1,7 @@
-"""One private table of a service: its schema, ledger, database and the queries that it has parsed.
+"""One private table of a service: its schema, ledger, database and cache of parsed queries.
 
-A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one; a second would be another
-instance with its own ledger.
+A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one; a second table would be
+another instance with its own ledger.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Dataset:
     Attributes
     ----------
     name : str
-        Lasting name of the data set, to which the ledger is bound.
+        Permanent name of the data set, to which the ledger is bound.
     schema : Schema
         Public facts about the table.
     ledger : Ledger
@@ -69,12 +69,13 @@ class Dataset:
     Raises
     ------
     LedgerTampered
-        The ledger went back to an earlier state, or belongs to another data set.
+        The ledger was set back to an earlier state, or belongs to another data set.
     SourceError
         The table has no row.
     """
 
     def __init__(self, config: Config, declared: Schema, audit_log: ServiceLog) -> None:
+        """Open ledger and database, and check the ledger against the registry and the audit log."""
         self.name = config.dataset
         self._seeded = config.seed is not None
         self._max_cells = config.limits.cells
@@ -113,7 +114,7 @@ class Dataset:
     # Queries.
 
     def parse_query(self, request: Any) -> Query:
-        """Return the query that a request asks; refuses what is beyond the language, or too large.
+        """Return the query of a request, or refuse one that is outside the language or too large.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Dataset:
         return build_query(verb, expression, where, by, self.schema)
 
     def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Aggregate:
-        """Return the aggregate of a request, laid out once: whatever is wrong with it shows here.
+        """Return the aggregate of a request, after calibrating it once so that all its errors show here.
 
         Parameters
         ----------
@@ -169,7 +170,7 @@ class Dataset:
         except DiscreetError:
             raise
         except Exception:
-            # Nothing here has seen a row: values of some wrong type, in places without a check of their own.
+            # No row was read yet: these are values of a wrong type in places that have no check.
             raise ParameterError(
                 "question of a statistical request must be what the library's to_dict() writes, and is not."
             ) from None
@@ -178,7 +179,7 @@ class Dataset:
     # What is public.
 
     def about(self) -> dict[str, Any]:
-        """Return what every caller may know about the table."""
+        """Return the public facts about the table."""
         return {
             "dataset": self.name,
             "schema": self.schema.to_dict(),
@@ -191,7 +192,7 @@ class Dataset:
         }
 
     def dummy(self, n: int, seed: int) -> dict[str, list[Any]]:
-        """Return made-up rows by column, drawn from the schema alone. Free.
+        """Return dummy rows by column, drawn from the schema alone, without any charge.
 
         Parameters
         ----------
@@ -214,12 +215,12 @@ class Dataset:
         Raises
         ------
         EngineFailed
-            It did not answer in time.
+            The engine did not answer in time.
         """
         self._readiness.check()
 
     def _count_rows(self) -> None:
-        """Have the engine count its rows, the least that can be asked of it."""
+        """Have the engine count its rows, the cheapest query of all."""
         bound, _ = self.database.calibrate(Sums("TRUE"), variance=1.0)
         exact_sums(self.database, bound)
 
@@ -229,7 +230,7 @@ class Dataset:
 
 
 class RequestDatabase:
-    """A database limited to one request: its learners may predict another column than the declared target.
+    """A database limited to one request, whose learners may predict a column other than the declared target.
 
     Parameters
     ----------
@@ -238,8 +239,8 @@ class RequestDatabase:
     schema : Schema
         Schema with the target of this request.
     before : callable
-        Called before every aggregate but the first, for which the caller was just authenticated; raises if
-        nothing more may be asked.
+        Function called before every aggregate but the first, for which the caller was just authenticated; it
+        raises if the caller may not ask any more.
     """
 
     def __init__(self, database: Database, schema: Schema, *, before: Callable[[], None]) -> None:
@@ -264,7 +265,7 @@ class RequestDatabase:
 
 
 def load_schema(config: Config) -> Schema:
-    """Return the schema that a configuration names; refuses one of another data set."""
+    """Return the schema that a configuration names, or refuse one of another data set."""
     declared = schema_of(config.table, config.schema_file)
     if declared.dataset is not None and declared.dataset != config.dataset:
         raise ParameterError(
@@ -275,12 +276,12 @@ def load_schema(config: Config) -> Schema:
 
 
 def recognize_table(config: Config, declared: Schema) -> Recognition:
-    """Return what the registry knows about the table of a service and its ledger; makes no ledger."""
+    """Return what the registry knows about the table of a service and its ledger, creating no ledger."""
     return Recognition(config.table, declared, Ledger.identity_at(config.ledger))
 
 
 def open_ledger(config: Config, declared: Schema) -> Ledger:
-    """Open the ledger of a service, making it if it is not there; refuses one of another data set."""
+    """Open or create the ledger of a service, or refuse one of another data set."""
     ledger = Ledger.open(
         config.ledger,
         limit=config.limit.promise(declared),

@@ -1,7 +1,7 @@
-"""How an error becomes an answer: one shape, fixed sentences wherever rows could be the reason.
+"""Errors of the API: their codes, their JSON body, and the mapping from exceptions.
 
-What an analyst is told follows from the request, the schema and the ledger. An error of ours may say so in
-its own words, since those obey the same rule; of anything else only a fixed sentence leaves.
+What an analyst learns from an error follows from the request, the schema and the ledger alone. Messages of
+the package's own exceptions obey this rule and are sent; any other exception becomes a fixed sentence.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ STATUS = {
     "engine-failed": 503,
     "ledger-unavailable": 503,
 }
-"""Every code there is, with its HTTP status."""
+"""HTTP status of each error code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiError:
-    """What somebody is told instead of an answer.
+    """The body of an error response.
 
     Attributes
     ----------
     code : str
-        For programs; in :data:`STATUS`.
+        Error code for programs, a key of :data:`STATUS`.
     message, hint : str
-        What is wrong, and the way out.
+        Sentence that says what is wrong, and one that says the way out.
     details : mapping
-        More for programs.
+        Further values for programs, by name.
     headers : mapping of str to str
-        That go with it.
+        Additional headers of the response.
     """
 
     code: str
@@ -78,11 +78,11 @@ class ApiError:
 
     @property
     def status(self) -> int:
-        """Of the HTTP response."""
+        """HTTP status of the response."""
         return STATUS[self.code]
 
     def body(self, request_id: str) -> bytes:
-        """Return the JSON that leaves."""
+        """Return the JSON body of the response."""
         error = {
             "code": self.code,
             "message": self.message,
@@ -94,11 +94,11 @@ class ApiError:
 
 
 class ApiException(Exception):
-    """Carries a problem to whoever writes the response."""
+    """Exception that carries an :class:`ApiError` to the middleware, which sends it."""
 
-    def __init__(self, problem: ApiError) -> None:
-        super().__init__(problem.code)
-        self.error = problem
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.code)
+        self.error = error
 
 
 UNAUTHORIZED = ApiError(
@@ -181,7 +181,7 @@ NOT_FOUND = ApiError(
 
 
 def rate_limited(seconds: int) -> ApiError:
-    """Return what somebody is told who asks too often."""
+    """Return the error for a caller above the request rate, with the seconds to wait."""
     return ApiError(
         code="rate-limited",
         message="You ask more often than this service answers one caller. Nothing was charged.",
@@ -191,7 +191,7 @@ def rate_limited(seconds: int) -> ApiError:
 
 
 def api_error_from(error: BaseException) -> ApiError:
-    """Return what may be told about an error."""
+    """Return the error response for an exception; a fixed sentence unless the package raised it."""
     match error:
         case ApiException():
             return error.error
@@ -200,14 +200,14 @@ def api_error_from(error: BaseException) -> ApiError:
         case InvalidRequest():
             details = {
                 "fields": list(error.fields),
-                "problems": [{"field": name, "message": said} for name, said in error.problems],
+                "problems": [{"field": name, "message": text} for name, text in error.problems],
             }
             return ApiError(code="invalid", message=str(error), hint="See /docs.", details=details)
         case ExpressionRefused():
             details = {"refused": error.construct, "nearest": error.hint}
             return ApiError(code="refused", message=str(error), hint=error.hint, details=details)
         case BudgetExceeded():
-            return budget_error(error, asked=error.asked, fits=None)
+            return budget_error(error, cost=error.asked, affordable=None)
         case DataError() | EngineFailed():
             return ENGINE_FAILED
         case LedgerError() | SourceError():
@@ -220,23 +220,23 @@ def api_error_from(error: BaseException) -> ApiError:
 
 
 def curator_error(error: BaseException, done: str = "") -> ApiError:
-    """Return what a curator is told: of ledger and audit log in their own words, which quote no row.
+    """Return the error response for a curator, with the messages of ledger and audit log in full.
 
     Parameters
     ----------
     error : Exception
-        What went wrong.
+        Exception that was raised while the curator's request ran.
     done : str
-        What took effect all the same, as a sentence.
+        Sentence that says what took effect all the same; empty for nothing.
     """
     if not isinstance(error, LedgerError | SourceError):
         return api_error_from(error)
-    told = _from_message("ledger-unavailable", error)
-    return replace(told, message=f"{done} {told.message}".strip(), headers=LEDGER_UNAVAILABLE.headers)
+    response = _from_message("ledger-unavailable", error)
+    return replace(response, message=f"{done} {response.message}".strip(), headers=LEDGER_UNAVAILABLE.headers)
 
 
 def method_not_allowed(allowed: str) -> ApiError:
-    """Return what somebody is told who asks an address in a way that it does not take."""
+    """Return the error for a method that an address does not take, with those that it does."""
     return ApiError(
         code="method-not-allowed",
         message="This address must be asked in another way.",
@@ -245,86 +245,99 @@ def method_not_allowed(allowed: str) -> ApiError:
     )
 
 
-def budget_error(error: BudgetExceeded, *, asked: float, fits: dict[str, Any] | None) -> ApiError:
-    """Return what somebody is told who cannot pay.
+def budget_error(error: BudgetExceeded, *, cost: float, affordable: dict[str, Any] | None) -> ApiError:
+    """Return the error for a query that costs more than what is left.
 
     Parameters
     ----------
     error : BudgetExceeded
-        What the ledger said.
-    asked : float
-        What all of it would cost, in the currency of the error.
-    fits : dict or None
-        What would fit, from :func:`fitting`.
+        Exception with which the ledger refused the charge.
+    cost : float
+        Cost of the whole query, in the currency of the error.
+    affordable : dict or None
+        Largest request that would fit, from :func:`affordable_request`; None if none would.
     """
-    told = _from_message(
+    response = _from_message(
         "budget-exceeded",
         error,
-        asked=asked,
+        asked=cost,
         left=error.left,
         limit=error.limit,
         currency=error.currency,
         scope="total" if error.scope == "total" else "own",
-        fits=fits,
+        fits=affordable,
     )
-    if fits is None:
-        return told
-    # The ledger names the limit that it met first, and the part that it was asked for; both limits count.
-    whose = "the limit of the whole data set" if error.scope == "total" else "your own limit"
+    if affordable is None:
+        return response
+    # The ledger names the first limit that it met and the one charge that failed; here both limits count.
+    limit = "the limit of the whole data set" if error.scope == "total" else "your own limit"
     return replace(
-        told,
-        message=f"The {error.currency} of a question must stay within what is left of {whose}: this one asks "
-        f"for {asked:.6g}, and {error.left:.6g} of {error.limit:.6g} is left.",
-        hint=f"Nothing was charged. {_describe_affordable(fits)} would fit what is left for you.",
+        response,
+        message=f"The {error.currency} of a question must stay within what is left of {limit}: this one asks "
+        f"for {cost:.6g}, and {error.left:.6g} of {error.limit:.6g} is left.",
+        hint=f"Nothing was charged. {_describe_affordable(affordable)} would fit what is left for you.",
     )
 
 
-def _describe_affordable(fits: Mapping[str, Any]) -> str:
-    if "sd" in fits:
-        return f"Noise with an sd of {fits['sd']:g} or more"
-    amounts = [f"{name} {value:g}" for name, value in fits.items() if name != "kind"]
+def _describe_affordable(affordable: Mapping[str, Any]) -> str:
+    if "sd" in affordable:
+        return f"Noise with an sd of {affordable['sd']:g} or more"
+    amounts = [f"{name} {value:g}" for name, value in affordable.items() if name != "kind"]
     return f"At most {' at '.join(amounts)}"
 
 
 def affordable_request(
     privacy: Promise | None, sd: float | None, currency: str, share: float
 ) -> dict[str, Any] | None:
-    """Return the largest of what was asked for, of the same kind, that the budget would still pay for.
+    """Return the largest promise of the requested kind, or the least sd, that the budget still pays for.
 
     Parameters
     ----------
     privacy, sd
-        What was asked for.
+        Promise or standard deviation of the request; the other one is None.
     currency : str
-        In which it is too much.
+        Currency of the exceeded limit, ``"rho"`` or ``"epsilon"``.
     share : float
-        How much of it the budget would pay for, in that currency.
+        What is left divided by the cost of the request, in that currency.
+
+    Returns
+    -------
+    dict or None
+        Parameters of the promise with its kind, or ``{"sd": ...}``, rounded to four digits on the affordable
+        side; None if nothing fits.
+
+    Notes
+    -----
+    rho is linear in the parameter of zCDP and quadratic in mu, in a pure epsilon and in 1 / sd, so these
+    scale by the square root of the share.
     """
     if share <= 0:
         return None
-    found: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
     if currency == "rho":
         root = math.sqrt(share)
         match privacy:
             case GaussianDP():
-                found = {"kind": privacy.kind, "mu": _round_down_4(privacy.mu * root)}
+                result = {"kind": privacy.kind, "mu": _round_to_4(privacy.mu * root)}
             case ZCDP():
-                found = {"kind": privacy.kind, "rho": _round_down_4(privacy.rho * share)}
+                result = {"kind": privacy.kind, "rho": _round_to_4(privacy.rho * share)}
             case ApproxDP():
                 mu = gaussian_mu(privacy.epsilon, privacy.delta) * root
-                epsilon = _round_down_4(gaussian_epsilon(mu, privacy.delta))
-                found = {"kind": privacy.kind, "epsilon": epsilon, "delta": privacy.delta}
+                epsilon = _round_to_4(gaussian_epsilon(mu, privacy.delta))
+                result = {"kind": privacy.kind, "epsilon": epsilon, "delta": privacy.delta}
             case PureDP():
-                found = {"kind": privacy.kind, "epsilon": _round_down_4(privacy.epsilon * root)}
+                result = {"kind": privacy.kind, "epsilon": _round_to_4(privacy.epsilon * root)}
             case None if sd is not None:
-                found = {"sd": _round_down_4(sd / root, up=True)}
+                result = {"sd": _round_to_4(sd / root, up=True)}
     elif currency == "epsilon" and isinstance(privacy, PureDP):
-        found = {"kind": privacy.kind, "epsilon": _round_down_4(privacy.epsilon * share)}
-    return found if found is not None and min(v for v in found.values() if isinstance(v, float)) > 0 else None
+        result = {"kind": privacy.kind, "epsilon": _round_to_4(privacy.epsilon * share)}
+    return (
+        result if result is not None and min(v for v in result.values() if isinstance(v, float)) > 0 else None
+    )
 
 
-def _round_down_4(value: float, *, up: bool = False) -> float:
-    """Round to four digits on the side that fits; the last is lost to rounding anyway."""
+def _round_to_4(value: float, *, up: bool = False) -> float:
+    """Round to four significant digits, down by default, so that the result stays affordable."""
     if not 0 < value < math.inf:
         return 0.0
     with localcontext() as context:
@@ -333,24 +346,24 @@ def _round_down_4(value: float, *, up: bool = False) -> float:
 
 
 def _from_message(code: str, error: Exception, **details: Any) -> ApiError:
-    """Tell an error of ours: its first sentence is what is wrong, the rest the way out."""
+    """Return an error response whose message is the first sentence of an exception, its hint the rest."""
     first, dot, rest = str(error).partition(". ")
     return ApiError(code=code, message=first + dot.strip(), hint=rest, details=details)
 
 
 class UnreadableRequest(ParameterError):
-    """A request is no JSON at all, as opposed to JSON that says something wrong."""
+    """A request whose body is not JSON at all."""
 
 
 class InvalidRequest(ParameterError):
-    """A request has fields that are unknown, missing or outside their domain.
+    """A request with fields that are unknown, missing or outside their domain.
 
     Attributes
     ----------
     fields : tuple of str
-        Which, as paths.
+        Paths of the wrong fields, such as ``privacy.epsilon``.
     problems : tuple of (str, str)
-        Path and sentence.
+        Path of each wrong field, with what is wrong.
     """
 
     def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:

@@ -1,4 +1,4 @@
-"""Whether a running service answers, asked on the machine that it runs on."""
+"""Health of a service: the probe of a running one, and the readiness check of its engine."""
 
 from __future__ import annotations
 
@@ -17,23 +17,28 @@ if TYPE_CHECKING:
 
     from discreet.server.config import Config
 
-_SECONDS = 10.0  # more than a service takes to find out that its engine does not answer
+_SECONDS = 10.0  # longer than a service takes to find that its engine does not answer
+
+TIMEOUT = 5.0
+"""Seconds after which an engine that has not answered counts as failed."""
+
+_INTERVAL = 1.0  # seconds for which a result is reused: /ready is open to all, and a check reads the table
 
 
 def probe(config: Config, *, seconds: float = _SECONDS) -> None:
-    """Ask a running service whether its ledger and its engine answer: for health checks.
+    """Request ``/ready`` of a running service on this machine, for health checks.
 
     Parameters
     ----------
     config : Config
-        Of the service: where it listens, and whether by TLS.
+        Configuration of the service, which says where it listens and whether by TLS.
     seconds : float
-        After which nobody is taken to answer.
+        Timeout of the request in seconds.
 
     Raises
     ------
     ServiceUnavailable
-        Nobody answers there, or a service that is not ready.
+        No service answers at the address, or its ledger or engine does not.
     """
     if config.port == 0:
         raise ParameterError(
@@ -62,8 +67,8 @@ def _connection(config: Config, seconds: float) -> http.client.HTTPConnection:
     host = _local_address(config.host)
     if config.tls is None:
         return http.client.HTTPConnection(host, config.port, timeout=seconds)
-    # Nothing secret is sent and only a status is read. The certificate names another host than the number
-    # that is asked here, and a renewed one on disk is not in use before the next start.
+    # Nothing secret is sent and only a status is read. The certificate names the public host, not this
+    # address, and a renewed one on disk is not in use before the next start.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -71,7 +76,7 @@ def _connection(config: Config, seconds: float) -> http.client.HTTPConnection:
 
 
 def _local_address(host: str) -> str:
-    """Return where a service that listens everywhere is reached from its own machine."""
+    """Return the address at which a service that listens on `host` is reached from its own machine."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -81,58 +86,54 @@ def _local_address(host: str) -> str:
     return "127.0.0.1" if address.version == 4 else "::1"
 
 
-TIMEOUT = 5.0
-"""Seconds after which an engine that has not answered is taken for gone."""
-
-_INTERVAL = 1.0  # seconds for which what was found is told again: anybody may ask, and a look is a pass
-
-
 class Readiness:
-    """Asks an engine something, at most once in a second and never twice at the same time.
+    """Readiness check of an engine, run at most once per second and never twice at the same time.
 
     Parameters
     ----------
-    look : callable
-        Asks it; raises if it fails.
+    query : callable
+        Function without arguments that queries the engine, and raises if that fails.
 
     Privacy
     -------
-    Tells whether there was an answer, never what it was or when it came.
+    Reveals whether there was an answer, never its value or its time.
     """
 
-    def __init__(self, look: Callable[[], object]) -> None:
-        self._look = look
+    def __init__(self, query: Callable[[], object]) -> None:
+        self._query = query
         self._mutex = threading.Lock()
         self._last: _EngineQuery | None = None
 
     def check(self) -> None:
-        """Wait for an answer.
+        """Wait for an answer of the engine.
 
         Raises
         ------
         EngineFailed
-            There was none, or not within :data:`TIMEOUT` seconds.
+            The query failed, or took longer than :data:`TIMEOUT` seconds.
         """
         with self._mutex:
             last = self._last
             if last is None or (last.ended.is_set() and time.monotonic() - last.began >= _INTERVAL):
-                last = self._last = _EngineQuery(self._look)
+                last = self._last = _EngineQuery(self._query)
         if not last.ended.wait(TIMEOUT) or last.failed:
             raise EngineFailed
 
 
 class _EngineQuery:
-    def __init__(self, look: Callable[[], object]) -> None:
+    """One query of the engine, on a thread of its own."""
+
+    def __init__(self, query: Callable[[], object]) -> None:
         self.began = time.monotonic()
         self.ended = threading.Event()
         self.failed = True
-        self._look = look
+        self._query = query
         # A daemon: an engine that never answers must not keep the process from ending.
-        threading.Thread(target=self._run, name="look", daemon=True).start()
+        threading.Thread(target=self._run, name="readiness", daemon=True).start()
 
     def _run(self) -> None:
-        # Whatever an engine says when it fails may quote rows, and is told to nobody.
+        # The text of an engine's error may quote rows, so it is dropped.
         with contextlib.suppress(Exception):
-            self._look()
+            self._query()
             self.failed = False
         self.ended.set()

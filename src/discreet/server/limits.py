@@ -1,4 +1,4 @@
-"""Limits of one request and one caller: size of an answer, found before it is laid out, and request rate."""
+"""Limits of a request and of a caller: size of an answer, checked before any work, and request rate."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from discreet.query.language.query import Query
 
 MOST_SUMS = 64
-"""Expressions in one question: each is parsed and planned whenever its price is asked."""
+"""Maximum number of expressions in one aggregate; each is parsed and planned whenever it is previewed."""
 
 
-def check_query_size(asked: Query, curation: Curation, most: int) -> None:
-    """Refuse a sentence with more than `most` groups."""
-    _check(math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in asked.by), most)
+def check_query_size(query: Query, curation: Curation, most: int) -> None:
+    """Refuse a text query with more than `most` groups."""
+    _check(math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in query.by), most)
 
 
-def check_aggregate_size(question: Aggregate, curation: Curation, most: int) -> None:
-    """Refuse a statistical question with too many expressions, or with more than `most` cells."""
-    match question:
+def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) -> None:
+    """Refuse an aggregate with too many expressions, or with more than `most` cells."""
+    match aggregate:
         case Sums():
-            if len(question.expressions) > MOST_SUMS:
+            if len(aggregate.expressions) > MOST_SUMS:
                 raise ParameterError(
                     f"expressions of a question to a service must be at most {MOST_SUMS}, and are "
-                    f"{len(question.expressions)}. Ask in several questions."
+                    f"{len(aggregate.expressions)}. Ask in several questions."
                 )
         case Histogram():
-            _check(_product(curation, question.columns, question.edges), most)
+            _check(_product(curation, aggregate.columns, aggregate.edges), most)
         case NodeTables():
-            labels = _product(curation, [question.target], question.edges)
+            labels = _product(curation, [aggregate.target], aggregate.edges)
             values = sum(
-                _product(curation, [name], question.edges)
-                for node in question.nodes
+                _product(curation, [name], aggregate.edges)
+                for node in aggregate.nodes
                 for name in node.attributes
             )
             _check(labels * values, most)
@@ -64,7 +64,7 @@ def _product(curation: Curation, names: Iterable[str], edges: Mapping[str, Seque
 
 
 def _axis_cells(curation: Curation, name: str, edges: Sequence[float]) -> int:
-    """Return how many cells a column has along an axis; at least 1, also where it is refused later."""
+    """Return the number of cells of a column along an axis, at least 1 even for one refused later."""
     column = curation.column(name)
     if column.is_category:
         return len(column.levels)
@@ -84,17 +84,17 @@ class RateLimiter:
     """
 
     def __init__(self, per_minute: float) -> None:
-        self._most = max(1.0, per_minute)
-        self._flow = self._most / 60
+        self._capacity = max(1.0, per_minute)
+        self._per_second = self._capacity / 60
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str, now: float | None = None) -> int | None:
         """Take one token from a caller's bucket; return None, or the seconds to wait if it is empty."""
-        moment = time.monotonic() if now is None else now
-        level, since = self._buckets.get(name, (self._most, moment))
-        level = min(self._most, level + (moment - since) * self._flow)
+        time_now = time.monotonic() if now is None else now
+        level, since = self._buckets.get(name, (self._capacity, time_now))
+        level = min(self._capacity, level + (time_now - since) * self._per_second)
         if level < 1:
-            self._buckets[name] = (level, moment)
-            return max(1, math.ceil((1 - level) / self._flow))
-        self._buckets[name] = (level - 1, moment)
+            self._buckets[name] = (level, time_now)
+            return max(1, math.ceil((1 - level) / self._per_second))
+        self._buckets[name] = (level - 1, time_now)
         return None

@@ -1,8 +1,4 @@
-"""The ASGI layers around the application: request id, authentication, limits, headers, shape of errors.
-
-A request gets an id, its caller and a place within the limits; a response gets its headers and is counted.
-What goes wrong anywhere inside becomes an error of one shape.
-"""
+"""The ASGI layers around the application: request ids, authentication, limits, headers, error responses."""
 
 from __future__ import annotations
 
@@ -53,61 +49,22 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _PORTS = {"http": 80, "https": 443}
-_OPEN = ("/health", "/ready")  # asked by whoever keeps it running, under the names of single machines
-
-
-class HostMiddleware:
-    """Lets in requests that name the address of the service, or the one at which they arrived.
-
-    Parameters
-    ----------
-    app : ASGI application
-        Application that is called next.
-    address : str
-        Address of the service, as the configuration has it.
-    """
-
-    def __init__(self, app: Any, address: str) -> None:
-        self._app = app
-        parts = urlsplit(address)
-        self._default = _PORTS[parts.scheme]
-        self._ours = (parts.hostname, parts.port or self._default)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Hand a request on, or refuse it."""
-        if scope["type"] == "http" and scope["path"] not in _OPEN and not self._meant(scope):
-            raise ApiException(WRONG_HOST)
-        await self._app(scope, receive, send)
-
-    def _meant(self, scope: Any) -> bool:
-        named = self._named(scope["headers"])
-        here = tuple(scope.get("server") or ())
-        return named is not None and named in (self._ours, here)
-
-    def _named(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[str | None, int] | None:
-        sent = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        try:
-            (host,) = sent
-            parts = urlsplit(f"//{host}")
-            return (parts.hostname, parts.port or self._default) if parts.netloc == host else None
-        except ValueError:
-            return None
-
+_ANY_HOST = ("/health", "/ready")  # requested by health checks, under the names of single machines
 
 REJECTION_DELAY = 0.1
-"""Seconds, or a multiple, after which a refusal for want of a token leaves, whatever was wrong with it."""
+"""Refusals for a missing or wrong token are sent after a multiple of these seconds, whatever the reason."""
 
 _THREADS = {"analyst": 8, "curator": 4, None: 2}
-"""Threads for everything that is no question, by who comes: analysts cannot keep a curator from the stop
-switch, and neither of them whoever looks whether the service is alive."""
+"""Threads for all work that is not a query, by scope of the caller: analysts cannot keep a curator from the
+stop switch, and neither can keep a health check from its answer."""
 
-_USUAL_WORKERS, _MAX_WORKERS = 1, 8  # who answer questions, and with those who help out
-_JOBS_PER_CALLER = 2  # jobs of one caller at once
-_NAMES = 1024  # of requests that are drawn at once
-_WAITING_PER_CALLER = 32  # more that wait for them
-_UNAUTHENTICATED = ("/health", "/ready")  # whoever comes here is not asked who they are
-_MAX_PERCENT_LAYERS = 3  # layers of percent signs under which a token is looked for
-_CALLER: ContextVar[Caller | None] = ContextVar("comes", default=None)
+_USUAL_WORKERS, _MAX_WORKERS = 1, 8  # workers that answer queries, without and with helpers
+_JOBS_PER_CALLER = 2  # jobs of one caller that run at once
+_WAITING_PER_CALLER = 32  # further jobs of one caller that wait
+_ID_BATCH = 1024  # request ids drawn at once
+_UNAUTHENTICATED = ("/health", "/ready")  # paths that need no token
+_MAX_PERCENT_LAYERS = 3  # layers of percent-encoding under which a token is looked for
+_CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
 _TOKEN_PARAMETERS = frozenset(("token", "access_token", "authorization", "bearer", "api_key"))
 
 HEADERS = {
@@ -121,6 +78,45 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), interest-cohort=()",
 }
+
+
+class HostMiddleware:
+    """Refuses requests whose Host is neither the service's address nor the socket at which they arrived.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Application that is called next.
+    address : str
+        Address of the service, as the configuration has it.
+    """
+
+    def __init__(self, app: Any, address: str) -> None:
+        self._app = app
+        parts = urlsplit(address)
+        self._default_port = _PORTS[parts.scheme]
+        self._public = (parts.hostname, parts.port or self._default_port)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http" and scope["path"] not in _ANY_HOST and not self._is_accepted(scope):
+            raise ApiException(WRONG_HOST)
+        await self._app(scope, receive, send)
+
+    def _is_accepted(self, scope: Any) -> bool:
+        host = self._parse_host(scope["headers"])
+        socket_address = tuple(scope.get("server") or ())
+        return host is not None and host in (self._public, socket_address)
+
+    def _parse_host(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[str | None, int] | None:
+        """Return host and port of the Host header; None unless there is exactly one valid header."""
+        sent = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        try:
+            (host,) = sent
+            parts = urlsplit(f"//{host}")
+            return (parts.hostname, parts.port or self._default_port) if parts.netloc == host else None
+        except ValueError:
+            return None
 
 
 class ServiceMiddleware:
@@ -137,60 +133,61 @@ class ServiceMiddleware:
 
     Privacy
     -------
-    A token that is missing, unknown, expired or revoked gets the same answer after the same time. What goes
-    wrong inside leaves as a fixed sentence; where is written to the log, without the error's own text. No
-    caller has more than a share of the threads, so that nobody keeps others from asking, or a curator from
-    stopping it all, with requests that cost nothing.
+    A missing, unknown, expired or revoked token gets the same response after the same time. An unexpected
+    exception becomes a fixed sentence; its traceback is logged without its text. No caller has more than a
+    share of the threads, so that requests without cost cannot keep others from asking, or a curator from
+    stopping the service.
     """
 
     def __init__(self, app: Any, service: Service, metrics: Metrics) -> None:
+        """Set up rate limiter, worker pool and thread pools from the configuration of the service."""
         self._app = app
         self.service = service
         self.metrics = metrics
         limits, workers = service.config.limits, service.config.workers
-        # Several processes share what one caller may have.
+        # Each process has its part of what one caller may use.
         self._rate_limiter = RateLimiter(limits.per_minute / workers)
         most = math.ceil(limits.concurrent / workers)
         self._seconds = limits.seconds
         self._body_bytes = limits.body_bytes
         self.templates = RouteTemplates(())
-        self.error_page: Callable[[Any, ApiError], Any] | None = None  # tells a browser what is no page
+        self.error_page: Callable[[Any, ApiError], Any] | None = None  # response for browsers
         share = max(2, most // 4)
-        # Who sleeps through the rest of a slot answers nobody meanwhile.
+        # With slots a worker sleeps through the rest of the slot, so every query needs one.
         usual, threads = (_USUAL_WORKERS, _MAX_WORKERS) if service.config.slots is None else (most, most)
         self._workers = WorkerPool(usual, threads, share=share, most=most)
-        self._long_pool = FairThreadPool("long", most, share=share, in_line=0, most=most)
+        self._long_pool = FairThreadPool("long", most, share=share, max_waiting=0, most=most)
         self._thread_pools = {
             scope: FairThreadPool(
-                f"desk-{scope}", threads, share=_JOBS_PER_CALLER, in_line=_WAITING_PER_CALLER
+                f"short-{scope}", threads, share=_JOBS_PER_CALLER, max_waiting=_WAITING_PER_CALLER
             )
             for scope, threads in _THREADS.items()
         }
-        self._names: list[int] = []
-        fixed = dict(HEADERS)
+        self._request_ids: list[int] = []
+        headers = dict(HEADERS)
         if service.config.secure:
-            fixed["strict-transport-security"] = "max-age=63072000"
-        self._headers = [(name.encode(), value.encode()) for name, value in fixed.items()]
-        self._ours = frozenset(name for name, _ in self._headers)
+            headers["strict-transport-security"] = "max-age=63072000"
+        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._header_names = frozenset(name for name, _ in self._headers)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, or live through one life of the process."""
+        """Handle one request, or the lifespan events of the process."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if not self._names:
-            # Not a count: that would tell how much others ask.
-            self._names = Stream().words(_NAMES).tolist()
-        request_id = f"{self._names.pop():016x}"
+        if not self._request_ids:
+            # Random, since a counter would reveal how much others ask.
+            self._request_ids = Stream().words(_ID_BATCH).tolist()
+        request_id = f"{self._request_ids.pop():016x}"
         state = scope.setdefault("state", {})
         state["request_id"], state["caller"], state["session"] = request_id, None, None
         state["middleware"] = self
-        began, status = time.monotonic(), 0
+        started, status = time.monotonic(), 0
 
-        async def sending(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -200,20 +197,20 @@ class ServiceMiddleware:
         try:
             self._authenticate(scope)
             _CALLER.set(state["caller"])
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_with_headers)
         except Exception as error:
             problem = self._api_error(error, scope["path"])
             if problem.code == "failed":
                 log_failure(request_id, error)
             elif problem.code == "ledger-unavailable":
-                # Of ledger, trail and files alone: an operator has to know which.
+                # Such a message names the ledger, the audit log or a file: the operator has to know which.
                 log("unavailable", request_id=request_id, kind=type(error).__name__, reason=str(error))
             if problem.code in ("unauthorized", "forbidden"):
-                await asyncio.sleep(REJECTION_DELAY - (time.monotonic() - began) % REJECTION_DELAY)
+                await asyncio.sleep(REJECTION_DELAY - (time.monotonic() - started) % REJECTION_DELAY)
             if isinstance(error, HTTPException) and self.error_page is not None and _is_browser(scope):
-                await self.error_page(scope, problem)(scope, receive, sending)
+                await self.error_page(scope, problem)(scope, receive, send_with_headers)
             elif status == 0:
-                await self.send_error(problem, request_id, sending)
+                await self.send_error(problem, request_id, send_with_headers)
             self.metrics.count_refusal(problem.code)
         route = self.templates.find(scope["path"])
         self.metrics.count_request(route, status)
@@ -224,13 +221,13 @@ class ServiceMiddleware:
         )  # fmt: skip
 
     def _api_error(self, error: Exception, path: str) -> ApiError:
-        """Return the error body of whatever was raised inside, routing and parameters included."""
+        """Return the error response for an exception, also for those of routing and of parameters."""
         match error:
             case HTTPException():
                 allowed = (error.headers or {}).get("Allow")
                 if allowed is None:
                     return NOT_FOUND
-                # Two methods of one address are two routes, of which Starlette names the first.
+                # Two methods of one path are two routes, of which Starlette names the first only.
                 return method_not_allowed(self.templates.methods(path) if path.startswith("/v1") else allowed)
             case RequestValidationError():
                 return api_error_from(_invalid_parameters(error))
@@ -238,7 +235,7 @@ class ServiceMiddleware:
 
     @staticmethod
     async def send_error(problem: ApiError, request_id: str, send: Any) -> None:
-        """Send a problem."""
+        """Send an error as the response."""
         headers = [(b"content-type", b"application/json")]
         headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
         body = problem.body(request_id)
@@ -247,13 +244,13 @@ class ServiceMiddleware:
         await send({"type": "http.response.body", "body": body})
 
     def _add_headers(self, headers: Any, request_id: str) -> list[tuple[bytes, bytes]]:
-        kept = [(name, value) for name, value in headers if name.lower() not in self._ours]
-        return [*kept, *self._headers, (b"x-request-id", request_id.encode())]
+        others = [(name, value) for name, value in headers if name.lower() not in self._header_names]
+        return [*others, *self._headers, (b"x-request-id", request_id.encode())]
 
-    # Who it is.
+    # Authentication.
 
     def _authenticate(self, scope: Any) -> None:
-        """Find the caller by token or session, and raise a refusal if they may not go on."""
+        """Store caller and session in the scope, and refuse a request that its route does not permit."""
         path: str = scope["path"]
         _check_url(path, scope["query_string"])
         if path in _UNAUTHENTICATED:
@@ -273,7 +270,7 @@ class ServiceMiddleware:
             if (path == "/metrics" or path.startswith("/v1/curator")) and not caller.is_curator:
                 raise ApiException(FORBIDDEN)
             if session is not None and scope["method"] not in ("GET", "HEAD"):
-                # A page's own script may post with its cookie, and proves that it is the page's.
+                # A script of a page posts with the session's cookie, and proves its origin by the CSRF token.
                 sent = next((value for name, value in headers if name == b"x-csrf-token"), b"")
                 if not (is_same_origin(headers) and is_csrf_token_valid(session, sent.decode("latin-1"))):
                     raise ApiException(FOREIGN_FORM)
@@ -281,7 +278,7 @@ class ServiceMiddleware:
             self.count_request(caller)
 
     def count_request(self, caller: Caller) -> None:
-        """Count a request of somebody, and refuse it if there were too many."""
+        """Count a request of a caller, and refuse it above the request rate."""
         wait = self._rate_limiter.take(caller.name)
         if wait is not None:
             raise ApiException(rate_limited(wait))
@@ -292,14 +289,14 @@ class ServiceMiddleware:
             return None
         scheme, _, token = sent[0].partition(b" ")
         fits = len(sent) == 1 and scheme.lower() == b"bearer" and len(token) <= 256
-        # Looked up all the same, so that a malformed token takes what a wrong one does.
-        found = self.service.access.find(token.strip()[:256].decode("latin-1"))
-        return found if fits else None
+        # Looked up all the same, so that a malformed token takes as long as a wrong one.
+        caller = self.service.access.find(token.strip()[:256].decode("latin-1"))
+        return caller if fits else None
 
-    # What it may use.
+    # Limits and threads.
 
     async def read_body(self, scope: Any, receive: Any) -> bytes:
-        """Read a body, within its limits of size and time."""
+        """Return the body of a request, within the limits of size and time."""
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > self._body_bytes):
                 raise ApiException(TOO_LARGE)
@@ -320,24 +317,24 @@ class ServiceMiddleware:
         except TimeoutError:
             raise ApiException(BUSY) from None
 
-    async def run_query(self, flow: QueryTask[T]) -> T:
+    async def run_query(self, task: QueryTask[T]) -> T:
         """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all."""
-        return await self._with_timeout(self._workers.run(_name(), flow))
+        return await self._await_with_timeout(self._workers.run(_caller_name(), task))
 
     async def run_long(self, work: Callable[[], T]) -> T:
         """Run long work on a thread of its own; refuse it while there are too many."""
-        return await self._with_timeout(self._long_pool.run(_name(), work))
+        return await self._await_with_timeout(self._long_pool.run(_caller_name(), work))
 
-    async def _with_timeout(self, waited_for: Awaitable[T]) -> T:
+    async def _await_with_timeout(self, awaitable: Awaitable[T]) -> T:
         try:
-            # What runs goes on and is kept, so that asking again is free.
+            # After a timeout the job still ends and its answer is stored, so that asking again is free.
             async with asyncio.timeout(self._seconds):
-                return await waited_for
+                return await awaitable
         except TimeoutError:
             raise ApiException(ENGINE_FAILED) from None
 
     async def run_in_thread(self, work: Callable[[], T], caller: Caller | None = None) -> T:
-        """Run short work off the event loop; queries cannot crowd it out.
+        """Run short work on a thread that queries cannot occupy, and return its value.
 
         Parameters
         ----------
@@ -346,50 +343,51 @@ class ServiceMiddleware:
         caller : Caller, optional
             Caller whose share is used; None for that of the request.
         """
-        who = caller or _CALLER.get()
-        name, scope = (None, None) if who is None else (who.name, who.scope)
+        caller = caller or _CALLER.get()
+        name, scope = (None, None) if caller is None else (caller.name, caller.scope)
         return await self._thread_pools[scope].run(name, work)
 
     def close(self) -> None:
-        """Wait for what runs."""
+        """Wait for running jobs to end, and stop all threads."""
         self._workers.close()
-        for room in (self._long_pool, *self._thread_pools.values()):
-            room.close()
+        for pool in (self._long_pool, *self._thread_pools.values()):
+            pool.close()
 
 
-def _name() -> str | None:
+def _caller_name() -> str | None:
     caller = _CALLER.get()
     return None if caller is None else caller.name
 
 
 def _is_browser(scope: Any) -> bool:
-    """Say whether somebody looks for a page, and not a program for an answer."""
+    """Return whether a request asks for an HTML page, outside the API."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
     return b"text/html" in accepted and not scope["path"].startswith("/v1")
 
 
 def _check_url(path: str, query: bytes) -> None:
+    """Refuse a URL that contains a token, also percent-encoded, or a malformed query string."""
     if contains_token(path):
         raise ApiException(TOKEN_IN_ADDRESS)
     if not query:
         return
     text = query.decode("latin-1")
     try:
-        named = {name.lower() for name, _ in parse_qsl(text, keep_blank_values=True, max_num_fields=100)}
+        names = {name.lower() for name, _ in parse_qsl(text, keep_blank_values=True, max_num_fields=100)}
     except ValueError:
         raise ApiException(BAD_QUERY_STRING) from None
-    found = PREFIX in text or bool(named & _TOKEN_PARAMETERS)
+    has_token = PREFIX in text or bool(names & _TOKEN_PARAMETERS)
     for _ in range(_MAX_PERCENT_LAYERS):
         text = unquote_plus(text)
-        found = found or PREFIX in text
-    if found:
+        has_token = has_token or PREFIX in text
+    if has_token:
         raise ApiException(TOKEN_IN_ADDRESS)
 
 
 def _invalid_parameters(error: RequestValidationError) -> InvalidRequest:
-    """Return what is wrong with query parameters: all unknown names, or else the first wrong value."""
-    found = error.errors()
-    unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
+    """Return the error for query parameters: all unknown names, or else the first wrong value."""
+    errors = error.errors()
+    unknown = [str(one["loc"][-1]) for one in errors if one["type"] == "extra_forbidden"]
     if unknown:
         return InvalidRequest(tuple((name, "there is no such parameter") for name in unknown))
-    return InvalidRequest(((str(found[0]["loc"][-1]), found[0]["msg"].removeprefix("Value error, ")),))
+    return InvalidRequest(((str(errors[0]["loc"][-1]), errors[0]["msg"].removeprefix("Value error, ")),))

@@ -1,6 +1,6 @@
-"""What an operator sees: one line of JSON for each request on standard error, and numbers for Prometheus.
+"""Log lines in JSON on standard error, one per request, and metrics for Prometheus.
 
-No line has a token, an address with its query, an answer or a row; no number tells a time.
+No line contains a token, a URL with its query string, an answer or a row; no metric contains a time.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ try:
     )
     from prometheus_client.core import GaugeMetricFamily
     from prometheus_client.multiprocess import MultiProcessCollector
-except ImportError:  # pragma: no cover - said in the words of the package
+except ImportError:  # pragma: no cover - reported as an error of the package
     raise MissingExtra(
         "prometheus_client is needed to run the service, and is not installed. Run "
         "`pip install 'discreet[serve]'`."
     ) from None
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they would tell when something happened first
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would reveal the time of a first event
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Where several processes put their counts together: the name is the package's own."""
+"""Environment variable of prometheus_client: the folder in which several processes add up their counts."""
 
 
 def log(event: str, **facts: Any) -> None:
@@ -49,7 +49,7 @@ def log(event: str, **facts: Any) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write a line to standard error, at once."""
+    """Write a line to standard error and flush it."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
@@ -60,7 +60,7 @@ def _line(event: str, **facts: Any) -> str:
 
 
 def log_failure(request_id: str, error: BaseException) -> None:
-    """Write where something went wrong; its text is withheld, since it may quote rows."""
+    """Log type and traceback of an exception; its text is left out, since it may quote rows."""
     frames = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in _frames(error)]
     log("failure", request_id=request_id, kind=type(error).__name__, frames=frames)
 
@@ -70,10 +70,10 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes what libraries log as our own lines, without the text of errors."""
+    """Formatter for the log records of libraries: one JSON line each, without the text of exceptions."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line of JSON."""
+        """Return a record as one line of JSON."""
         if record.exc_info:
             kind = record.exc_info[0]
             return _line("library failure", source=record.name, kind=kind.__name__ if kind else "unknown")
@@ -88,82 +88,83 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["lines"], "level": "WARNING"},
     "loggers": {"uvicorn": {"level": "WARNING"}, "uvicorn.error": {"level": "WARNING"}},
 }
-"""How libraries log inside a service."""
+"""Configuration of `logging` for the libraries that a service uses."""
 
 
 class RouteTemplates:
-    """How logs and counts name the address of a request: by the template of its route.
+    """Route templates, by which logs and metrics name the path of a request.
 
     Parameters
     ----------
     routes : iterable of Route
-        All that there are.
+        All routes of the application.
 
     Privacy
     -------
-    Never the address itself: whoever writes one may have put anything into it, a token or a person's name.
+    The path itself is never logged: it may contain anything, a token or a person's name.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        known: dict[str, Any] = {}
+        patterns: dict[str, Any] = {}
         self._methods: dict[str, set[str]] = {}
         for route in routes:
-            known[route.path] = route.path_regex
+            patterns[route.path] = route.path_regex
             self._methods.setdefault(route.path, set()).update(route.methods or ())
-        self._fixed = frozenset(path for path in known if "{" not in path)
-        self._templates = [(regex, path) for path, regex in known.items() if "{" in path]
+        self._fixed = frozenset(path for path in patterns if "{" not in path)
+        self._templates = [(regex, path) for path, regex in patterns.items() if "{" in path]
 
     def find(self, path: str) -> str:
-        """Return the name of an address; all that have no route share one."""
+        """Return the template of a path; ``"(other)"`` if it has no route."""
         if path in self._fixed:
             return path
         return next((name for regex, name in self._templates if regex.fullmatch(path)), "(other)")
 
     def methods(self, path: str) -> str:
-        """Return all methods that an address takes, as an Allow header names them."""
+        """Return all methods that a path takes, as the value of an Allow header."""
         return ", ".join(sorted(self._methods.get(self.find(path), ())))
 
 
 class Metrics:
-    """Counts of what was asked, answered and refused, and what of the budget is gone.
+    """Prometheus metrics: numbers of requests, answers and refusals, and the budget.
 
     Parameters
     ----------
     service : Service
-        Whose.
+        Service whose budget and stop switch are exported.
 
     Privacy
     -------
-    How often, never how long: times would tell about rows what slots hide.
+    Numbers of events, never their duration: durations would reveal about rows what slots hide.
     """
 
     def __init__(self, service: Service) -> None:
+        """Register the counters, in the shared folder if several processes add up theirs."""
         self._service = service
         self._registry = CollectorRegistry()
-        where = None if METRICS_FOLDER in os.environ else self._registry
+        registry = None if METRICS_FOLDER in os.environ else self._registry
         self._requests = Counter(
-            "discreet_requests", "Requests by route and status.", ("route", "status"), registry=where
+            "discreet_requests", "Requests by route and status.", ("route", "status"), registry=registry
         )
-        self._refusals = Counter("discreet_refusals", "Refusals by code.", ("code",), registry=where)
+        self._refusals = Counter("discreet_refusals", "Refusals by code.", ("code",), registry=registry)
         self._answers = Counter(
             "discreet_answers", "Answers by kind and whether they were paid before.", ("kind", "cached"),
-            registry=where,
+            registry=registry,
         )  # fmt: skip
 
     def count_request(self, route: str, status: int) -> None:
-        """Count a request."""
+        """Count a request by its route template and status."""
         self._requests.labels(route, str(status)).inc()
 
     def count_refusal(self, code: str) -> None:
-        """Count a refusal."""
+        """Count a refusal by its error code."""
         self._refusals.labels(code).inc()
 
     def count_answer(self, kind: str, cached: bool) -> None:
-        """Count an answer."""
+        """Count an answer by its kind and by whether it was paid for before."""
         self._answers.labels(kind, str(cached).lower()).inc()
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' own format."""
+        """Return all metrics in the text format of Prometheus."""
         if METRICS_FOLDER in os.environ:
             shared = CollectorRegistry()
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
@@ -177,21 +178,21 @@ class Metrics:
 
 
 class _Budget:
-    """Reads the ledger when somebody looks."""
+    """Collector that reads budget and stop switch when the metrics are requested."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Any]:
-        """Return what is spent and what is left."""
+        """Yield gauges of what is spent, what is left, and whether the service is stopped."""
         total = self._service.dataset.accounting.account(None)
-        for name, amounts, words in (
+        for name, amounts, description in (
             ("spent", total["spent"], "Spent of the whole data set's budget, by currency."),
             ("left", total["left"] or {}, "Left of the whole data set's budget, by currency."),
         ):
-            family = GaugeMetricFamily(f"discreet_{name}", words, labels=["currency"])
+            family = GaugeMetricFamily(f"discreet_{name}", description, labels=["currency"])
             for currency, amount in amounts.items():
                 family.add_metric([currency], amount)
             yield family
-        stopped = self._service.access.stopped() is not None
+        stopped = self._service.access.stop_record() is not None
         yield GaugeMetricFamily("discreet_stopped", "Whether the curator has stopped it.", value=int(stopped))

@@ -61,7 +61,7 @@ class Service:
     Attributes
     ----------
     config : Config
-        The same configuration.
+        Configuration that the service was made with.
     datasets : dict of str to Dataset
         Tables by name; today a configuration names one.
     access : AccessStore
@@ -71,21 +71,21 @@ class Service:
 
     Privacy
     -------
-    A query is charged to its caller and to the total before the engine is asked, and its answer is in the
+    A query is charged to its caller and to the total before the engine runs, and its answer is in the
     ledger and its row in the audit log before it is returned, the first time and whenever it is repeated. A
-    token that was revoked and a switch that was turned meanwhile end a request of several queries before the
-    next of them, and hold back what was answered. Whatever is refused is refused for reasons that follow
-    from the request, the schema and the ledger. A ledger of another data set, or one that went back to an
-    earlier state, is refused at the start.
+    revoked token or the stop switch ends a request of several queries before the next of them, and withholds
+    what was answered. The reasons of a refusal follow from the request, the schema and the ledger. A ledger
+    of another data set, or one that was set back to an earlier state, is refused at the start.
     """
 
     def __init__(self, config: Config) -> None:
+        """Open access store, audit log and data set; close what was opened if one of them fails."""
         self.config = config
-        declared = load_schema(config)
-        with ExitStack() as opened:
-            self.access = opened.enter_context(closing(AccessStore(config.access)))
+        schema = load_schema(config)
+        with ExitStack() as resources:
+            self.access = resources.enter_context(closing(AccessStore(config.access)))
             self.audit_log = ServiceLog(config.audit_log)
-            dataset = opened.enter_context(closing(Dataset(config, declared, self.audit_log)))
+            dataset = resources.enter_context(closing(Dataset(config, schema, self.audit_log)))
             self.datasets = {dataset.name: dataset}
             self.audit_log.write(
                 "start",
@@ -93,7 +93,7 @@ class Service:
                 schema=dataset.schema.digest,
                 seeded=config.seed is not None,
             )
-            self._opened = opened.pop_all()
+            self._resources = resources.pop_all()
         self._tokens = TokenAdmin(
             self.access, self.audit_log, lambda: self.dataset.ledger, gaussian_share=config.gaussian_share
         )
@@ -136,7 +136,7 @@ class Service:
         Parameters
         ----------
         caller, request, key
-            As for :meth:`ask`. A model is trained in one piece, whoever waits.
+            As for :meth:`ask`. A model is trained in one step, without interruption by other tasks.
         """
         try:
             self._check_running()
@@ -156,10 +156,10 @@ class Service:
         return response
 
     def preview(self, caller: Caller, request: Any) -> dict[str, Any]:
-        """Return what a request would cost and how noisy its answer would be. Free.
+        """Return what a request would cost and how noisy its answer would be, without any charge.
 
-        What the caller has paid for is free; for a model, which chooses its queries as it learns, that is
-        not computed.
+        A query that the caller has paid for costs nothing; for a model, which chooses its queries as it
+        learns, this is not computed.
 
         Parameters
         ----------
@@ -275,18 +275,18 @@ class Service:
         # A mean by groups is refused at the first of its two charges, and both must fit.
         total = max(error.asked, cost_amounts(cost).get(currency, 0.0))
         fits = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
-        return ApiException(budget_error(error, asked=total, fits=fits))
+        return ApiException(budget_error(error, cost=total, affordable=fits))
 
     def _request_database(self, caller: Caller, schema: Schema) -> Any:
         """Return the database for one request, which stops once its caller may no longer ask."""
         return RequestDatabase(self.dataset.database, schema, before=lambda: self._check_access(caller))
 
     def _check_running(self) -> None:
-        if self.access.stopped() is not None:
+        if self.access.stop_record() is not None:
             raise ApiException(STOPPED)
 
     def _check_access(self, caller: Caller) -> None:
-        """Refuse a caller who was authenticated and may not ask any more, or not now."""
+        """Refuse an authenticated caller if the service is stopped or the token no longer valid."""
         self._check_running()
         if not self.access.is_valid(caller):
             raise ApiException(UNAUTHORIZED)
@@ -303,13 +303,13 @@ class Service:
         question : str
             Text of the request, of which the beginning is kept.
         """
-        who = None if caller is None else caller.name
-        self.audit_log.write("refused", who=who, code=code, asked=question[:_MAX_QUESTION])
+        name = None if caller is None else caller.name
+        self.audit_log.write("refused", who=name, code=code, asked=question[:_MAX_QUESTION])
 
     # The caller's own charges.
 
     def budget(self, caller: Caller) -> dict[str, Any]:
-        """Return what the caller, and all callers together, may spend, have spent and have left."""
+        """Return limit, spending and what is left, of the caller and of all callers together."""
         return self.dataset.accounting.budget(caller)
 
     def history(self, caller: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:
@@ -322,7 +322,7 @@ class Service:
         last : int
             Maximum number of charges, the newest.
         analyst : str, optional
-            Name whose charges a curator looks at; None for all. Ignored for an analyst.
+            Name whose charges a curator requests; None for all. Ignored for an analyst.
         """
         dataset = self.dataset
         return dataset.accounting.history(dataset.ledger.entries(_history_owner(caller, analyst), last=last))
@@ -336,7 +336,7 @@ class Service:
         analyst: str | None = None,
         after: int = 0,
     ) -> dict[str, Any]:
-        """Return charges with their answers, as far as a page goes.
+        """Return one page of charges with their answers.
 
         Parameters
         ----------
@@ -345,7 +345,7 @@ class Service:
         last : int
             Maximum number of charges, the newest.
         first : int, optional
-            Instead of `last`: maximum number of charges, the oldest, so that pages can follow each other.
+            Maximum number of charges, the oldest, instead of `last`; for reading page after page.
         after : int
             Row of the ledger after which the page begins.
         """
@@ -358,21 +358,21 @@ class Service:
             receipts = ledger.history(owner, after=after, first=first + 1)
             entries = (ledger.entry(receipt.id) for receipt in receipts[:first])
             more = len(receipts) > first
-        page, shown = self.dataset.accounting.history_page(entries, more=more)
-        self.audit_log.cover_receipts(caller.name, shown)
+        page, page_receipts = self.dataset.accounting.history_page(entries, more=more)
+        self.audit_log.cover_receipts(caller.name, page_receipts)
         return page
 
     # For the curator.
 
     def overview(self) -> dict[str, Any]:
         """Return the configuration and the state of the service."""
-        dataset, stopped = self.dataset, self.access.stopped()
+        dataset, stopped = self.dataset, self.access.stop_record()
         rows, head = dataset.ledger.head
         names = {token.name for token in self.access.tokens()} | set(dataset.ledger.owners())
         account = dataset.accounting.account
         return {
             **dataset.about(),
-            "stopped": None if stopped is None else {"who": stopped.who, "since": stopped.since},
+            "stopped": None if stopped is None else {"who": stopped.caller, "since": stopped.since},
             "slots": self.config.slots,
             "workers": self.config.workers,
             "ledger": {"identity": dataset.ledger.identity, "rows": rows, "head": head},
@@ -381,9 +381,9 @@ class Service:
             "tokens": self.tokens(),
         }
 
-    def spending(self) -> dict[str, Any]:
-        """Return what had been spent after each charge, and by whom."""
-        return self.dataset.accounting.spending()
+    def spending_history(self) -> dict[str, Any]:
+        """Return the total spent after each charge, with the name that was charged."""
+        return self.dataset.accounting.spending_history()
 
     def refusals(self, most: int = 200) -> list[dict[str, Any]]:
         """Return the last `most` refusals, newest first."""
@@ -393,7 +393,7 @@ class Service:
         ]
 
     def check(self) -> dict[str, Any]:
-        """Verify ledger and audit log, and return how long they are."""
+        """Verify ledger and audit log, and return their lengths."""
         ledger = self.dataset.ledger
         ledger.check()
         self.audit_log.confirm(ledger)
@@ -402,36 +402,42 @@ class Service:
         return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
 
     def attack(self) -> dict[str, Any]:
-        """Return what an attacker could reconstruct from all answers so far: never shown to analysts."""
+        """Return what an attacker could reconstruct from all answers so far; for the curator only."""
         return self.dataset.accounting.attack()
 
-    def stop(self, by: Caller) -> None:
-        """Answer nothing from now on, in all processes, also after a restart."""
-        self.access.stop(by.name)
-        self.audit_log.write("stop", who=by.name)
+    def stop(self, curator: Caller) -> None:
+        """Stop all answers, in all processes and also after a restart."""
+        self.access.stop(curator.name)
+        self.audit_log.write("stop", who=curator.name)
 
-    def resume(self, by: Caller) -> None:
-        """Answer again; only if that could be written to the audit log."""
-        self.audit_log.write("resume", who=by.name)
-        self.access.resume(by.name)
+    def resume(self, curator: Caller) -> None:
+        """Allow answers again, after recording that in the audit log."""
+        self.audit_log.write("resume", who=curator.name)
+        self.access.resume(curator.name)
 
     def tokens(self) -> list[dict[str, Any]]:
-        """Return what is stored of all tokens; the tokens themselves are stored nowhere."""
+        """Return the records of all tokens; the tokens themselves are not stored."""
         return self._tokens.list_tokens()
 
     def create_token(
-        self, by: str, name: str, scope: Scope = "analyst", *, days: float = 90, limit: Promise | None = None
+        self,
+        curator: str,
+        name: str,
+        scope: Scope = "analyst",
+        *,
+        days: float = 90,
+        limit: Promise | None = None,
     ) -> str:
-        """Create a token, with a limit of its bearer's own if one is given, and return it: shown once."""
-        return self._tokens.create(by, name, scope, days=days, limit=limit)
+        """Create a token, optionally with a limit for its bearer, and return it; it is shown once."""
+        return self._tokens.create(curator, name, scope, days=days, limit=limit)
 
-    def rotate_token(self, by: str, name: str) -> str:
-        """Replace the token of a name, and return the new one: shown once."""
-        return self._tokens.rotate(by, name)
+    def rotate_token(self, curator: str, name: str) -> str:
+        """Replace the token of a name and return the new one; it is shown once."""
+        return self._tokens.rotate(curator, name)
 
-    def revoke_token(self, by: str, name: str) -> int:
-        """Revoke all tokens of a name, from now on; return how many were valid."""
-        return self._tokens.revoke(by, name)
+    def revoke_token(self, curator: str, name: str) -> int:
+        """Revoke all tokens of a name at once; return how many were valid."""
+        return self._tokens.revoke(curator, name)
 
     # Operations.
 
@@ -446,11 +452,11 @@ class Service:
 
     def close(self) -> None:
         """Close all data sets and the access store."""
-        self._opened.close()
+        self._resources.close()
 
 
 def _history_owner(caller: Caller, analyst: str | None) -> str | None:
-    """Return whose charges a caller sees: their own, or those that a curator names; None for all."""
+    """Return the owner whose charges a caller sees: the caller, or the one a curator names; None for all."""
     return analyst if caller.is_curator else caller.name
 
 
@@ -465,7 +471,7 @@ def _refined_receipt(request: requests.AggregateRequest) -> str | None:
 
 
 def describe_request(request: Any) -> str:
-    """Return in one line what a request asks."""
+    """Return a one-line description of a request for the audit log."""
     match request:
         case requests.TextQueryRequest():
             return request.text

@@ -1,4 +1,4 @@
-"""Models that a service trains on its own database: only paid answers are learned from."""
+"""Models that a service trains from paid answers of its own database."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def make_model(request: TrainRequest, schema: Schema, privacy: Promise | None) -> Any:
-    """Make a learner, and refuse what can be refused before anything is charged."""
-    known = model_options(request.kind)
+    """Return the learner of a request, with all its parameters checked before anything is charged."""
+    names = model_options(request.kind)
     for name in request.parameters:
-        # Before anything else is given by name: a parameter must not stand in for the ledger.
-        if name not in known:
+        # Checked before the parameters are passed by name: none may replace schema, privacy or ledger.
+        if name not in names:
             raise ParameterError(
-                f"parameters of {request.kind} must be among {', '.join(known)}, and {name!r} is not."
+                f"parameters of {request.kind} must be among {', '.join(names)}, and {name!r} is not."
             )
-    told: dict[str, Any] = dict(request.parameters)
-    return make_learner(request.kind, schema=schema, privacy=privacy, **told)
+    parameters: dict[str, Any] = dict(request.parameters)
+    return make_learner(request.kind, schema=schema, privacy=privacy, **parameters)
 
 
 def with_target(schema: Schema, target: str | None) -> Schema:
-    """Return the schema with the column that is to be predicted."""
+    """Return the schema with another target column; None keeps its own."""
     if target is None or target == schema.target:
         return schema
     if target not in {column.name for column in schema.columns}:
@@ -42,19 +42,19 @@ def with_target(schema: Schema, target: str | None) -> Schema:
 
 
 def fitted_attributes(learner: Learner) -> dict[str, Any]:
-    """Return what a model learned, as plain JSON values; nothing in it has an entry for each row."""
-    found: dict[str, Any] = {}
+    """Return the fitted attributes of a model as plain JSON values; none has one entry per row."""
+    attributes: dict[str, Any] = {}
     for name in learner._saved_attributes:
         if name in ("promises_", "receipts_") or not hasattr(learner, name):
             continue
         arrays: dict[str, Any] = {}
         packed = learner._pack(name, getattr(learner, name), arrays)
-        found[name] = _to_json(arrays.get(name, packed))
-    return found
+        attributes[name] = _to_json(arrays.get(name, packed))
+    return attributes
 
 
 def _to_json(value: Any) -> Any:
-    """Return nested lists; what is no number is null."""
+    """Return a value as nested lists, with None for numbers that are not finite."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""What programs fetch: requests, responses, routes under ``/v1`` and the OpenAPI document."""
+"""The HTTP API for programs: ``requests``, ``responses``, ``routes`` under ``/v1``, and ``openapi``."""

@@ -1,7 +1,7 @@
-"""What goes over the wire: requests as strict models, answers as plain JSON values.
+"""Models of requests, and their parsing.
 
-A request is read once, here: unknown fields are refused by name, numbers are finite, lists and texts have a
-largest size. What a request means is decided by :class:`~discreet.server.service.Service`.
+Unknown fields are refused by name, numbers must be finite, lists and texts have a maximum size. The meaning
+of a request is decided by :class:`~discreet.server.service.Service`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise,
 from discreet.server.errors import InvalidRequest, UnreadableRequest
 
 MOST_TEXT, MOST_LISTED, MOST_PLANNED = 8192, 1024, 256
-_MOST_DEPTH = 16  # of the values in a question
-_LARGEST = 2**63  # of whole numbers in a question
+_MOST_DEPTH = 16  # nesting of the values in an aggregate
+_LARGEST = 2**63  # bound on whole numbers in an aggregate
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ReceiptId = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}-[0-9a-f]{1,64}$")]
 Positive = Annotated[float, Field(gt=0, le=1e300, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=1e-12, le=1e6, allow_inf_nan=False)]
-"""Of privacy: beyond these ends there is nothing but noise, or none."""
+"""Amount of privacy; beyond these bounds there is nothing but noise, or none."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 IdempotencyKey = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,128}$")]
 
@@ -95,12 +95,12 @@ _PROMISES: dict[str, type[Promise]] = {
 }
 
 
-def promise_from_request(wire: LimitRequest | None, **about: Any) -> Promise | None:
-    """Return the promise that a request asks for, or limits to; unit and neighbors are the schema's."""
-    if wire is None:
+def promise_from_request(body: LimitRequest | None, **context: Any) -> Promise | None:
+    """Return the promise in a request's body, with unit and neighbors of the schema; None for None."""
+    if body is None:
         return None
-    numbers = wire.model_dump(exclude={"kind"})
-    return _PROMISES[wire.kind](**numbers, **about)
+    numbers = body.model_dump(exclude={"kind"})
+    return _PROMISES[body.kind](**numbers, **context)
 
 
 class NumericGroup(StrictModel, title="Band"):
@@ -114,13 +114,13 @@ GroupBy: TypeAlias = Annotated[list[Name | NumericGroup], Field(max_length=16)]
 
 
 class _PricedRequest(StrictModel):
-    """What every request for an answer says about its price."""
+    """The fields about cost that all requests for an answer have."""
 
     privacy: PrivacyRequest | None = None
     refines: Annotated[list[ReceiptId], Field(max_length=8)] = []
 
     def requested_sd(self) -> float | None:
-        """Return the noise that was asked for instead of a promise."""
+        """Return the standard deviation that was requested instead of a promise; None otherwise."""
         return None
 
 
@@ -130,7 +130,7 @@ class _NoisyRequest(_PricedRequest):
     sd: Positive | None = None
 
     def requested_sd(self) -> float | None:
-        """Return the noise that was asked for instead of a promise."""
+        """Return the standard deviation that was requested instead of a promise; None otherwise."""
         return self.sd
 
     @model_validator(mode="after")
@@ -251,27 +251,27 @@ class StopRequest(StrictModel, title="StopOrder"):
 
 
 def parse_request(adapter: TypeAdapter[Any], body: bytes) -> Any:
-    """Read a request.
+    """Return the request in a body.
 
     Raises
     ------
-    Unreadable
-        It is not JSON.
-    Invalid
-        It is JSON, and fields are wrong; all of them are named.
+    UnreadableRequest
+        The body is not JSON.
+    InvalidRequest
+        The body is JSON with wrong fields; up to 32 of them are named.
     """
     try:
         return adapter.validate_json(body)
     except ValidationError as problem:
-        found = problem.errors(include_url=False, include_input=False)
-        if any(error["type"] in ("json_invalid", "recursion_loop") for error in found):
+        errors = problem.errors(include_url=False, include_input=False)
+        if any(error["type"] in ("json_invalid", "recursion_loop") for error in errors):
             raise UnreadableRequest("The body of a request must be JSON, and is not.") from None
-        named = tuple((_field_path(error), _error_text(error)) for error in found[:32])
-        raise InvalidRequest(named) from None
+        problems = tuple((_field_path(error), _error_text(error)) for error in errors[:32])
+        raise InvalidRequest(problems) from None
 
 
 def check_json_value(value: Any) -> None:
-    """Refuse numbers that are no numbers, whole ones beyond 64 bits, and values nested too deep."""
+    """Refuse numbers that are not finite, whole ones beyond 64 bits, long texts and deep nesting."""
     level = [value]
     for _ in range(_MOST_DEPTH):
         deeper: list[Any] = []
@@ -296,19 +296,19 @@ def check_json_value(value: Any) -> None:
 
 def _check_exactly_one(one: str, value: Any, other: str, instead: Any) -> None:
     if (value is None) == (instead is None):
-        given = "neither was" if value is None else "both were"
-        raise ValueError(f"exactly one of {one} and {other} must be given, and {given}")
+        state = "neither was" if value is None else "both were"
+        raise ValueError(f"exactly one of {one} and {other} must be given, and {state}")
 
 
 def _field_path(error: Any) -> str:
-    """Say which field is meant; the tag of a union is no field of the request, and is left out."""
+    """Return the path of a wrong field, without the tags of unions, which are no fields of the request."""
     parts = [str(part) for part in error["loc"]]
-    kept = [
+    names = [
         part
         for before, part in zip(["", *parts], parts, strict=False)
         if not (part in _KINDS and not before) and not (part in _PROMISES and before in _UNIONS)
     ]
-    return ".".join(kept) or ("privacy" if error["type"] == "value_error" else "kind")
+    return ".".join(names) or ("privacy" if error["type"] == "value_error" else "kind")
 
 
 _KINDS = (
@@ -331,14 +331,15 @@ _WORDS = {
 
 
 def _error_text(error: Any) -> str:
+    """Return what is wrong with a field, from an error of pydantic."""
     kind = "its kind" if error["loc"] else "it"
     if error["type"] == "union_tag_not_found":
         return f"{kind} is required"
     if error["type"] == "union_tag_invalid":
-        known = error["ctx"]["expected_tags"].replace("'", "")
-        return f"{kind} must be one of {known}, was {str(error['ctx']['tag'])[:40]!r}"
+        kinds = error["ctx"]["expected_tags"].replace("'", "")
+        return f"{kind} must be one of {kinds}, was {str(error['ctx']['tag'])[:40]!r}"
     if error["type"] == "string_pattern_mismatch":  # receipts are all that has a pattern
         return "it must be the id of a receipt, such as 0a1b2c3d4e5f-7"
-    said = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
-    said = said.replace(" after validation", "").replace("Input should", "it must")
-    return said[:1].lower() + said[1:]
+    text = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    text = text.replace(" after validation", "").replace("Input should", "it must")
+    return text[:1].lower() + text[1:]

@@ -1,7 +1,7 @@
-"""Endpoints for programs: every address under ``/v1``, and those that an operator's tools look at.
+"""Endpoints for programs: every path under ``/v1``, and those for an operator's tools.
 
 Each route declares its parameters, request body, response model and error codes; the OpenAPI document is
-made from them. Endpoints return ready responses, so nothing is validated twice.
+generated from them. Endpoints return finished responses, so nothing is validated twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MAX_HISTORY = 10_000
 
 
 def _whole(least: int, most: int) -> BeforeValidator:
-    """Return the reader of a whole number in decimal digits alone; pydantic's own reads more than that."""
+    """Return a validator of whole numbers in plain decimal digits; pydantic's own accepts more."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
@@ -130,7 +130,7 @@ class DummyParameters(BaseModel):
     format: _Format = "json"
 
 
-_ASKING = (
+_QUERY_CODES = (
     "budget-exceeded",
     "key-reused",
     "refused",
@@ -139,7 +139,7 @@ _ASKING = (
     "engine-failed",
     "ledger-unavailable",
 )
-_LOOKING = ("busy", "ledger-unavailable")
+_READ_CODES = ("busy", "ledger-unavailable")
 _TAGS = {"": "operations", "analyst": "analysts", "curator": "curators"}
 
 
@@ -149,7 +149,7 @@ class ApiRoutes:
     Parameters
     ----------
     service : Service or None
-        Service that answers; None where only the document of the routes is wanted.
+        Service that answers; None if only the OpenAPI document is needed.
     """
 
     def __init__(self, service: Service | None) -> None:
@@ -164,13 +164,13 @@ class ApiRoutes:
                 "/v1/query", self.query, "Ask",
                 description="Charged before it is answered. The same question about the same rows is free, "
                 "and gets the same answer.",
-                method="POST", scope="analyst", body="Question", codes=_ASKING,
+                method="POST", scope="analyst", body="Question", codes=_QUERY_CODES,
                 model=responses.QueryResponse | responses.AggregateResponse | responses.ModelResponse,
             ),
             _route(
                 "/v1/preview", self.preview, "What a question would cost",
                 description="Free: nothing is charged, no row is looked at.",
-                method="POST", scope="analyst", body="Question", codes=("refused", *_LOOKING),
+                method="POST", scope="analyst", body="Question", codes=("refused", *_READ_CODES),
                 model=responses.PreviewResponse,
             ),
             _route(
@@ -180,12 +180,12 @@ class ApiRoutes:
             _route(
                 "/v1/budget", self.budget, "What is left",
                 description="Yours, and that of everybody together.",
-                scope="analyst", codes=_LOOKING, model=responses.BudgetResponse,
+                scope="analyst", codes=_READ_CODES, model=responses.BudgetResponse,
             ),
             _route(
                 "/v1/history", self.history, "What you paid for, with the answers",
                 description="Answers of more than 4096 numbers are left out: asking again is free.",
-                scope="analyst", codes=_LOOKING, model=responses.HistoryResponse, as_csv=True,
+                scope="analyst", codes=_READ_CODES, model=responses.HistoryResponse, as_csv=True,
             ),
             _route(
                 "/v1/dummy", self.dummy, "Made-up rows",
@@ -194,11 +194,12 @@ class ApiRoutes:
             ),
             _route(
                 "/v1/curator/overview", self._read_only(lambda: self._service.overview()), "How it stands",
-                scope="curator", codes=_LOOKING, model=responses.OverviewResponse,
+                scope="curator", codes=_READ_CODES, model=responses.OverviewResponse,
             ),
             _route(
-                "/v1/curator/spending", self._read_only(lambda: self._service.spending()), "Spent over time",
-                scope="curator", codes=_LOOKING, model=responses.SpendingResponse,
+                "/v1/curator/spending", self._read_only(lambda: self._service.spending_history()),
+                "Spent over time",
+                scope="curator", codes=_READ_CODES, model=responses.SpendingResponse,
             ),
             _route(
                 "/v1/curator/refusals",
@@ -208,13 +209,13 @@ class ApiRoutes:
             _route(
                 "/v1/curator/check", self._read_only(lambda: self._service.check()),
                 "Verify ledger and trail",
-                scope="curator", codes=_LOOKING, model=responses.CheckResponse,
+                scope="curator", codes=_READ_CODES, model=responses.CheckResponse,
             ),
             _route(
                 "/v1/curator/attack", self._read_only(lambda: self._service.attack()),
                 "What could be rebuilt from all answers so far",
                 description="Compares with rows: for the curator's eyes.",
-                scope="curator", codes=_LOOKING, model=responses.AttackResponse,
+                scope="curator", codes=_READ_CODES, model=responses.AttackResponse,
             ),
             _route(
                 "/v1/curator/tokens", self._read_only(lambda: {"tokens": self._service.tokens()}),
@@ -222,7 +223,7 @@ class ApiRoutes:
             ),
             _route(
                 "/v1/curator/tokens", self.change_token, "Create, rotate or revoke a token",
-                method="POST", scope="curator", body="TokenOrder", codes=_LOOKING,
+                method="POST", scope="curator", body="TokenOrder", codes=_READ_CODES,
                 model=responses.TokenResponse,
             ),
             _route(
@@ -232,7 +233,7 @@ class ApiRoutes:
             _route(
                 "/v1/curator/stop", self.change_stop, "Stop, or answer again",
                 description="Lasts, also over a restart.",
-                method="POST", scope="curator", body="StopOrder", codes=_LOOKING,
+                method="POST", scope="curator", body="StopOrder", codes=_READ_CODES,
                 model=responses.StopResponse,
             ),
             _route("/metrics", self.metrics, "Counts for Prometheus", scope="curator"),
@@ -291,19 +292,23 @@ class ApiRoutes:
             await _middleware(request).run_in_thread(lambda: _dump(self._service.budget(caller)))
         )
 
-    async def history(self, request: Request, asked: Annotated[HistoryParameters, Query()]) -> Response:
+    async def history(self, request: Request, parameters: Annotated[HistoryParameters, Query()]) -> Response:
         """Return the caller's charges; to a curator, those of every analyst."""
         caller = request.state.caller
-        if asked.first is not None and "last" in asked.model_fields_set:
+        if parameters.first is not None and "last" in parameters.model_fields_set:
             raise InvalidRequest((("first", "it must not be given with last"),))
-        if asked.analyst not in (None, caller.name) and not caller.is_curator:
+        if parameters.analyst not in (None, caller.name) and not caller.is_curator:
             raise ApiException(FORBIDDEN)
 
         def work() -> Response:
             page = self._service.history_page(
-                caller, analyst=asked.analyst, after=asked.after, last=asked.last, first=asked.first
+                caller,
+                analyst=parameters.analyst,
+                after=parameters.after,
+                last=parameters.last,
+                first=parameters.first,
             )
-            if asked.format == "csv":
+            if parameters.format == "csv":
                 flat = [{**entry, **_flatten(entry)} for entry in page["entries"]]
                 columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
                 return _csv_response(columns, ([row[name] for name in columns] for row in flat), "history")
@@ -311,14 +316,16 @@ class ApiRoutes:
 
         return await _middleware(request).run_in_thread(work)
 
-    async def dummy(self, request: Request, asked: Annotated[DummyParameters, Query()]) -> Response:
+    async def dummy(self, request: Request, parameters: Annotated[DummyParameters, Query()]) -> Response:
         """Return made-up rows."""
 
         def work() -> Response:
-            rows = self._service.dataset.dummy(asked.n, asked.seed)
-            if asked.format == "csv":
+            rows = self._service.dataset.dummy(parameters.n, parameters.seed)
+            if parameters.format == "csv":
                 return _csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
-            return _json_response(_dump({"kind": "dummy", "n": asked.n, "seed": asked.seed, "rows": rows}))
+            return _json_response(
+                _dump({"kind": "dummy", "n": parameters.n, "seed": parameters.seed, "rows": rows})
+            )
 
         return await _middleware(request).run_in_thread(work)
 
@@ -341,7 +348,7 @@ class ApiRoutes:
 
     async def change_token(self, request: Request) -> Response:
         """Create, rotate or revoke a token."""
-        service, by, body = self._service, request.state.caller.name, await _read_json(request)
+        service, curator, body = self._service, request.state.caller.name, await _read_json(request)
 
         def work() -> bytes:
             order = requests.parse_request(_TOKENS, body)
@@ -355,16 +362,18 @@ class ApiRoutes:
                 case "create":
                     context = service.dataset.promise_context
                     limit = requests.promise_from_request(order.limit, **context)
-                    token = service.create_token(by, order.name, order.scope, days=order.days, limit=limit)
+                    token = service.create_token(
+                        curator, order.name, order.scope, days=order.days, limit=limit
+                    )
                     return {"token": token}
                 case "rotate":
-                    return {"token": service.rotate_token(by, order.name)}
-            return {"revoked": service.revoke_token(by, order.name)}
+                    return {"token": service.rotate_token(curator, order.name)}
+            return {"revoked": service.revoke_token(curator, order.name)}
 
         return _json_response(await _middleware(request).run_in_thread(work))
 
     async def change_stop(self, request: Request) -> Response:
-        """Turn the stop switch."""
+        """Stop or resume the service."""
         caller, body = request.state.caller, await _read_json(request)
 
         def work() -> bytes:
@@ -425,23 +434,23 @@ def _route(
     as_csv : bool
         Whether the response can also be CSV.
     """
-    known = [*codes, "failed"]
+    all_codes = [*codes, "failed"]
     if scope:
-        known += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
+        all_codes += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
     extra: dict[str, Any] = {"security": [{"token": []}] if scope else []}
     if body is not None:
-        known += ["too-large", "unsupported-media"]
+        all_codes += ["too-large", "unsupported-media"]
         schema = {"$ref": f"#/components/schemas/{body}"}
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     by_status: dict[int | str, list[str]] = {}
-    for code in known:
+    for code in all_codes:
         by_status.setdefault(STATUS[code], []).append(code)
-    # FastAPI would say that the errors of a route for plain text are plain text.
+    # FastAPI would document the errors of a plain-text route as plain text.
     plain = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     error: dict[str, Any] = plain if model is None else {"model": responses.ErrorResponse}
     declared: dict[int | str, dict[str, Any]] = {
-        status: {**error, "description": " or ".join(sorted(found))}
-        for status, found in sorted(by_status.items())
+        status: {**error, "description": " or ".join(sorted(names))}
+        for status, names in sorted(by_status.items())
     }
     if as_csv:
         declared[200] = {"content": {"text/csv": {"schema": {"type": "string"}}}}
@@ -474,7 +483,7 @@ class _WrittenAnswer(NamedTuple):
 
 
 async def _read_json(request: Request) -> bytes:
-    """Read a body that must be JSON; a token in it is refused before anything keeps it."""
+    """Return a body of type JSON; a token in it is refused before the body is stored anywhere."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiException(NOT_JSON)
@@ -486,7 +495,7 @@ async def _read_json(request: Request) -> bytes:
 
 @contextlib.contextmanager
 def _curator_errors(done: Callable[[], str] = str) -> Iterator[None]:
-    """Tell a curator what is wrong with ledger or audit log, and what took effect all the same."""
+    """Turn errors of ledger and audit log into responses for a curator; `done` says what took effect."""
     try:
         yield
     except (LedgerError, SourceError) as error:
@@ -494,12 +503,12 @@ def _curator_errors(done: Callable[[], str] = str) -> Iterator[None]:
 
 
 def describe_stopped(service: Service) -> str:
-    """Return that a service is stopped, if it is: that holds whether or not it could be written down."""
-    return "" if service.access.stopped() is None else "The service is stopped."
+    """Return a sentence if the service is stopped, even if that could not be logged; otherwise empty."""
+    return "" if service.access.stop_record() is None else "The service is stopped."
 
 
 def describe_revoked(service: Service, name: str) -> str:
-    """Return that a name has no valid token, if so: that holds whether or not it could be written down."""
+    """Return a sentence if a name has no valid token, even if that could not be logged; otherwise empty."""
     valid = any(token["name"] == name and token["state"] == "valid" for token in service.tokens())
     return "" if valid else f"{name} has no valid token any more."
 
@@ -526,8 +535,8 @@ def _json_response(content: bytes) -> Response:
 
 def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a charge of a history as cells of a table."""
-    asked = entry["asked"]
-    question = asked.get("said") or json.dumps(asked.get("question"))
+    query = entry["asked"]
+    question = query.get("said") or json.dumps(query.get("question"))
     return {
         "question": question,
         "value": _flat_value(entry["value"]),
@@ -551,7 +560,7 @@ def _csv_response(columns: Sequence[str], rows: Any, name: str) -> Response:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a cell; text that a spreadsheet would run is marked as text."""
+    """Return a cell for CSV, with a quote in front of text that a spreadsheet would evaluate."""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return "" if value is None else value

@@ -1,10 +1,8 @@
-"""The pages of the service: what a browser sees, with or without a script.
+"""The pages of the service for browsers, which work with and without JavaScript.
 
-Reading order: :mod:`~discreet.server.pages.forms` what a browser sends;
-:mod:`~discreet.server.pages.page` how a request becomes a page, login and static files;
-:mod:`~discreet.server.pages.budget` and :mod:`~discreet.server.pages.answer` budgets and answers as text and
-charts; :mod:`~discreet.server.pages.history` past answers, found again by their receipts;
-:mod:`~discreet.server.pages.ask` and :mod:`~discreet.server.pages.curator` what analysts and curators see.
+``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
+``budget`` and ``answer`` present budgets and answers as text and charts; ``history`` recalls past answers by
+their receipts; ``ask`` and ``curator`` are the pages of analysts and curators.
 """
 
 from __future__ import annotations
@@ -28,14 +26,14 @@ def router(service: Service) -> APIRouter:
     Parameters
     ----------
     service : Service
-        Whom they ask: pages know no other way to an answer than programs do.
+        Service that answers them; pages get answers in the same way as programs do.
 
     Privacy
     -------
-    Whatever changes something or costs something is posted with the proof that it comes from our own page.
-    An answer is a page of its own, to which the browser is sent on: loading it again asks nothing.
+    Every request that changes or costs something is a POST with a CSRF token. The browser is redirected to
+    the page of its answer, so that reloading it does not ask again.
     """
-    made = APIRouter(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
     for path, method, handler in (
         ("/login", "GET", page.login_page),
         ("/login", "POST", page.login),
@@ -54,6 +52,6 @@ def router(service: Service) -> APIRouter:
         ("/curator/check", "POST", curator.check),
         ("/curator/tokens", "POST", curator.order_token),
     ):
-        shown = page_endpoint(service, handler, curator=path.startswith("/curator"))
-        made.add_route(path, shown, methods=[method], include_in_schema=False)
-    return made
+        endpoint = page_endpoint(service, handler, curator=path.startswith("/curator"))
+        routes.add_route(path, endpoint, methods=[method], include_in_schema=False)
+    return routes

@@ -1,4 +1,4 @@
-"""Answers of the wire, in the words and pictures of a page."""
+"""Presentation of an answer on a page: text, charts and code examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from discreet import formatting
 from discreet.formatting import append_unit, format_amounts, number_with_margin
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
-from discreet.server.pages.budget import full_words
+from discreet.server.pages.budget import format_full_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from discreet.server.pages.budget import BudgetView
 
 MOST_ROWS = 200
-"""Groups that a page shows; the JSON has all of them."""
+"""Maximum number of groups that a page shows; the JSON has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single:
-    """An answer that is one number: the number, how sure it is, and a picture of that."""
+    """An answer without groups: the number, its interval in words, and a chart of the interval."""
 
     value: str
     sure: str
@@ -35,7 +35,7 @@ class Single:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
-    """One group of an answer."""
+    """One group of an answer as a row of a table; `faint` if its interval contains 0."""
 
     key: tuple[str, ...]
     value: str
@@ -46,26 +46,26 @@ class CellView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerView:
-    """What the card of an answer shows.
+    """Content of the card that shows an answer.
 
     Attributes
     ----------
     question, measure, caption : str
-        What was asked, and in which unit it was answered.
+        Query as text, unit of its answer, and caption of the table of groups.
     single : Single or None
-        The number, if there are no groups.
+        The number, if there are no groups; None otherwise.
     axes, rows, more_rows
-        The groups, and how many are not shown.
+        Columns of the groups, the groups shown, and the number of those not shown.
     unreadable : str
-        Which groups the noise hides.
+        Sentence about the groups that are smaller than the noise; empty if there are none.
     cost, left, when : str
-        The price, the rest, the moment.
+        Cost of the answer, what is left after it, and the time of its charge, as text.
     receipts : tuple of str
-        By which the answer is found again.
+        Ids of the receipts by which the answer is recalled.
     cached, refined, trial : bool
-        Whether it was paid before; is merged from several; is of rows that were made up.
+        Whether it was paid for before, is merged from several draws, and is computed from dummy rows.
     json, curl, python : str
-        How a program gets it.
+        The answer as JSON, and a command and a program that ask the same; empty if none can.
     """
 
     question: str
@@ -95,30 +95,30 @@ def answer_view(
     budget: BudgetView,
     address: str,
     earlier: Mapping[str, Any] | None = None,
-    in_all: Sequence[Mapping[str, Any]] = (),
+    total_cost: Sequence[Mapping[str, Any]] = (),
     when: str = "",
     trial: bool = False,
 ) -> AnswerView:
-    """Return the card of an answer.
+    """Return the card that shows an answer.
 
     Parameters
     ----------
     answer : mapping
-        As the wire has it.
+        Answer as the API returns it.
     request : mapping or None
-        By which it is asked again, if that is known.
-    budget : Budget
-        From which it was paid.
+        Request that asks the same again, for the code examples; None if it is not known.
+    budget : BudgetView
+        Budget from which the answer was paid.
     address : str
-        Of the service.
+        Address of the service, for the code examples.
     earlier : mapping, optional
-        The answer that this one refines.
-    in_all : sequence of mapping
-        What it has cost with all answers that it refines.
+        Answer that this one refines; None if it refines none.
+    total_cost : sequence of mapping
+        Promises charged for it and for all answers that it refines.
     when : str
-        The moment of its charge.
+        Time of its charge; empty if there was none.
     trial : bool
-        Whether the rows were made up.
+        Whether it was computed from dummy rows.
 
     Privacy
     -------
@@ -137,8 +137,8 @@ def answer_view(
         rows=_cell_views(answer) if grouped else (),
         more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
         unreadable=_unreadable(answer) if grouped else "",
-        cost=_paid(answer, budget, in_all if earlier else ()),
-        left=left_words(answer["remaining"]),
+        cost=_paid(answer, budget, total_cost if earlier else ()),
+        left=format_remaining(answer["remaining"]),
         when=formatting.date(when) if when else "",
         receipts=tuple(part for merged in answer["parts"] for part in merged) or tuple(answer["receipts"]),
         cached=answer["cached"],
@@ -151,6 +151,7 @@ def answer_view(
 
 
 def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | None) -> Single:
+    """Return the presentation of one number, beside the interval of the answer that it refines."""
     if cell["value"] is None:
         return Single(value="—", sure="Too few rows for its noise: no number can be given.", bar=Markup(""))
     if not cell["sd"]:
@@ -174,15 +175,16 @@ def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | 
 
 
 def _cell_views(answer: Mapping[str, Any]) -> tuple[CellView, ...]:
-    shown = answer["cells"][:MOST_ROWS]
-    ends = [end for cell in shown if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
+    cells = answer["cells"][:MOST_ROWS]
+    ends = [end for cell in cells if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
     # An average has no natural zero; counts and sums are drawn from theirs.
     from_zero = not answer["question"].startswith("mean")
-    stretch = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
-    return tuple(_cell_view(cell, stretch, from_zero=from_zero) for cell in shown)
+    axis = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
+    return tuple(_cell_view(cell, axis, from_zero=from_zero) for cell in cells)
 
 
-def _cell_view(cell: Mapping[str, Any], stretch: ChartAxis, *, from_zero: bool) -> CellView:
+def _cell_view(cell: Mapping[str, Any], axis: ChartAxis, *, from_zero: bool) -> CellView:
+    """Return the table row of one group, with a bar on the axis that all groups share."""
     key = tuple(cell["key"])
     if cell["value"] is None:
         return CellView(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)
@@ -192,37 +194,37 @@ def _cell_view(cell: Mapping[str, Any], stretch: ChartAxis, *, from_zero: bool) 
         key=key,
         value=number_with_margin(value, margin),
         margin=number_with_margin(margin, margin) if margin else "exact",
-        bar=cell_bar(stretch, value, lower, upper, from_zero=from_zero),
+        bar=cell_bar(axis, value, lower, upper, from_zero=from_zero),
         faint=from_zero and lower <= 0 <= upper,
     )
 
 
 def _unreadable(answer: Mapping[str, Any]) -> str:
-    """Say which groups the noise hides."""
+    """Return a sentence about the groups that are smaller than the noise; empty if there are none."""
     if answer["unreadable_below"] is not None:
         return f"Noise makes groups below about {answer['unreadable_below']:,} rows unreadable."
     margins = [(c["upper"] - c["lower"]) / 2 for c in answer["cells"] if c["value"] is not None]
     if not margins or not margins[0]:
         return ""
-    shown = append_unit(number_with_margin(margins[0], margins[0]), answer["measure"])
-    return f"Noise makes sums that differ by less than about {shown} look alike."
+    margin = append_unit(number_with_margin(margins[0], margins[0]), answer["measure"])
+    return f"Noise makes sums that differ by less than about {margin} look alike."
 
 
-def _paid(answer: Mapping[str, Any], budget: BudgetView, in_all: Sequence[Mapping[str, Any]]) -> str:
+def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Mapping[str, Any]]) -> str:
     if not answer["cost"]:
         return "nothing: it follows from what is public"
-    words = full_words(answer, budget)
-    if in_all:
-        words += f"; {budget.price_words(in_all)} with what it refines"
+    words = format_full_cost(answer, budget)
+    if total_cost:
+        words += f"; {budget.format_cost(total_cost)} with what it refines"
     return f"nothing now; {words} when it was asked first" if answer["cached"] else words
 
 
-def left_words(remaining: Mapping[str, Any]) -> str:
-    """Say what is left after an answer."""
+def format_remaining(remaining: Mapping[str, Any]) -> str:
+    """Return what is left after an answer, and how many more like it that pays for, as text."""
     own = remaining["own"] or remaining["total"]
-    said = "no limit" if own is None else format_amounts(own, up=False)
+    text = "no limit" if own is None else format_amounts(own, up=False)
     more = remaining["more"]
-    return said if more is None else f"{said}; {more:,} more like it"
+    return text if more is None else f"{text}; {more:,} more like it"
 
 
 def _curl(request: Mapping[str, Any], address: str) -> str:
@@ -239,6 +241,7 @@ _CLASSES = {"pure-dp": "PureDP", "approx-dp": "ApproxDP", "zcdp": "ZCDP", "gauss
 
 
 def _python(request: Mapping[str, Any], address: str) -> str:
+    """Return a Python program that sends a request."""
     privacy = request.get("privacy")
     if privacy is None:
         names, price = "RemoteDatabase", f"sd={request['sd']!r}"

@@ -1,4 +1,4 @@
-"""The analyst's desk: asking, trying, refining, and the page of an answer."""
+"""Pages of an analyst: asking, trying on dummy rows, refining, and the page of an answer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,15 @@ from discreet.server.api import requests
 from discreet.server.api.responses import query_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view
-from discreet.server.pages.budget import budget_view, most_left, price_in, price_view
+from discreet.server.pages.budget import budget_view, cost_in_currency, price_view, remaining_amount
 from discreet.server.pages.forms import AskForm, FieldError
-from discreet.server.pages.history import budget_of, history_lines, own_answer, parse_receipts, past_answers
+from discreet.server.pages.history import (
+    caller_budget,
+    history_lines,
+    parse_receipts,
+    past_answers,
+    recall_own_answer,
+)
 from discreet.server.pages.page import PageRequest, redirect
 
 if TYPE_CHECKING:
@@ -41,24 +47,29 @@ if TYPE_CHECKING:
     from discreet.server.service import Service
 
 _TYPES = {"number": "number", "integer": "whole number", "category": "list", "date": "date"}
+_MOST_ROWS = 10_000
+_SEED = 1  # dummy rows are public anyway: /v1/dummy?seed=1 begins with these
+_NOTHING_SPENT = {"own": None, "total": None, "more": None}
+_RECENT = 12  # charges that the page lists
+_KEY = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaColumnView:
-    """One column that can be asked about.
+    """A column that queries can use.
 
     Attributes
     ----------
     name : str
-        As declared.
+        Name of the column as declared.
     written : str
-        As a question writes it.
+        Name as the query language writes it, quoted where needed.
     type, range, description : str
-        For people.
+        Type, allowed values and description in words.
     levels : tuple of str
-        Values of a list, as a question writes them.
+        Values of a categorical column, as the query language writes them.
     is_number : bool
-        Whether it can be summed, and needs cells to be grouped by.
+        Whether it is a number, which can be summed and needs edges to be grouped by.
     """
 
     name: str
@@ -71,21 +82,22 @@ class SchemaColumnView:
 
 
 def column_views(schema: Schema) -> list[SchemaColumnView]:
-    """Return the columns that can be asked about, in the order of the schema."""
+    """Return the columns that queries can use, in the order of the schema."""
     return [_view(column) for column in schema.columns if column.leaves]
 
 
 def examples(columns: list[SchemaColumnView]) -> dict[str, str]:
-    """Return what empty fields suggest, in names of this table."""
+    """Return the placeholders of empty fields, with column names of this table."""
     numbers = [column.written for column in columns if column.is_number]
     lists = [column for column in columns if column.levels]
     number = numbers[0] if numbers else "1"
     where = f"{lists[0].written} = {lists[0].levels[0]}" if lists else f"{number} > 0"
-    sql = f"SELECT COUNT(*) FROM t WHERE {where}"  # noqa: S608 - a text to show, run by nobody
+    sql = f"SELECT COUNT(*) FROM t WHERE {where}"  # noqa: S608 - only shown, never run
     return {"of": number, "where": where, "sql": sql}
 
 
 def _view(column: Column) -> SchemaColumnView:
+    """Return the presentation of one column."""
     return SchemaColumnView(
         name=column.name,
         written=write_name(column.name),
@@ -100,7 +112,7 @@ def _view(column: Column) -> SchemaColumnView:
 
 
 def _range(column: Column) -> str:
-    """Say what cells may hold."""
+    """Return the allowed values of a column in words."""
     gaps = "" if column.required else "; may be missing"
     if column.is_category:
         declared = len(column.values or ())
@@ -117,29 +129,24 @@ def _end(value: object) -> str:
     return formatting.number(value) if isinstance(value, int | float) else str(value)
 
 
-_MOST_ROWS = 10_000
-_SEED = 1  # of rows that are public anyway: /v1/dummy?seed=1 begins with them
-_NOTHING_SPENT = {"own": None, "total": None, "more": None}
-
-
 def run_trial(service: Service, request: Any) -> dict[str, Any]:
-    """Answer a request from made-up rows, with the noise that it would get.
+    """Answer a request from dummy rows, with the noise that it would get.
 
     Parameters
     ----------
     service : Service
-        Whose schema the rows are made up from.
-    request : requests.Question
-        What would be asked.
+        Service whose schema the dummy rows are drawn from.
+    request : requests.QueryRequest
+        Request that would be asked, parsed and checked.
 
     Privacy
     -------
-    The rows are drawn from the schema, so nothing is learned and nothing is charged.
+    The rows are drawn from the schema alone, so nothing is learned and nothing is charged.
     """
     schema = service.dataset.schema
     privacy = requests.promise_from_request(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
     asked = service.dataset.parse_query(request)
-    # Made for each trial anew: one that stays would keep the answers of all of them.
+    # One database per trial, since a shared one would keep the answers of all trials.
     with Database(_rows(service), schema=schema) as rows:
         reply = run_query(rows, asked, privacy=privacy, sd=request.requested_sd())
     return query_response(reply, _NOTHING_SPENT)
@@ -147,18 +154,17 @@ def run_trial(service: Service, request: Any) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _rows(service: Service) -> dict[str, AnyArray]:
+    """Return dummy rows by column, as many as the table has and at most 10,000."""
     n = min(service.dataset.database.n_rows or 1000, _MOST_ROWS)
     rows = service.dataset.dummy(n, _SEED)
-    made = {
+    columns = {
         column.name: np.asarray(rows[column.name], dtype=object) for column in service.dataset.schema.released
     }
     if service.dataset.schema.id_column is not None:
-        made[service.dataset.schema.id_column] = np.arange(n)  # every made-up row is of someone else
-    return made
+        columns[service.dataset.schema.id_column] = np.arange(n)  # one unit per dummy row
+    return columns
 
 
-_RECENT = 12  # charges that are shown
-_KEY = re.compile(r"[0-9a-f]{32}")
 _EXACTNESS = {
     "margin": "how far off it may be: ± (95 %)",
     "rho": "its price: ρ (Gaussian noise)",
@@ -169,7 +175,7 @@ _EXACTNESS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldMessage:
-    """What is wrong with a field."""
+    """Message and hint about a wrong field of a form."""
 
     message: str
     hint: str
@@ -177,7 +183,7 @@ class FieldMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefineForm:
-    """The form below an answer that makes it more exact."""
+    """The form below an answer that asks for a more exact one."""
 
     key: str
     receipts: str
@@ -187,14 +193,14 @@ class RefineForm:
 
 
 async def ask_page(page_request: PageRequest) -> Response:
-    """Show the form of a question."""
+    """Return the page with an empty form."""
     return await page_request.run_in_thread(lambda: _ask_page(page_request, _fresh_form(page_request)))
 
 
 async def ask(page_request: PageRequest) -> Response:
-    """Ask, try or price what stands in the form.
+    """Ask, try or preview the query in the form, by the button that was pressed.
 
-    An answer is a page of its own, to which the browser is sent: loading that again asks nothing.
+    The browser is redirected to the page of its answer, so that reloading it does not ask again.
     """
     fields = await page_request.form()
     form = AskForm.from_fields(fields, await page_request.run_in_thread(lambda: _fresh_form(page_request)))
@@ -203,19 +209,19 @@ async def ask(page_request: PageRequest) -> Response:
             return await _submit(page_request, form, fields)
         case "try":
             return await page_request.middleware.run_long(lambda: _trial_page(page_request, form))
-    return await page_request.run_in_thread(lambda: _ask_page(page_request, form, look=True))
+    return await page_request.run_in_thread(lambda: _ask_page(page_request, form, with_price=True))
 
 
 async def refine(page_request: PageRequest) -> Response:
-    """Pay for another draw, and merge it with an answer."""
+    """Pay for another draw and merge it with an answer."""
     fields = await page_request.form()
     receipts = parse_receipts(fields.get("receipts", ""))
     price: dict[str, str] = {name: fields[name] for name in ("exact", "amount") if name in fields}
 
     def work() -> AskForm:
-        past = own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
-        # As a sentence, which can say all that its parts can and more.
+        # As query text, which can express more than the fields of the form.
         return AskForm.from_fields({"source": "sql", "sql": str(past.asked), **price}, form)
 
     return await _submit(page_request, await page_request.run_in_thread(work), fields, refines=receipts)
@@ -224,27 +230,30 @@ async def refine(page_request: PageRequest) -> Response:
 async def _submit(
     page_request: PageRequest, form: AskForm, fields: Mapping[str, str], *, refines: Sequence[str] = ()
 ) -> Response:
+    """Ask the query of a form and redirect to its answer, or show the form with the error."""
     try:
         request = form.request(page_request.service.dataset.schema)
         if refines:
             request["refines"] = list(refines)
         key = _request_key(fields.get("key", ""), request)
-        told = await page_request.middleware.run_query(
+        answer = await page_request.middleware.run_query(
             page_request.service.ask_task(page_request.caller, _parse(request), key=key)
         )
     except (FieldError, DiscreetError, ApiException) as error:
         return await page_request.run_in_thread(partial(_error_page, page_request, form, error))
-    page_request.middleware.metrics.count_answer(request["kind"], told["cached"])
-    if not told["cost"]:
-        # What follows from what is public is in no ledger, and needs no page that stays.
+    page_request.middleware.metrics.count_answer(request["kind"], answer["cached"])
+    if not answer["cost"]:
+        # An answer from public facts alone is in no ledger, so there is no permanent page to redirect to.
         return await page_request.run_in_thread(
-            lambda: _ask_page(page_request, form, look=True, answer=_answer_view(page_request, told, None))
+            lambda: _ask_page(
+                page_request, form, with_price=True, answer=_answer_view(page_request, answer, None)
+            )
         )
-    return redirect(f"/answers/{','.join(told['receipts'])}{'?again' if told['cached'] else ''}")
+    return redirect(f"/answers/{','.join(answer['receipts'])}{'?again' if answer['cached'] else ''}")
 
 
 async def price(page_request: PageRequest) -> Response:
-    """Tell the page's script what a question would cost, and how it was read."""
+    """Return cost and reading of the query in a form as JSON, for the script of the page."""
     fields = await page_request.form()
     return JSONResponse(
         await page_request.run_in_thread(
@@ -254,16 +263,21 @@ async def price(page_request: PageRequest) -> Response:
 
 
 async def answer_page(page_request: PageRequest) -> Response:
-    """Show an answer that was paid for."""
+    """Return the page of an answer that was paid for."""
     receipts = parse_receipts(page_request.http.path_params["receipts"])
     again = "again" in page_request.http.query_params
 
     def work() -> Response:
-        past = own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         answer = {**past.answer, "cached": again}
         card = _answer_view(
-            page_request, answer, past.request, earlier=past.earlier, in_all=past.in_all, when=past.when
+            page_request,
+            answer,
+            past.request,
+            earlier=past.earlier,
+            total_cost=past.total_cost,
+            when=past.when,
         )
         return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
 
@@ -279,50 +293,51 @@ def _ask_page(
     *,
     errors: Mapping[str, FieldMessage] | None = None,
     status: int = 200,
-    look: bool = False,
+    with_price: bool = False,
     answer: AnswerView | None = None,
     refining: RefineForm | None = None,
 ) -> Response:
-    """Render the page; ``look`` has the price of what stands in the form told."""
+    """Return the page with a form, its errors or, with `with_price`, its cost, and an answer if given."""
     service = page_request.service
     columns = column_views(service.dataset.schema)
-    budget = budget_of(page_request)
-    shown = None
-    found = dict(errors or {})
-    if look and not found:
+    budget = caller_budget(page_request)
+    price = None
+    messages = dict(errors or {})
+    if with_price and not messages:
         try:
-            told = service.preview(
+            preview = service.preview(
                 page_request.caller, _parse(form.request(page_request.service.dataset.schema))
             )
-            shown = price_view(told, budget)
+            price = price_view(preview, budget)
         except (FieldError, DiscreetError, ApiException) as error:
-            found, status = _field_messages(page_request, error)
+            messages, status = _field_messages(page_request, error)
     return page_request.render(
         "ask.html.j2",
         status=status,
         budget=budget,
         form=form,
-        errors=found,
-        price=shown,
+        errors=messages,
+        price=price,
         answer=answer,
         refining=refining,
         columns=columns,
         examples=examples(columns),
         exactness=list(_EXACTNESS.items()),
         key=_new_key(),
-        rows_words=_rows_words(page_request),
+        rows_words=_rows_text(page_request),
         recent=history_lines(past_answers(page_request, most=_RECENT), budget),
     )
 
 
 def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
+    """Return cost and reading of the query in a form, or its errors, as JSON values."""
     try:
         request = _parse(form.request(page_request.service.dataset.schema))
-        told = page_request.service.preview(page_request.caller, request)
+        preview = page_request.service.preview(page_request.caller, request)
     except (FieldError, DiscreetError, ApiException) as error:
-        found, _ = _field_messages(page_request, error)
-        return {"errors": {name: dataclasses.asdict(one) for name, one in found.items()}, "price": None}
-    view = price_view(told, budget_of(page_request))
+        messages, _ = _field_messages(page_request, error)
+        return {"errors": {name: dataclasses.asdict(one) for name, one in messages.items()}, "price": None}
+    view = price_view(preview, caller_budget(page_request))
     parts = AskForm.from_query(page_request.service.dataset.parse_query(request), form)
     return {
         "errors": {},
@@ -335,22 +350,22 @@ def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
 
 def _trial_page(page_request: PageRequest, form: AskForm) -> Response:
     try:
-        told = run_trial(page_request.service, _parse(form.request(page_request.service.dataset.schema)))
+        answer = run_trial(page_request.service, _parse(form.request(page_request.service.dataset.schema)))
     except (FieldError, DiscreetError, ApiException) as error:
         return _error_page(page_request, form, error)
-    card = _answer_view(page_request, told, None, trial=True)
-    return _ask_page(page_request, form, look=True, answer=card)
+    card = _answer_view(page_request, answer, None, trial=True)
+    return _ask_page(page_request, form, with_price=True, answer=card)
 
 
 def _error_page(page_request: PageRequest, form: AskForm, error: Exception) -> Response:
     if not isinstance(error, FieldError):
         page_request.middleware.metrics.count_refusal(api_error_from(error).code)
-    found, status = _field_messages(page_request, error)
-    return _ask_page(page_request, form, errors=found, status=status)
+    messages, status = _field_messages(page_request, error)
+    return _ask_page(page_request, form, errors=messages, status=status)
 
 
 def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[str, FieldMessage], int]:
-    """Put a refusal beside its field, or above the form where it belongs to none."""
+    """Return the message of a refusal by its field, or by "form" if it belongs to none, and the status."""
     if isinstance(error, FieldError):
         return {error.field: FieldMessage(error.message, error.hint)}, 422
     problem = api_error_from(error)
@@ -361,31 +376,31 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
     message = problem.message
     if problem.code == "refused":
         message = f"The language has no place for {problem.details['refused']}."
-    return {_field_of(problem): FieldMessage(message, problem.hint)}, problem.status
+    return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
 def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> FieldMessage:
-    """Say what is left under both limits; the ledger names the one that it met first."""
+    """Return the message with what is left under both limits; the ledger names only the first one met."""
     currency = details["currency"]
-    left = most_left(page_request.service.budget(page_request.caller), currency)
+    left = remaining_amount(page_request.service.budget(page_request.caller), currency)
     if left is None or currency not in CURRENCY_SYMBOLS:
         return FieldMessage("This costs more than is left, and nothing was charged.", "Ask for less.")
-    sign = currency_symbol(currency)
+    symbol = currency_symbol(currency)
     price, rest = format_amount(details["asked"], up=True), format_amount(left, up=False)
-    asked = f"It costs {sign} = {price}, and {sign} = {rest} is left."
+    comparison = f"It costs {symbol} = {price}, and {symbol} = {rest} is left."
     return FieldMessage(
-        "This costs more than is left. Nothing was charged.", f"{asked} Ask for less, or less exactly."
+        "This costs more than is left. Nothing was charged.", f"{comparison} Ask for less, or less exactly."
     )
 
 
-def _field_of(problem: ApiError) -> str:
+def _problem_field(problem: ApiError) -> str:
     if problem.code == "refused":
         return "sql"
     if problem.message.startswith(("sd must", "sd of")):
         return "amount"
-    named = [str(name).partition(".")[0] for name in problem.details.get("fields", ())]
-    known = {"text": "sql", "expression": "of", "where": "where", "privacy": "amount", "sd": "amount"}
-    return next((known[name] for name in named if name in known), "form")
+    fields = [str(name).partition(".")[0] for name in problem.details.get("fields", ())]
+    inputs = {"text": "sql", "expression": "of", "where": "where", "privacy": "amount", "sd": "amount"}
+    return next((inputs[name] for name in fields if name in inputs), "form")
 
 
 # Small parts.
@@ -400,19 +415,19 @@ def _new_key() -> str:
 
 
 def _request_key(sent: str, request: Mapping[str, Any]) -> str:
-    """Return a key by which a form that is sent twice asks once, and a changed form asks anew."""
+    """Return an idempotency key, the same for a form that is sent twice and another for a changed form."""
     page_key = sent if _KEY.fullmatch(sent) else _new_key()
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     return f"page-{page_key}-{digest[:32]}"
 
 
 def _fresh_form(page_request: PageRequest) -> AskForm:
-    """Return an empty form with a price that a hundred questions can have."""
+    """Return an empty form with a cost of one hundredth of the budget."""
     budget = budget_view(page_request.service.budget(page_request.caller), (False, None))
     return AskForm(exact=budget.currency or "rho", amount=budget.usual)
 
 
-def _rows_words(page_request: PageRequest) -> str:
+def _rows_text(page_request: PageRequest) -> str:
     n_rows = page_request.service.dataset.database.n_rows
     if n_rows is None:
         return "The number of rows is not public."
@@ -420,18 +435,20 @@ def _rows_words(page_request: PageRequest) -> str:
 
 
 def _answer_view(
-    page_request: PageRequest, told: Mapping[str, Any], request: Mapping[str, Any] | None, **more: Any
+    page_request: PageRequest, answer: Mapping[str, Any], request: Mapping[str, Any] | None, **more: Any
 ) -> AnswerView:
-    return answer_view(told, request, budget=budget_of(page_request), address=page_request.address, **more)
+    return answer_view(
+        answer, request, budget=caller_budget(page_request), address=page_request.address, **more
+    )
 
 
 def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | None:
-    """Offer as much again as the answer cost."""
+    """Return the form that offers to spend the cost of an answer once more; None for a free answer."""
     kinds = {promise["kind"] for promise in past.answer["cost"]}
     if not past.receipts or not kinds:
         return None
     exact = "epsilon" if kinds == {"pure-dp"} else "rho"
-    paid = price_in(exact, past.answer["cost"]) or float(budget_of(page_request).usual)
+    paid = cost_in_currency(exact, past.answer["cost"]) or float(caller_budget(page_request).usual)
     return RefineForm(
         key=_new_key(),
         receipts=",".join(past.receipts),

@@ -1,4 +1,4 @@
-"""Budgets and prices of the wire, in questions and in shares before amounts."""
+"""Presentation of budgets and costs on a page: as numbers of queries, shares and amounts."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-_LITTLE, _ALMOST_NOTHING = 0.75, 0.95  # shares spent from which a bar changes its color
-_USUAL_SHARE = 100  # a first suggestion: one of so many questions
+_WARN_SHARE, _BAD_SHARE = 0.75, 0.95  # shares spent above which a bar changes its color
+_USUAL_SHARE = 100  # queries that the suggested cost allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """What somebody may still spend.
+    """The budget of a caller.
 
     Attributes
     ----------
     currency : str
-        In which prices are compared; empty without a limit.
+        Currency in which costs are compared, "rho" or "epsilon"; empty without a limit.
     limit : float
-        Of that; 0 without one.
+        Limit in that currency; 0 without a limit.
     whose : str
-        "your budget", or that of all together.
+        "your budget", or "the budget of all together".
     lead, after : str
-        The rest, in questions.
+        What is left as a number of queries, and what is spent as a share.
     bar : Markup
-        A picture of it.
+        Chart of the share that is spent.
     amounts : tuple of (str, str)
-        The rest, in amounts, with the rules.
+        Limits, spending and what is left as amounts, each with its label.
     """
 
     currency: str
@@ -56,28 +56,28 @@ class BudgetView:
 
     @property
     def letter(self) -> str:
-        """Sign of the currency."""
+        """Symbol of the currency, such as ρ."""
         return currency_symbol(self.currency or "rho")
 
     @property
     def usual(self) -> str:
-        """A price to begin with."""
+        """Suggested cost of a first query, as text."""
         return f"{(self.limit or 0.5) / _USUAL_SHARE:.2g}"
 
     def price(self, cost: Sequence[Mapping[str, Any]]) -> float:
-        """Return a price in the currency of the limit; 0 if it is in another one."""
-        return price_in(self.currency, cost)
+        """Return a cost in the currency of the limit; 0 if it is in another one."""
+        return cost_in_currency(self.currency, cost)
 
-    def price_words(self, cost: Sequence[Mapping[str, Any]]) -> str:
-        """Write a price in the currency of the limit, or in its own."""
+    def format_cost(self, cost: Sequence[Mapping[str, Any]]) -> str:
+        """Return a cost as text, in the currency of the limit if possible."""
         price = self.price(cost)
         if price:
             return f"{self.letter} = {format_amount(price, up=True)}"
         return " and ".join(dict.fromkeys(describe_promise(promise) for promise in cost)) or "nothing"
 
 
-def price_in(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
-    """Return a price in a currency, in which the prices of several charges add up; 0 if it is in another."""
+def cost_in_currency(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
+    """Return the summed cost of several charges in a currency; 0 if one of them is in another."""
     total = 0.0
     for promise in cost:
         match promise["kind"], currency:
@@ -92,14 +92,14 @@ def price_in(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
     return total
 
 
-def most_left(told: Mapping[str, Any], currency: str) -> float | None:
-    """Return what somebody may still spend in a currency, under their own limit and that of all."""
-    lefts = [told[whose]["left"] for whose in ("own", "total")]
+def remaining_amount(accounts: Mapping[str, Any], currency: str) -> float | None:
+    """Return what is left in a currency under both limits, the caller's and that of all."""
+    lefts = [accounts[whose]["left"] for whose in ("own", "total")]
     return min((left[currency] for left in lefts if left and currency in left), default=None)
 
 
-def currency_of(account: Mapping[str, Any]) -> tuple[str, float]:
-    """Return the currency in which an account is best told, and its limit in it; ("", 0) without one."""
+def account_currency(account: Mapping[str, Any]) -> tuple[str, float]:
+    """Return the currency in which an account is shown, and its limit in it; ("", 0) without one."""
     left, limit = account["left"], account["limit"]
     if not left:
         return "", 0.0
@@ -118,8 +118,8 @@ def currency_of(account: Mapping[str, Any]) -> tuple[str, float]:
 
 
 def spent_share(account: Mapping[str, Any]) -> float | None:
-    """Return which part of its limit an account has spent; None without a limit."""
-    currency, limit = currency_of(account)
+    """Return the share of its limit that an account has spent; None without a limit."""
+    currency, limit = account_currency(account)
     if not limit:
         return None
     rest: float = account["left"][currency] / limit
@@ -128,53 +128,54 @@ def spent_share(account: Mapping[str, Any]) -> float | None:
 
 
 def account_bar(account: Mapping[str, Any]) -> Markup:
-    """Draw which part of its limit an account has spent."""
+    """Return a chart of the share of its limit that an account has spent."""
     share = spent_share(account) or 0.0
     return share_bar(share, kind=share_kind(share))
 
 
 def share_kind(share: float) -> str:
-    """Return how a page marks that so much of a limit is spent; empty while there is enough."""
-    return "bad" if share > _ALMOST_NOTHING else "warn" if share > _LITTLE else ""
+    """Return the style class of a share that is spent: "bad", "warn", or empty."""
+    return "bad" if share > _BAD_SHARE else "warn" if share > _WARN_SHARE else ""
 
 
-def spent_words(account: Mapping[str, Any]) -> str:
-    """Say what an account has spent."""
-    paid = {
+def format_spending(account: Mapping[str, Any]) -> str:
+    """Return what an account has spent, as text."""
+    amounts = {
         name: account["spent"][name] for name in ("rho", "epsilon", "delta") if account["spent"].get(name)
     }
-    return format_amounts(paid, up=True) if paid else "nothing"
+    return format_amounts(amounts, up=True) if amounts else "nothing"
 
 
-def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> BudgetView:
-    """Return the budget of somebody.
+def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> BudgetView:
+    """Return the presentation of a caller's budget.
 
     Parameters
     ----------
-    told : mapping
-        As the wire has it.
+    accounts : mapping
+        Accounts of the caller and of all, as the API returns them.
     last : (bool, int or None)
-        Whether they asked before, and how many more like their last question there may be.
+        Whether the caller has asked before, and how many more queries like the last one fit; None if it was
+        free.
     """
-    own, total = told["own"], told["total"]
-    mine = own["left"] is not None
-    account = own if mine else total
-    currency, limit = currency_of(account)
+    own, total = accounts["own"], accounts["total"]
+    has_own_limit = own["left"] is not None
+    account = own if has_own_limit else total
+    currency, limit = account_currency(account)
     share = spent_share(account)
-    whose = "your budget" if mine else "the budget of all together"
-    listed = [("You spent", spent_words(own))]
-    if mine:
-        listed += [
+    whose = "your budget" if has_own_limit else "the budget of all together"
+    amounts = [("You spent", format_spending(own))]
+    if has_own_limit:
+        amounts += [
             ("Your limit", describe_promise(own["limit"])),
             ("Left for you", format_amounts(own["left"], up=False)),
         ]
-    listed.append(("All together spent", spent_words(total)))
+    amounts.append(("All together spent", format_spending(total)))
     if total["left"] is not None:
-        listed += [
+        amounts += [
             ("The limit of all", describe_promise(total["limit"])),
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
-    listed.append(("If analysts share answers", told["collusion"]))
+    amounts.append(("If analysts share answers", accounts["collusion"]))
     return BudgetView(
         currency=currency,
         limit=limit,
@@ -182,15 +183,15 @@ def budget_view(told: Mapping[str, Any], last: tuple[bool, int | None]) -> Budge
         lead=_lead(last, limited=bool(limit)),
         after="" if share is None else f"{format_share(share)} of {whose} is spent.",
         bar=account_bar(account),
-        amounts=tuple(listed),
+        amounts=tuple(amounts),
     )
 
 
 def _lead(last: tuple[bool, int | None], *, limited: bool) -> str:
-    asked, more = last
+    has_asked, more = last
     if not limited:
         return "There is no limit."
-    if not asked:
+    if not has_asked:
         return "You have not asked yet."
     if more is None:
         return "Your last question was free."
@@ -201,18 +202,18 @@ def _lead(last: tuple[bool, int | None], *, limited: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceView:
-    """What is told before asking.
+    """Presentation of a query's cost before it is asked.
 
     Attributes
     ----------
     margin, cost, after : str
-        How far off, how dear, what is left then.
+        Margin of the answer, its cost, and what is left afterwards, as text.
     button : str
-        What the button says.
+        Text of the button that asks.
     question, sql : str
-        How it was read.
+        The query as it was parsed, as a sentence and as SQL.
     amount : float
-        The price in the currency of the budget; 0 if it is in another one.
+        Cost in the currency of the budget; 0 if it is in another one.
     """
 
     margin: str
@@ -225,13 +226,13 @@ class PriceView:
 
 
 def price_view(price: Mapping[str, Any], budget: BudgetView) -> PriceView:
-    """Return the words of a price."""
+    """Return the presentation of a preview as the API returns it."""
     return PriceView(
         margin=_margin(price),
         amount=budget.price(price["cost"]),
         question=price["question"],
         sql=price["sql"],
-        **_price_words(price, budget),
+        **_price_texts(price, budget),
     )
 
 
@@ -242,19 +243,20 @@ def _margin(price: Mapping[str, Any]) -> str:
     if margin == 0:
         return "Exact"
     each = " in each group" if price["by"] else ""
-    said = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}{each} (95 %)"
-    fewer = price["question"].startswith("mean") and " where " in price["question"]
-    return f"At least {said}" if fewer else said
+    text = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}{each} (95 %)"
+    is_least = price["question"].startswith("mean") and " where " in price["question"]
+    return f"At least {text}" if is_least else text
 
 
-def _price_words(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:
+def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:
+    """Return the texts of cost, remaining budget and button."""
     if price.get("free") or not price["cost"]:
         if price["cost"]:
             cost, after = "already paid: free", "You paid for it before: the same answer again."
         else:
             cost, after = "free", "It follows from what is public."
         return {"cost": cost, "after": after, "button": "Ask: free"}
-    words, more = full_words(price, budget), price["more"]
+    words, more = format_full_cost(price, budget), price["more"]
     part = budget.price(price["cost"])
     share = format_share(part / budget.limit) if part and budget.limit else None
     if more is None:
@@ -273,7 +275,7 @@ def _price_words(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
     }
 
 
-def full_words(told: Mapping[str, Any], budget: BudgetView) -> str:
-    """Write a price in the currency of the limit, and as the epsilon that it comes to."""
-    _, bracket, epsilon = str(told["cost_words"]).partition(" (")
-    return budget.price_words(told["cost"]) + bracket + epsilon
+def format_full_cost(response: Mapping[str, Any], budget: BudgetView) -> str:
+    """Return the cost in a response as text, in the currency of the limit and as an epsilon."""
+    _, bracket, epsilon = str(response["cost_words"]).partition(" (")
+    return budget.format_cost(response["cost"]) + bracket + epsilon

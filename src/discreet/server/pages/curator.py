@@ -1,4 +1,4 @@
-"""The curator's pages: who may come in, what was spent and refused, the attack, the switch."""
+"""Pages of a curator: tokens, spending, refusals, the reconstruction attack and the stop switch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from discreet.report.charts.bars import spending_steps
 from discreet.server.api.routes import describe_revoked, describe_stopped
 from discreet.server.config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
-from discreet.server.pages.budget import account_bar, currency_of, share_kind, spent_share, spent_words
-from discreet.server.pages.history import budget_of, history_lines, past_answers
+from discreet.server.pages.budget import (
+    account_bar,
+    account_currency,
+    format_spending,
+    share_kind,
+    spent_share,
+)
+from discreet.server.pages.history import caller_budget, history_lines, past_answers
 from discreet.server.pages.page import PageRequest, redirect
 
 if TYPE_CHECKING:
@@ -25,15 +31,15 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from starlette.responses import Response
 
-_SOON = 7 * 86_400  # seconds before its end in which a token is said to end soon
+_SOON = 7 * 86_400  # seconds before its end in which a token counts as ending soon
 _REFUSALS = 50
-_MOST_ASKED = 160  # characters of a refused question: the trail has more of it
-_NOTHING, _HARDLY, _SOMEWHAT = 0.005, 0.05, 0.25  # parts of its error by which a guess gets better
+_MOST_ASKED = 160  # characters shown of a refused query; the audit log has more
+_NOTHING, _HARDLY, _SOMEWHAT = 0.005, 0.05, 0.25  # relative decrease of a guess's error, for its description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratorTile:
-    """A number at a glance."""
+    """A tile of the summary: one number with title and note."""
 
     kind: str
     title: str
@@ -43,7 +49,7 @@ class CuratorTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalystView:
-    """What one analyst has spent."""
+    """Spending of one analyst as a row of a table."""
 
     name: str
     charges: str
@@ -55,7 +61,7 @@ class AnalystView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingView:
-    """What was spent over time, and by whom."""
+    """Spending over time as a chart, and by analyst as a table."""
 
     caption: str
     picture: Markup
@@ -64,7 +70,7 @@ class SpendingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLine:
-    """What is known of a token."""
+    """A token as a row of a table."""
 
     name: str
     scope: str
@@ -76,7 +82,7 @@ class TokenLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnAttack:
-    """How well one column is guessed."""
+    """How well an attacker guesses one column, in words and as a chart."""
 
     name: str
     verdict: tuple[str, str]
@@ -86,7 +92,7 @@ class ColumnAttack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackView:
-    """What an attacker could rebuild."""
+    """Result of the reconstruction attack: alarms, summary, further sentences, and one entry per column."""
 
     alarms: tuple[str, ...]
     meaning: str
@@ -98,24 +104,24 @@ class AttackView:
 def summary_tiles(
     overview: Mapping[str, Any], refusals: Sequence[Any], now: float
 ) -> tuple[CuratorTile, ...]:
-    """Return the numbers at a glance."""
+    """Return the tiles of the summary; `now` is in seconds since 1970."""
     total, tokens = overview["total"], overview["tokens"]
     share = spent_share(total)
     valid = [token for token in tokens if token["state"] == "valid"]
     soon = sum(token["expires"] - now < _SOON for token in valid)
     ending = f"{soon:,} of these tokens within their last week" if soon else "no token ends within a week"
     if share is None:
-        spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=spent_words(total))
+        spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=format_spending(total))
     else:
         kind = share_kind(share) or "ok"
-        note = f"{spent_words(total)} of {describe_promise(total['limit'])}"
+        note = f"{format_spending(total)} of {describe_promise(total['limit'])}"
         spent = CuratorTile(
             kind=kind, title="Spent by all", amount=formatting.percent(share, rounding="up"), note=note
         )
     charges = int(total["spent"]["charges"])
     return (
         spent,
-        CuratorTile(kind="", title="May come in", amount=f"{len(valid):,}", note=ending),
+        CuratorTile(kind="", title="Valid tokens", amount=f"{len(valid):,}", note=ending),
         CuratorTile(
             kind="", title="Charges", amount=f"{charges:,}", note="paid for by noise; repeats are free"
         ),
@@ -123,36 +129,37 @@ def summary_tiles(
             kind="warn" if refusals else "ok",
             title="Refused",
             amount=f"{len(refusals):,}",
-            note="of those the trail remembers",
+            note="counting the last 200 at most",
         ),
     )
 
 
 def spending_view(overview: Mapping[str, Any], spending: Mapping[str, Any]) -> SpendingView:
-    """Return the picture of spending, and the table below it."""
-    currency, limit = currency_of(overview["total"])
+    """Return the chart of spending and the table below it."""
+    currency, limit = account_currency(overview["total"])
     name = currency or "rho"
-    # Receipts tell times to the minute; the last charge of each is where its step ends.
+    # Receipts have times to the minute; the last charge of a minute is where its step ends.
     last = {step["when"]: step["spent"].get(name, 0.0) for step in spending["steps"]}
-    sign = currency_symbol(name)
+    symbol = currency_symbol(name)
     return SpendingView(
-        caption=f"{sign} spent over time"
+        caption=f"{symbol} spent over time"
         + (f", of {formatting.number(limit, rounding='down')}" if limit else ""),
-        picture=spending_steps("steps", list(last.items()), limit or None, sign),
+        picture=spending_steps("steps", list(last.items()), limit or None, symbol),
         analysts=tuple(
-            _analyst(who, account)
-            for who, account in overview["analysts"].items()
+            _analyst(analyst, account)
+            for analyst, account in overview["analysts"].items()
             if account["spent"]["charges"] or account["left"] is not None
         ),
     )
 
 
 def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
+    """Return the table row of one analyst."""
     share = spent_share(account)
     return AnalystView(
         name=name,
         charges=f"{int(account['spent']['charges']):,}",
-        spent=spent_words(account),
+        spent=format_spending(account),
         left="no limit of their own"
         if account["left"] is None
         else format_amounts(account["left"], up=False),
@@ -162,7 +169,7 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
 
 
 def token_lines(tokens: Sequence[Mapping[str, Any]]) -> list[TokenLine]:
-    """Return all tokens, those that open the door first."""
+    """Return the table rows of all tokens, valid ones first."""
     kinds = {"valid": "ok", "expired": "warn", "revoked": "plain"}
     lines = [
         TokenLine(
@@ -179,11 +186,11 @@ def token_lines(tokens: Sequence[Mapping[str, Any]]) -> list[TokenLine]:
 
 
 def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the last refusals in words."""
+    """Return the table rows of the last refusals."""
     return [
         {
             "when": formatting.date(str(one["when"])),
-            "who": one["who"] or "nobody known",
+            "who": one["who"] or "unknown",
             "code": one["code"],
             "what": formatting.shorten(one["asked"], _MOST_ASKED)
             if one["asked"]
@@ -194,26 +201,26 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
 
 
 def attack_view(attack: Mapping[str, Any]) -> AttackView:
-    """Return what an attacker could rebuild, in words and on bars from a perfect guess."""
+    """Return the result of the attack in words and as bars that begin at a perfect guess."""
     columns = [column for column in attack["columns"] if column["answers"]]
-    told = {column["sentence"] for column in columns}
+    column_sentences = {column["sentence"] for column in columns}
     alarms = set(attack["alarms"])
-    said = [
+    sentences = [
         sentence
         for sentence in attack["sentences"]
-        if sentence not in told and sentence.removeprefix("Alarm: ") not in alarms
+        if sentence not in column_sentences and sentence.removeprefix("Alarm: ") not in alarms
     ]
     return AttackView(
         alarms=tuple(attack["alarms"]),
         meaning=_attack_summary([column["guess"] for column in columns]),
-        lead=said[0] if said else "",
-        after=tuple(said[1:]),
+        lead=sentences[0] if sentences else "",
+        after=tuple(sentences[1:]),
         columns=tuple(_column_attack(k, column) for k, column in enumerate(columns)),
     )
 
 
 def _attack_summary(guesses: Sequence[Mapping[str, Any]]) -> str:
-    """Say in one sentence what it all comes to: by how much answers help whoever has all of them."""
+    """Return one sentence that says how much all answers together help an attacker; empty for none."""
     gains = [
         (1 - guess["error"] / guess["without"], k) for k, guess in enumerate(guesses) if guess["without"]
     ]
@@ -236,6 +243,7 @@ def _error(guess: Mapping[str, Any], value: float) -> str:
 
 
 def _column_attack(k: int, column: Mapping[str, Any]) -> ColumnAttack:
+    """Return the entry of one column: errors without and with answers, and the proven floor."""
     guess = column["guess"]
     chance = formatting.is_chance(guess["statistic"])
 
@@ -259,7 +267,7 @@ def _column_attack(k: int, column: Mapping[str, Any]) -> ColumnAttack:
     if floor is None:
         verdict = ("plain", "no floor")
     else:
-        # On real rows the floor is for a value that could be anybody's, and decides nothing: see the words.
+        # The floor is a mean over possible values, so a guess on the real rows may be better: see `words`.
         verdict = ("ok", "floor holds") if guess["upper"] >= floor else ("plain", "better than the floor")
     _, _, words = column["sentence"].partition(": ")
     return ColumnAttack(
@@ -274,33 +282,33 @@ def _day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-_ORDER = {"name": "", "scope": "analyst", "days": "90", "limit": ""}
+_TOKEN_FIELDS = {"name": "", "scope": "analyst", "days": "90", "limit": ""}  # of an empty form
 
 
 async def curator_page(page_request: PageRequest) -> Response:
-    """Show how the service stands."""
+    """Return the overview of the service."""
     return await page_request.run_in_thread(lambda: _page(page_request))
 
 
 async def analyst_page(page_request: PageRequest) -> Response:
-    """Show what one analyst asked."""
+    """Return the page with the queries of one analyst."""
     name = page_request.http.path_params["name"]
     return await page_request.run_in_thread(lambda: _analyst_page(page_request, name))
 
 
 async def stop(page_request: PageRequest) -> Response:
-    """Turn the stop switch."""
+    """Stop or resume the service."""
     fields = await page_request.form()
-    turn = page_request.service.resume if fields.get("stopped") == "no" else page_request.service.stop
+    switch = page_request.service.resume if fields.get("stopped") == "no" else page_request.service.stop
     try:
-        await page_request.run_in_thread(lambda: turn(page_request.caller))
+        await page_request.run_in_thread(lambda: switch(page_request.caller))
     except (LedgerError, SourceError) as error:
         return page_request.render_error(curator_error(error, describe_stopped(page_request.service)))
     return redirect("/curator")
 
 
 async def attack(page_request: PageRequest) -> Response:
-    """Run the attack on everything answered so far."""
+    """Run the reconstruction attack on all answers so far and show its result."""
     await page_request.form()
 
     def work() -> Response:
@@ -310,16 +318,16 @@ async def attack(page_request: PageRequest) -> Response:
 
 
 async def check(page_request: PageRequest) -> Response:
-    """Verify every row of the ledger and every line of the trail."""
+    """Verify every row of the ledger and every line of the audit log."""
     await page_request.form()
 
     def work() -> Response:
         try:
-            found = page_request.service.check()
+            counts = page_request.service.check()
         except DiscreetError as error:
-            # The curator is told what is wrong: it depends on files, not on rows.
+            # Shown in full to the curator, since it depends on files, not on rows.
             return _page(page_request, problem=curator_error(error), status=503)
-        rows, lines = found["rows"], found["trail_lines"]
+        rows, lines = counts["rows"], counts["trail_lines"]
         words = (
             f"Checked just now: {rows:,} rows of the ledger and {lines:,} lines of the trail fit together."
         )
@@ -329,36 +337,37 @@ async def check(page_request: PageRequest) -> Response:
 
 
 async def order_token(page_request: PageRequest) -> Response:
-    """Create, rotate or revoke a token; a new one is on the page that follows, and nowhere else."""
+    """Create, rotate or revoke a token; a new one is shown on the returned page only."""
     fields = await page_request.form()
     return await page_request.run_in_thread(lambda: _apply_token_order(page_request, fields))
 
 
 def _analyst_page(page_request: PageRequest, name: str) -> Response:
-    lines = history_lines(past_answers(page_request, analyst=name), budget_of(page_request))
+    lines = history_lines(past_answers(page_request, analyst=name), caller_budget(page_request))
     return page_request.render("analyst.html.j2", name=name, items=lines)
 
 
 def _apply_token_order(page_request: PageRequest, fields: Mapping[str, str]) -> Response:
-    service, by, name = page_request.service, page_request.caller.name, fields.get("name", "").strip()
+    """Carry out the action of a token form and return the page that follows."""
+    service, curator, name = page_request.service, page_request.caller.name, fields.get("name", "").strip()
     try:
         match fields.get("action"):
             case "create":
                 limit = _limit(page_request, fields.get("limit", ""))
                 scope: Any = fields.get("scope", "analyst")
                 days = _days(fields.get("days", ""))
-                token = service.create_token(by, name, scope, days=days, limit=limit)
+                token = service.create_token(curator, name, scope, days=days, limit=limit)
             case "rotate":
-                token = service.rotate_token(by, name)
+                token = service.rotate_token(curator, name)
             case "revoke":
-                service.revoke_token(by, name)
+                service.revoke_token(curator, name)
                 return redirect("/curator#tokens-title")
             case _:
                 return redirect("/curator")
     except (DiscreetError, ApiException) as error:
         done = describe_revoked(service, name) if fields.get("action") == "revoke" else ""
         problem = curator_error(error, done)
-        order = {key: fields.get(key, value) for key, value in _ORDER.items()}
+        order = {key: fields.get(key, value) for key, value in _TOKEN_FIELDS.items()}
         return _page(page_request, problem=problem, status=problem.status, order=order)
     return _page(page_request, fresh={"name": name, "token": token})
 
@@ -371,6 +380,7 @@ def _days(text: str) -> int:
 
 
 def _limit(page_request: PageRequest, text: str) -> Any:
+    """Return the promise of an analyst's limit in the currency of the total; None for an empty text."""
     cleaned = text.strip()
     if not cleaned:
         return None
@@ -380,8 +390,8 @@ def _limit(page_request: PageRequest, text: str) -> Any:
         amount = float("nan")
     if not 0 < amount < float("inf"):
         raise _invalid("The limit of an analyst must be a number above 0.", "Or leave it empty.")
-    own: dict[str, Any] = {_currency(page_request): amount}
-    return Limit(**own).promise(page_request.service.dataset.schema)
+    limit: dict[str, Any] = {_currency(page_request): amount}
+    return Limit(**limit).promise(page_request.service.dataset.schema)
 
 
 def _invalid(message: str, hint: str) -> ApiException:
@@ -389,7 +399,7 @@ def _invalid(message: str, hint: str) -> ApiException:
 
 
 def _currency(page_request: PageRequest) -> str:
-    name, _ = currency_of(page_request.service.budget(page_request.caller)["total"])
+    name, _ = account_currency(page_request.service.budget(page_request.caller)["total"])
     return name or "rho"
 
 
@@ -401,8 +411,9 @@ def _page(
     problem: ApiError | None = None,
     fresh: Mapping[str, str] | None = None,
     attack: Any = None,
-    order: Mapping[str, str] = _ORDER,
+    order: Mapping[str, str] = _TOKEN_FIELDS,
 ) -> Response:
+    """Return the overview, with a notice, an error, a new token or the result of an attack if given."""
     service = page_request.service
     overview, refusals = service.overview(), service.refusals()
     ledger = overview["ledger"]
@@ -416,7 +427,7 @@ def _page(
         order=order,
         letter=currency_symbol(_currency(page_request)),
         tiles=summary_tiles(overview, refusals, service.access.now()),
-        spending=spending_view(overview, service.spending()),
+        spending=spending_view(overview, service.spending_history()),
         tokens=token_lines(overview["tokens"]),
         refusals=refusal_lines(refusals),
         ledger={"rows": ledger["rows"], "head": ledger["head"]},

@@ -1,8 +1,4 @@
-"""The form of a question: what a browser sends, and the request it stands for.
-
-A form is a value that goes to and fro: out of a posted body or an earlier question, into the page's fields,
-and into the one request that the service knows.
-"""
+"""The form of a query: parsed from the body of a POST or from an earlier query, turned into a request."""
 
 from __future__ import annotations
 
@@ -22,19 +18,19 @@ if TYPE_CHECKING:
 
 GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations that a margin at 95 % has
 PROMISES = {"epsilon": ("pure-dp", "epsilon"), "rho": ("zcdp", "rho"), "mu": ("gaussian-dp", "mu")}
-_FIELDS = 100
-_MOST = 20_000  # characters of one field; the language has its own limit, and says so
+_MAX_FIELDS = 100
+_MAX_LENGTH = 20_000  # characters of one field; the query language has a lower limit of its own
 
 
 class FieldError(Exception):
-    """One field of a form cannot be read.
+    """A field of a form that cannot be read.
 
     Attributes
     ----------
     field : str
-        Its name.
+        Name of the field in the form.
     message, hint : str
-        What is wrong with it, and the nearest thing that is right.
+        Sentence that says what is wrong, and the nearest valid value.
     """
 
     def __init__(self, field: str, message: str, hint: str = "") -> None:
@@ -44,24 +40,24 @@ class FieldError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskForm:
-    """What stands in the fields.
+    """The fields of the form, as text.
 
     Attributes
     ----------
     source : {"sentence", "sql"}
-        Which of the two ways of writing counts.
+        Which input counts: the single fields, or the query text in ``sql``.
     verb : {"count", "sum", "mean"}
-        What is computed.
+        Aggregate function of the query.
     of, where : str
-        Expression and condition; empty for none.
+        Aggregated expression and condition; empty for none.
     by1, by2, edges1, edges2 : str
-        Columns of the groups, and where cells of numbers begin.
+        Columns of the groups, and the lower edges of the cells of numbers.
     sql : str
-        The same as SQL, or as a sentence.
+        The whole query as SQL or as a sentence.
     exact : {"margin", "epsilon", "rho", "mu"}
-        What ``amount`` is.
+        Quantity that ``amount`` gives: half-width of the 95 % interval, or a cost.
     amount : str
-        How far the answer may be off, or what it may cost.
+        Margin or cost of the answer, as a number above 0.
     """
 
     source: str = "sentence"
@@ -78,64 +74,66 @@ class AskForm:
 
     @classmethod
     def from_fields(cls, values: Mapping[str, str], default: AskForm | None = None) -> AskForm:
-        """Take the fields that are there; the rest are the default's."""
+        """Return a form with the given fields, and those of the default for the rest."""
         names = [item.name for item in fields(cls)]
-        given = {name: values[name][:_MOST].replace("\0", "") for name in names if name in values}
-        return replace(default or cls(), **given)
+        present = {name: values[name][:_MAX_LENGTH].replace("\0", "") for name in names if name in values}
+        return replace(default or cls(), **present)
 
     @classmethod
-    def from_query(cls, asked: Query, default: AskForm) -> AskForm:
-        """Put a question that was read into the fields, both as its parts and as SQL."""
-        axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in asked.by]
+    def from_query(cls, query: Query, default: AskForm) -> AskForm:
+        """Return a form that shows a parsed query, both in single fields and as SQL."""
+        axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in query.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
         return replace(
             default,
-            verb=asked.verb,
-            of="" if asked.expression is None else _bare(asked.expression, asked.schema),
-            where="" if asked.where is None else _bare(asked.where, asked.schema),
+            verb=query.verb,
+            of="" if query.expression is None else _expression_text(query.expression, query.schema),
+            where="" if query.where is None else _expression_text(query.where, query.schema),
             by1=first[0],
             edges1=first[1],
             by2=second[0],
             edges2=second[1],
-            sql=asked.sql,
+            sql=query.sql,
         )
 
     def request(self, schema: Schema) -> dict[str, Any]:
-        """Return the request that the form stands for.
+        """Return the request body for the query in the form.
 
         Raises
         ------
         FieldError
-            Naming the first field that cannot be read.
+            A field cannot be read; the first such field is named.
         """
         return {**self._question(schema), **self._exactness()}
 
     def _question(self, schema: Schema) -> dict[str, Any]:
+        """Return the part of the request that says what is computed."""
         if self.source == "sql":
             if not self.sql.strip():
                 raise FieldError("sql", "There is no question yet.", "SELECT COUNT(*) FROM t")
             return {"kind": "sentence", "text": self.sql}
         if self.verb not in ("count", "sum", "mean"):
             raise FieldError("verb", "Choose what to compute.", "How many rows")
-        asked: dict[str, Any] = {"kind": self.verb}
+        request: dict[str, Any] = {"kind": self.verb}
         if self.verb != "count":
             if not self.of.strip():
                 numbers = [column.name for column in schema.columns if column.is_number and column.leaves]
                 raise FieldError("of", "Say of what.", numbers[0] if numbers else "")
             _check("of", self.of, schema)
-            asked["expression"] = self.of
+            request["expression"] = self.of
         if self.where.strip():
             _check("where", self.where, schema)
-            asked["where"] = self.where
+            request["where"] = self.where
         groups = [_group(k, schema, *pair) for k, pair in enumerate(self._groups(), start=1) if pair[0]]
         if groups:
-            asked["by"] = groups
-        return asked
+            request["by"] = groups
+        return request
 
     def _groups(self) -> tuple[tuple[str, str], tuple[str, str]]:
         return (self.by1, self.edges1), (self.by2, self.edges2)
 
     def _exactness(self) -> dict[str, Any]:
+        """Return the part of the request that says how exact the answer is, as sd or as a promise."""
         try:
             amount = float(self.amount.strip().replace(",", ""))
         except ValueError:
@@ -155,28 +153,29 @@ class AskForm:
 
 
 def parse_form(body: bytes) -> dict[str, str]:
-    """Read a form as browsers send it; of a field that comes twice, the last counts."""
+    """Return the fields of a URL-encoded form; the last value of a repeated field counts."""
     try:
         return dict(
-            parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS)
+            parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
         )
     except ValueError:
         raise ParameterError(
-            f"A form must have at most {_FIELDS} fields, and has more. Send one of our own."
+            f"A form must have at most {_MAX_FIELDS} fields, and has more. Send one of our own."
         ) from None
 
 
 def _check(field: str, text: str, schema: Schema) -> None:
-    """Find out which field a refusal belongs to, before all of them become one question."""
+    """Refuse an expression that cannot be parsed, naming its field, before all become one query."""
     try:
-        read = parse(text, schema)
-    except ExpressionRefused as refused:
-        raise FieldError(field, f"The language has no place for {refused.construct}.", refused.hint) from None
-    if field == "where" and not read.is_condition:
+        expression = parse(text, schema)
+    except ExpressionRefused as error:
+        raise FieldError(field, f"The language has no place for {error.construct}.", error.hint) from None
+    if field == "where" and not expression.is_condition:
         raise FieldError(field, "This is no condition.", "Compare it with something: age > 40.")
 
 
 def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, Any]:
+    """Return the k-th group of the request: a column, or a column of numbers with its edges."""
     if column not in schema:
         raise FieldError(f"by{k}", "This is no column of the table.", "Choose one of the list.")
     if not schema.column(column).is_number:
@@ -190,11 +189,11 @@ def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, A
     return {"column": column, "edges": cells}
 
 
-def _bare(read: Expression, schema: Schema) -> str:
-    """Write an expression without parentheses around the whole, where it is the same without them."""
-    inside = read.canonical.removeprefix("(").removesuffix(")")
+def _expression_text(expression: Expression, schema: Schema) -> str:
+    """Return an expression as text, without outer parentheses where they are not needed."""
+    inside = expression.canonical.removeprefix("(").removesuffix(")")
     try:
-        same = parse(inside, schema).canonical == read.canonical
+        same = parse(inside, schema).canonical == expression.canonical
     except ExpressionRefused:
         same = False
-    return inside if same else read.canonical
+    return inside if same else expression.canonical

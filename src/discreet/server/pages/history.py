@@ -1,4 +1,4 @@
-"""What was asked before: as a list, as single answers, and added up."""
+"""Past answers, recalled by their receipts: as a list, one by one, and added up."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ _NUMBERS = ("epsilon", "delta", "rho", "mu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAnswer:
-    """An answer of the past.
+    """An answer that was paid for before.
 
     Attributes
     ----------
     asked : Query
-        The question.
+        Query that was answered, parsed.
     answer : mapping
-        As the wire has it.
+        Answer as the API returns it.
     earlier : mapping or None
-        The answer that it refined.
+        Answer that it refined; None if it refined none.
     request : mapping or None
-        By which it is asked again for free, if that can be told.
+        Request that asks the same again for free; None if it cannot be reconstructed.
     when : str
-        The moment of its charge.
+        Time of its charge, in UTC.
     receipts : tuple of str
-        Of its last draw, one for each noisy question behind it.
-    in_all : tuple of mapping
-        What all draws that were merged into it have cost.
+        Ids of the receipts of its last draw, one per aggregate of the query.
+    total_cost : tuple of mapping
+        Promises charged for all draws that were merged into it.
     """
 
     asked: Query
@@ -66,11 +66,11 @@ class PastAnswer:
     request: Mapping[str, Any] | None
     when: str
     receipts: tuple[str, ...]
-    in_all: tuple[Mapping[str, Any], ...]
+    total_cost: tuple[Mapping[str, Any], ...]
 
 
 class _StoredAnswers:
-    """Answers noisy sums with what the ledger has kept of them, in the order in which they were asked."""
+    """Source of noisy sums that returns the stored answers of receipts, in their order."""
 
     def __init__(self, service: Service, receipts: Sequence[str], owner: str, n_rows: int | None) -> None:
         self._service, self._receipts, self._owner = service, list(receipts), owner
@@ -81,7 +81,7 @@ class _StoredAnswers:
         )
 
     def ask(self, question: Aggregate, **_: Any) -> Answer:
-        """Return the next of them, if it is to this question."""
+        """Return the next stored answer, and raise LedgerError if it is to another aggregate."""
         if not self._receipts:
             raise _no_such_answer()
         receipt = self._receipts.pop(0)
@@ -91,32 +91,32 @@ class _StoredAnswers:
         return self._service.dataset.database.recall(receipt, owner=self._owner)
 
 
-def recall_answer(service: Service, who: Caller, receipts: tuple[str, ...]) -> PastAnswer:
-    """Find an answer again.
+def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -> PastAnswer:
+    """Return a past answer of a caller.
 
     Parameters
     ----------
     service : Service
-        Where it was asked.
-    who : Caller
-        Who paid for it.
+        Service that gave the answer.
+    caller : Caller
+        Caller who paid for it.
     receipts : tuple of str
-        Ids, one for each noisy question behind it.
+        Ids of its receipts, one per aggregate of the query.
 
     Raises
     ------
     LedgerError
-        There is no such answer of theirs; somebody else's is not told from one that never was.
+        The caller has no such answer; that of another caller gives the same error.
 
     Privacy
     -------
-    Shows what was paid for by whoever looks.
+    Returns only what the caller has paid for.
     """
-    reply = recall_result(service, who.name, receipts)
+    reply = recall_result(service, caller.name, receipts)
     entries = [service.dataset.ledger.entry(receipt) for receipt in receipts]
     kept = [entry.asked or {} for entry in entries]
     refined = tuple(asked["refines"] for asked in kept if asked["refines"])
-    left = service.dataset.accounting.remaining(who, reply.cost)
+    left = service.dataset.accounting.remaining(caller, reply.cost)
     price = _price(service, entries)
     request: dict[str, Any] | None = None
     if price is not None:
@@ -127,11 +127,11 @@ def recall_answer(service: Service, who: Caller, receipts: tuple[str, ...]) -> P
     return PastAnswer(
         asked=parse_query(kept[0]["said"], service.dataset.schema),
         answer=query_response(reply, left),
-        earlier=query_response(recall_result(service, who.name, refined), left) if refined else None,
+        earlier=query_response(recall_result(service, caller.name, refined), left) if refined else None,
         request=request,
         when=entries[0].receipt.when,
         receipts=receipts,
-        in_all=tuple(
+        total_cost=tuple(
             promise.to_dict()
             for part in merged
             for promise in service.dataset.ledger.entry(part).receipt.promises
@@ -141,7 +141,7 @@ def recall_answer(service: Service, who: Caller, receipts: tuple[str, ...]) -> P
 
 @lru_cache(maxsize=1024)
 def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> QueryResult:
-    """Return the numbers of an answer of the past, which never change.
+    """Return the result of a past query from its stored answers, which never change.
 
     Raises
     ------
@@ -154,11 +154,11 @@ def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Qu
     words = said.pop() if len(said) == 1 else None
     if owners != {owner} or not words or not all(entry.answer for entry in entries):
         raise _no_such_answer()
-    # Whatever follows is remembered, and by then the trail has it.
+    # The result is cached, so the audit log is written first.
     service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
     kept: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
     asked = parse_query(words, service.dataset.schema)
-    # Who answers has been paid: the promise only says which law the noise has.
+    # Nothing is charged here: the promise only determines the noise law.
     reply = run_query(kept, asked, privacy=entries[0].receipt.promises[0])
     if len(reply.receipts) != len(receipts):
         raise _no_such_answer()
@@ -166,7 +166,7 @@ def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Qu
 
 
 def _n_rows(entry: Entry) -> int | None:
-    """Return how many rows there were when it was run_query, where that is public."""
+    """Return the number of rows at the time of an answer; None if it is not public."""
     stored = json.loads(entry.answer or b"{}")
     n_rows: int | None = stored.get("n_rows")
     return n_rows
@@ -177,7 +177,7 @@ def _no_such_answer() -> LedgerError:
 
 
 def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
-    """Return the price as a request names it; only one that would really be charged the same."""
+    """Return `privacy` or `sd` of a request that would be charged the same; None if none is found."""
     kept = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
     asked, n_rows = parse_query(kept[0]["said"], service.dataset.schema), _n_rows(entries[0])
@@ -211,7 +211,7 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
 
 
 def _unsplit_promises(charged: Sequence[Promise], about: Mapping[str, Any]) -> list[Promise]:
-    """Return what people may have named that was split into these parts; parts are rounded down."""
+    """Return promises that may have been split into these parts, up to rounding."""
     parts: Any = charged
     if all(part.kind == "pure-dp" for part in parts):
         return [PureDP(epsilon=_nine_digits(math.fsum(part.epsilon for part in parts)), **about)]
@@ -224,13 +224,13 @@ def _nine_digits(value: float) -> float:
 
 
 def _privacy_body(promise: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a promise as a request names it."""
+    """Return a promise as the body of a request has it."""
     return {"kind": promise["kind"], **{name: promise[name] for name in _NUMBERS if promise.get(name)}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidQuery:
-    """One line of a history: a question, and the receipts of its answer."""
+    """A query of the history with the receipts of its answer; `said` if it was asked as text."""
 
     question: str
     receipts: tuple[str, ...]
@@ -240,52 +240,54 @@ class PaidQuery:
 
 
 def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list[PaidQuery]:
-    """Return what was paid for, the newest first; the two charges of a mean by groups are one question.
+    """Return the queries of charges, newest first; the two charges of a grouped mean are one query.
 
     Parameters
     ----------
     entries : sequence of mapping
-        As :meth:`Service.history` tells them, oldest first.
+        Charges as :meth:`Service.history` returns them, oldest first.
+    service : Service
+        Service whose schema is used to parse the queries.
     """
-    found: list[PaidQuery] = []
+    queries: list[PaidQuery] = []
     waiting: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
-        said = entry["asked"].get("said")
+        text = entry["asked"].get("said")
         parts = [entry]
-        if said and _has_two_charges(said, service):
-            first = waiting.pop(said, None)
+        if text and _has_two_charges(text, service):
+            first = waiting.pop(text, None)
             if first is None:
-                waiting[said] = entry
+                waiting[text] = entry
                 continue
             parts = [first, entry]
-        found.append(
+        queries.append(
             PaidQuery(
-                question=said or entry["what"],
+                question=text or entry["what"],
                 receipts=tuple(part["receipt"] for part in parts),
                 cost=tuple(promise for part in parts for promise in part["cost"]),
                 when=entry["when"],
-                said=bool(said),
+                said=bool(text),
             )
         )
-    return found[::-1]
+    return queries[::-1]
 
 
-def _has_two_charges(said: str, service: Service) -> bool:
+def _has_two_charges(text: str, service: Service) -> bool:
     try:
-        asked = parse_query(said, service.dataset.schema)
+        query = parse_query(text, service.dataset.schema)
     except ParameterError:
         return False
-    return asked.verb == "mean" and bool(asked.by)
+    return query.verb == "mean" and bool(query.by)
 
 
-_MOST = 100  # charges that a page shows; the downloads have the last thousand
+_MOST = 100  # charges that a page shows; the downloads have the last 1000
 _TERMS = 4
 _MOST_OPTIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
-    """One question of the past, in words."""
+    """A past query as a row of a table."""
 
     href: str
     question: str
@@ -297,7 +299,7 @@ class HistoryLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A number of a past answer that can be added up."""
+    """A number of a past answer that can be chosen for a sum."""
 
     value: str
     words: str
@@ -305,7 +307,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One row of the form that adds numbers up."""
+    """One term in the form for sums: its position, sign, and the chosen number."""
 
     k: int
     sign: str
@@ -314,7 +316,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombineView:
-    """The form that adds numbers up, and its result."""
+    """The form for sums of past numbers, and its result."""
 
     options: tuple[Option, ...]
     choices: tuple[Choice, ...]
@@ -324,7 +326,7 @@ class CombineView:
 
 
 async def history_page(page_request: PageRequest) -> Response:
-    """Show what was asked before, and add up what was chosen of it."""
+    """Return the page with past queries, and the sum of the chosen numbers."""
     return await page_request.run_in_thread(lambda: _page(page_request))
 
 
@@ -332,7 +334,7 @@ def _page(page_request: PageRequest) -> Response:
     past = past_answers(page_request)
     return page_request.render(
         "history.html.j2",
-        items=history_lines(past, budget_of(page_request)),
+        items=history_lines(past, caller_budget(page_request)),
         combine=_combine(past, page_request.http.query_params),
     )
 
@@ -340,14 +342,16 @@ def _page(page_request: PageRequest) -> Response:
 def past_answers(
     page_request: PageRequest, *, most: int = _MOST, analyst: str | None = None
 ) -> list[tuple[PaidQuery, QueryResult | None]]:
-    """Return what was paid for, the newest first, each with its answer where it is told.
+    """Return paid queries, newest first, each with its result or None.
 
     Parameters
     ----------
+    page_request : PageRequest
+        Request of the caller whose queries are returned.
     most : int
-        Charges to look at.
+        Maximum number of charges to read, the newest.
     analyst : str, optional
-        Whose, if a curator looks: questions alone, without their answers.
+        Analyst whose queries a curator sees, without results; None for those of the caller.
     """
     entries = page_request.service.history(
         page_request.caller, analyst=analyst or page_request.caller.name, last=most
@@ -359,7 +363,7 @@ def past_answers(
 
 
 def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult | None:
-    """Find an answer again; None where the schema has changed too much to read it."""
+    """Return the result of a paid query; None if the schema has changed too much to read it."""
     try:
         return recall_result(page_request.service, page_request.caller.name, paid.receipts)
     except LedgerUnavailable:
@@ -368,8 +372,8 @@ def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult |
         return None
 
 
-def own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnswer:
-    """Find one answer again; whatever is not theirs is not there."""
+def recall_own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnswer:
+    """Return a past answer of the caller; any other one is reported as not found."""
     try:
         return recall_answer(page_request.service, page_request.caller, receipts)
     except LedgerUnavailable:
@@ -379,40 +383,40 @@ def own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnsw
 
 
 def parse_receipts(text: str) -> tuple[str, ...]:
-    """Read the receipts of one answer."""
+    """Return the ids of receipts, at most 8, from a comma-separated text."""
     return tuple(text.split(",")[:8])
 
 
-def budget_of(page_request: PageRequest) -> BudgetView:
-    """Return what is left, in questions like the last one."""
-    service, who = page_request.service, page_request.caller
-    last = paid_queries(service.history(who, analyst=who.name, last=2), service)
+def caller_budget(page_request: PageRequest) -> BudgetView:
+    """Return the caller's budget, with what is left as a number of queries like the last one."""
+    service, caller = page_request.service, page_request.caller
+    last = paid_queries(service.history(caller, analyst=caller.name, last=2), service)
     more = None
     if last:
         cost = tuple(promise_from_dict(promise) for promise in last[0].cost)
-        more = service.dataset.accounting.remaining(who, cost)["more"]
-    return budget_view(service.budget(who), (bool(last), more))
+        more = service.dataset.accounting.remaining(caller, cost)["more"]
+    return budget_view(service.budget(caller), (bool(last), more))
 
 
 def history_lines(
     past: Sequence[tuple[PaidQuery, QueryResult | None]], budget: BudgetView
 ) -> list[HistoryLine]:
-    """Return past questions in words."""
+    """Return past queries as rows of a table."""
     return [
         HistoryLine(
-            href="" if told is None else f"/answers/{','.join(paid.receipts)}",
+            href="" if result is None else f"/answers/{','.join(paid.receipts)}",
             question=paid.question,
-            answer="in the download" if told is None else _summarize(told)[0],
-            margin="" if told is None else _summarize(told)[1],
-            cost=budget.price_words(paid.cost),
+            answer="in the download" if result is None else _summarize(result)[0],
+            margin="" if result is None else _summarize(result)[1],
+            cost=budget.format_cost(paid.cost),
             when=formatting.date(paid.when),
         )
-        for paid, told in past
+        for paid, result in past
     ]
 
 
 def _summarize(told: QueryResult) -> tuple[str, str]:
-    """Return an answer and its margin, as short as a table needs them."""
+    """Return value and margin of a result as short texts for a table."""
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
     if told.axes:
         same = margins and not told.question.startswith("mean")
@@ -431,11 +435,11 @@ def _summarize(told: QueryResult) -> tuple[str, str]:
 
 
 def _combine(past: Sequence[tuple[PaidQuery, QueryResult | None]], chosen: Mapping[str, str]) -> CombineView:
-    """Return the form, and what was chosen in it added up.
+    """Return the form for sums with the sum of the chosen numbers.
 
     Privacy
     -------
-    Made of answers that were paid for by whoever looks, and of nothing else.
+    Uses only answers that the caller has paid for.
     """
     numbers = _numbers(past)
     options = tuple(Option(value=key, words=term.words) for key, term in numbers.items())
@@ -465,10 +469,10 @@ def _combine(past: Sequence[tuple[PaidQuery, QueryResult | None]], chosen: Mappi
 
 
 def _numbers(past: Sequence[tuple[PaidQuery, QueryResult | None]]) -> dict[str, ResultTerm]:
-    """Return every number of past answers by the name that the form has for it."""
-    found: dict[str, ResultTerm] = {}
-    for paid, told in past:
-        for i, cell in enumerate(() if told is None else told.cells):
-            if cell.value is not None and told is not None and len(found) < _MOST_OPTIONS:
-                found[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.from_cell(told, cell)
-    return found
+    """Return the numbers of past results by their keys in the form, at most 1000."""
+    terms: dict[str, ResultTerm] = {}
+    for paid, result in past:
+        for i, cell in enumerate(() if result is None else result.cells):
+            if cell.value is not None and result is not None and len(terms) < _MOST_OPTIONS:
+                terms[f"{','.join(paid.receipts)}:{i}"] = ResultTerm.from_cell(result, cell)
+    return terms

@@ -1,4 +1,4 @@
-"""One request of a browser: who it is, what it sent, and the frame of the page it gets."""
+"""Requests of browsers and the layout of all pages; login, logout and static files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _HERE = resources.files("discreet.server.pages")
 _ASSETS = {
-    # The report's own style sheet: one palette, one set of tables, badges and charts for the product.
+    # The style sheet of reports, so that tables, badges and charts look alike everywhere.
     "style.css": (resources.files("discreet.report") / "templates" / "style.css", "text/css"),
     "pages.css": (_HERE / "static" / "pages.css", "text/css"),
     "pages.js": (_HERE / "static" / "pages.js", "text/javascript"),
@@ -54,9 +54,13 @@ _ASSETS = {
 }
 
 
+_WRONG = "This is no valid token."
+_MAX_TOKEN = 256  # characters of a token that are looked at
+
+
 @cache
 def asset(name: str) -> tuple[bytes, str] | None:
-    """Return a file that pages bring with them and its type; None for any other name."""
+    """Return content and media type of a static file; None for an unknown name."""
     if name not in _ASSETS:
         return None
     file, media = _ASSETS[name]
@@ -65,30 +69,31 @@ def asset(name: str) -> tuple[bytes, str] | None:
 
 @cache
 def asset_address(name: str) -> str:
-    """Return where a file is fetched from; it changes with its content."""
-    found = asset(name)
-    assert found is not None
-    return f"/static/{name}?v={hashlib.sha256(found[0]).hexdigest()[:12]}"
+    """Return the address of a static file, which changes with its content."""
+    file = asset(name)
+    assert file is not None
+    return f"/static/{name}?v={hashlib.sha256(file[0]).hexdigest()[:12]}"
 
 
 def asset_response(name: str) -> Response | None:
-    """Answer a request for such a file."""
-    found = asset(name)
-    return None if found is None else Response(found[0], media_type=found[1])
+    """Return the response with a static file; None for an unknown name."""
+    file = asset(name)
+    return None if file is None else Response(file[0], media_type=file[1])
 
 
 def render(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a page."""
+    """Return the response with a rendered template."""
     return HTMLResponse(_environment().get_template(template).render(**values), status_code=status)
 
 
 @cache
 def _environment() -> jinja2.Environment:
+    """Return the Jinja environment, which escapes all values and refuses undefined ones."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_printed,
+        finalize=_escape_invisible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -101,8 +106,8 @@ def _source(name: str) -> str:
     return (_HERE / "templates" / name).read_text(encoding="utf-8")
 
 
-def _printed(value: Any) -> Any:
-    """Show what would act unseen, wherever a template prints a text; refuse to print nothing."""
+def _escape_invisible(value: Any) -> Any:
+    """Make invisible and control characters visible in every text that a template prints; refuse None."""
     if value is None:
         raise AssertionError("a template prints None")
     return formatting.printable(value) if type(value) is str else value
@@ -119,21 +124,21 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
-    """A link of the top bar."""
+    """A link of the top bar: its address, its text, and whether it is the current page."""
 
     href: str
-    words: str
-    here: bool
+    text: str
+    is_current: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLayout:
-    """What every page shows around its content."""
+    """The parts that every page shows around its content."""
 
     dataset: str
     unit: str
     rows: int | None
-    who: str
+    caller: str
     csrf: str
     nav_items: tuple[NavItem, ...]
     collusion: str
@@ -142,14 +147,14 @@ class PageLayout:
 
 
 class PageRequest:
-    """A browser's request.
+    """Request of a browser for a page.
 
     Parameters
     ----------
     service : Service
-        Whom it is about.
+        Service that the pages show.
     request : Request
-        As the application got it; the guard has found out who it is.
+        Request as Starlette has it; the middleware has stored its session in its state.
     """
 
     def __init__(self, service: Service, request: Request) -> None:
@@ -160,19 +165,19 @@ class PageRequest:
 
     @property
     def session(self) -> Session:
-        """Whose browser it is; refused if it is nobody's."""
+        """Session of the browser; refused if there is none."""
         if self._session is None:
             raise ApiException(UNAUTHORIZED)
         return self._session
 
     @property
     def caller(self) -> Caller:
-        """Who asks."""
+        """Caller whose session it is."""
         return self.session.caller
 
     @property
     def address(self) -> str:
-        """Where programs reach the service: they send tokens there, so a proxy's TLS must not be left out."""
+        """Address at which programs reach the service; https behind a proxy, since tokens are sent there."""
         config = self.service.config
         if config.address is not None:
             return config.address
@@ -180,36 +185,37 @@ class PageRequest:
         return str(url.replace(scheme="https") if config.secure else url).rstrip("/")
 
     async def body(self) -> dict[str, str]:
-        """Return the fields of a form, wherever it came from."""
+        """Return the fields of a form without checking its origin."""
         return parse_form(await self.middleware.read_body(self.http.scope, self.http.receive))
 
     async def form(self) -> dict[str, str]:
-        """Return the fields of a form, and refuse one that did not come from our own page."""
+        """Return the fields of a form, and refuse one that does not come from a page of this service."""
         fields = await self.body()
         check_form(self._session, self.http.headers.raw, fields)
         return fields
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """Do something off the loop that listens."""
+        """Run short work off the event loop and return its value."""
         return await self.middleware.run_in_thread(work)
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        """Render a page in its frame."""
+        """Return the response with a rendered template inside the layout."""
         return render(template, status=status, layout=self._layout(), **values)
 
     def render_error(self, problem: ApiError) -> Response:
-        """Tell a problem on a page of its own."""
-        told = self.render(
+        """Return the page that shows an error."""
+        page = self.render(
             "notice.html.j2",
             status=problem.status,
             title=_TITLES.get(problem.code, "That did not work"),
             message=problem.message,
             hint=problem.hint,
         )
-        told.headers.update(problem.headers)
-        return told
+        page.headers.update(problem.headers)
+        return page
 
     def _layout(self) -> PageLayout:
+        """Return the layout for the caller, without links where there is no session."""
         service, session = self.service, self._session
         return PageLayout(
             dataset=service.dataset.name,
@@ -217,35 +223,39 @@ class PageRequest:
             rows=None
             if service.dataset.schema.id_column is None
             else service.dataset.schema.max_rows_per_unit,
-            who="" if session is None else session.caller.name,
+            caller="" if session is None else session.caller.name,
             csrf="" if session is None else session.form,
             nav_items=() if session is None else self._nav_items(session.caller),
             collusion="" if session is None else service.dataset.accounting.collusion,
             seeded=service.config.seed is not None,
-            stopped=service.access.stopped() is not None,
+            stopped=service.access.stop_record() is not None,
         )
 
     def _nav_items(self, caller: Caller) -> tuple[NavItem, ...]:
-        known = [("/", "Ask"), ("/history", "History"), ("/docs", "API")]
+        links = [("/", "Ask"), ("/history", "History"), ("/docs", "API")]
         if caller.is_curator:
-            known.insert(2, ("/curator", "Curator"))
+            links.insert(2, ("/curator", "Curator"))
         path = self.http.url.path
-        home = path if path.startswith(("/history", "/docs", "/curator")) else "/"
+        section = path if path.startswith(("/history", "/docs", "/curator")) else "/"
         return tuple(
-            NavItem(href, words, home.partition("/")[2].partition("/")[0] == href[1:])
-            for href, words in known
+            NavItem(href, text, section.partition("/")[2].partition("/")[0] == href[1:])
+            for href, text in links
         )
 
 
 def page_endpoint(
     service: Service, handler: Handler, *, curator: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of a handler; what goes wrong becomes a page, what is nobody's goes to the door.
+    """Return the endpoint of a handler, which shows errors as pages and redirects to the login.
 
     Parameters
     ----------
+    service : Service
+        Service that the handler shows.
+    handler : callable
+        Function of a `PageRequest` that returns the response.
     curator : bool
-        Whether only a curator may.
+        Whether the page is open to curators only.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -267,52 +277,48 @@ def page_endpoint(
 
 
 def redirect(address: str) -> Response:
-    """Send a browser on, so that loading the page again sends no form again."""
+    """Return a 303 redirect, so that reloading the page does not send the form twice."""
     return RedirectResponse(address, status_code=303)
 
 
-_WRONG = "This is no valid token."
-_MOST = 256  # characters; longer ones are not looked at
-
-
 async def login_page(page_request: PageRequest) -> Response:
-    """Ask for a token."""
+    """Return the login page."""
     return page_request.render("login.html.j2", failed="")
 
 
 async def login(page_request: PageRequest) -> Response:
-    """Take a token; a wrong one gets the same page after the same time, whatever is wrong with it."""
-    began = time.monotonic()
+    """Open a session for a token; any invalid one gets the same page after the same time."""
+    started = time.monotonic()
     if not is_same_origin(page_request.http.headers.raw):
         raise ApiException(FOREIGN_FORM)
-    token = (await page_request.body()).get("token", "").strip()[:_MOST]
+    token = (await page_request.body()).get("token", "").strip()[:_MAX_TOKEN]
     caller = page_request.service.access.find(token)
     if caller is None:
-        await asyncio.sleep(max(0.0, began + REJECTION_DELAY - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + REJECTION_DELAY - time.monotonic()))
         return page_request.render("login.html.j2", status=401, failed=_WRONG)
     page_request.middleware.count_request(caller)
     cookie = await page_request.middleware.run_in_thread(
         lambda: open_session(page_request.service, caller), caller
     )
-    inside = redirect("/curator" if caller.is_curator else "/")
-    inside.headers["set-cookie"] = cookie
-    return inside
+    response = redirect("/curator" if caller.is_curator else "/")
+    response.headers["set-cookie"] = cookie
+    return response
 
 
 async def logout(page_request: PageRequest) -> Response:
-    """End a session."""
+    """End the session and return to the login page."""
     await page_request.form()
-    dropped = await page_request.run_in_thread(
+    cookie = await page_request.run_in_thread(
         lambda: close_session(page_request.service, page_request.http.headers.raw)
     )
-    outside = redirect("/login")
-    outside.headers["set-cookie"] = dropped
-    return outside
+    response = redirect("/login")
+    response.headers["set-cookie"] = cookie
+    return response
 
 
 async def static(page_request: PageRequest) -> Response:
-    """Return a file that pages bring with them."""
-    found = asset_response(page_request.http.path_params["name"])
-    if found is None:
+    """Return a static file."""
+    response = asset_response(page_request.http.path_params["name"])
+    if response is None:
         raise ApiException(NOT_FOUND)
-    return found
+    return response
