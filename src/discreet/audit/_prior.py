@@ -21,7 +21,7 @@ from discreet.audit._closed_form_guess import (
     posterior_means,
     uniform_candidates,
 )
-from discreet.audit._guess import LEFT_OUT, Guess, noted, rms_interval, share_interval, verdict_on
+from discreet.audit._guess import LEFT_OUT, Guess, add_note, rms_interval, share_interval, floor_verdict
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
 from discreet.audit.channel import Target, by_person, targets_of
 from discreet.errors import ParameterError
@@ -169,7 +169,7 @@ def attack_prior(
             slowest = learned.seconds
             found.append(learned)
         else:
-            found = [noted(g, LEFT_OUT) for g in found]
+            found = [add_note(g, LEFT_OUT) for g in found]
         guesses += found
         if progress is not None:
             progress(done, len(attacked))
@@ -395,7 +395,7 @@ class _Game:
             failure_probability=failure_probability,
             without=without,
             floor=target.floor,
-            verdict=verdict_on(target.floor, upper),
+            verdict=floor_verdict(target.floor, upper),
             on="prior",
             knowledge=knowledge,
             n=people.size,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.audit._closed_form_guess import likeliest_levels, observed_candidates, posterior_means
-from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, noted, rough_interval, share_interval
+from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, add_note, approximate_rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
 from discreet.audit.channel import MOST_ROWS, Target, by_person, targets_of
 from discreet.errors import ParameterError
@@ -98,7 +98,7 @@ def attack_rows(
                 guesses.append(game.learned(target, known, unknown, without))
                 slowest = guesses[-1].seconds
             elif guesses and guesses[-1].column == target.name:
-                guesses[-1] = noted(guesses[-1], LEFT_OUT)
+                guesses[-1] = add_note(guesses[-1], LEFT_OUT)
         if progress is not None:
             progress(done, len(attacked))
     return tuple(guesses)
@@ -197,7 +197,7 @@ class _Half:
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, FAILURE)
         else:
-            error, lower, upper = rough_interval(guess, truth, target.column.range, FAILURE)
+            error, lower, upper = approximate_rms_interval(guess, truth, target.column.range, FAILURE)
         return Guess(
             attack=attack,
             column=target.name,

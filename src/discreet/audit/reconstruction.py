@@ -23,7 +23,7 @@ from discreet.audit._guess import (
     Guess,
     max_success_probability,
     min_error,
-    rough_interval,
+    approximate_rms_interval,
     share_interval,
 )
 from discreet.audit._linear_reconstruction import People, Thought, guess_column, row_promise, sql_names
@@ -393,7 +393,7 @@ def _number(column: Curated, declared: Column, people: People, thought: Thought)
 
     width = column.step * column.top
     error, alike = _like_everybody(
-        rough_interval(guess(thought.after), truth, declared.range, FAILURE),
+        approximate_rms_interval(guess(thought.after), truth, declared.range, FAILURE),
         root(guess(thought.alike)),
         root(mean),
         without,
