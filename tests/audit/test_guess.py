@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import Guess, Reidentification
-from discreet.audit._guess import rms_interval, approximate_rms_interval, share_interval, floor_verdict
+from discreet.audit._guess import approximate_rms_interval, floor_verdict, rms_interval, share_interval
 from discreet.errors import ParameterError
 
 GUESS = Guess(

@@ -120,7 +120,7 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
     return RowLaw(tuple(t.name for t in targets), rows, outputs[there], chances[:, there])
 
 
-def enumerated(subject: EveryRow) -> AuditResult:
+def enumerate_rows(subject: EveryRow) -> AuditResult:
     """Compare every pair of rows with a promise of pure differential privacy, without drawing.
 
     Returns

@@ -21,7 +21,7 @@ from discreet.audit._closed_form_guess import (
     posterior_means,
     uniform_candidates,
 )
-from discreet.audit._guess import LEFT_OUT, Guess, add_note, rms_interval, share_interval, floor_verdict
+from discreet.audit._guess import LEFT_OUT, Guess, add_note, floor_verdict, rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
 from discreet.audit.channel import Target, by_person, targets_of
 from discreet.errors import ParameterError

@@ -26,7 +26,7 @@ from discreet.audit._base import VERDICTS, AuditResult, MechanismDraws, Mechanis
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._density import LawPair, density
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, try_events
-from discreet.audit._enumeration import EveryRow, enumerated
+from discreet.audit._enumeration import EveryRow, enumerate_rows
 from discreet.audit._prior import PlannedAttacks, reconstruct
 from discreet.audit._sampler_checks import low_bits, position, timing
 from discreet.errors import ParameterError
@@ -84,7 +84,7 @@ ATTACKS: dict[str, Attack] = {
         about="compares all rows of a small domain with the claim, without drawing",
         kinds=frozenset({"pure-dp"}),
         subject=EveryRow,
-        run=lambda subject, _p, _stream: enumerated(subject),
+        run=lambda subject, _p, _stream: enumerate_rows(subject),
     ),
     "position": Attack(
         about="looks for positions of a vector whose noise has another law",
