@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.audit._closed_form_guess import linear_guesses
 from discreet.audit._guess import Guess
-from discreet.audit.channel import MOST_ROWS, AdditiveChannel, SampledChannel, Target, length, targets_of
+from discreet.audit.channel import MOST_ROWS, AdditiveChannel, SampledChannel, Target, count_rows, targets_of
 from discreet.errors import ParameterError
 from discreet.noise_law import Additive, InvariantLaw
 
@@ -95,7 +95,7 @@ def attack_file(
             "Give the whole file."
         )
     cells = {t.name: columns[t.name][:MOST_ROWS] for t in targets}
-    n = length(cells)
+    n = count_rows(cells)
     protected = [t for t in targets if not t.is_clear]
     shares = {t.name: _shares(t, cells[t.name]) for t in protected if t.is_list and n}
     guesses: list[Guess] = []

@@ -11,7 +11,7 @@ import numpy as np
 from discreet.audit._closed_form_guess import likeliest_levels, observed_candidates, posterior_means
 from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, add_note, approximate_rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import MOST_ROWS, Target, by_person, targets_of
+from discreet.audit.channel import MOST_ROWS, Target, group_by_person, targets_of
 from discreet.errors import ParameterError
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -139,9 +139,9 @@ class _Half:
         return cls(
             rows={c.name: rows[c.name][chosen] for c in columns},
             published=seen,
-            features=guess_features(columns, by_person(seen)),
+            features=guess_features(columns, group_by_person(seen)),
             places={c.name: place for place, c in enumerate(columns)},
-            clear=guess_features(open_columns, by_person(seen)) if open_columns else None,
+            clear=guess_features(open_columns, group_by_person(seen)) if open_columns else None,
             half=chosen.size // 2,
         )
 

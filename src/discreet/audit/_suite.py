@@ -27,7 +27,7 @@ from discreet.audit._bounds import check_failure_probability
 from discreet.audit._density import LawPair, density
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, try_events
 from discreet.audit._enumeration import EveryRow, enumerate_rows
-from discreet.audit._prior import PlannedAttacks, reconstruct
+from discreet.audit._prior import PlannedAttacks, attack_floor
 from discreet.audit._sampler_checks import low_bits, position, timing
 from discreet.errors import ParameterError
 
@@ -96,7 +96,7 @@ ATTACKS: dict[str, Attack] = {
         about="guesses the cells of made-up people by Bayes' rule, by rounding and by learning",
         kinds=frozenset({"error-floor"}),
         subject=PlannedAttacks,
-        run=reconstruct,
+        run=attack_floor,
     ),
     "timing": Attack(
         about="correlates the time of a draw with its size",
