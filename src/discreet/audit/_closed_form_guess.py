@@ -58,7 +58,7 @@ class _ColumnFeatures:
     Attributes
     ----------
     target : Target
-        The published column.
+        Published column of the features.
     features : array of shape (n, p)
         The number and its present flag, or indicators of all levels of a list but the last.
     noise : array of shape (p, p)
@@ -125,8 +125,8 @@ def _column_features(target: Target, cells: AnyArray, shares: Floats | None) -> 
     Notes
     -----
     A randomized list with ``g = keep - other``: the features ``(1[y = l] - other) / g`` have the indicators
-    of the true level as their mean. With ``p`` the vector of shares and ``a = other + g p``, the covariance of
-    the response given the true level is, in the mean over the population,
+    of the true level as their mean. With ``p`` the vector of shares and ``a = other + g p``, the covariance
+    of the response given the true level is, in the mean over the population,
     ``diag(a) - other**2 - other g (p + p') - g**2 diag(p)``, divided by ``g**2``.
     """
     if isinstance(target.summary.law, SampledLaw | JointResponseLaw):

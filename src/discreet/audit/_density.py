@@ -184,7 +184,7 @@ def pushforward(log_noise: LogLaw, noise_of: LogLaw, derivative: LogLaw) -> LogL
     noise_of : callable
         The noise ``b(theta)`` that makes ``theta`` the output.
     derivative : callable
-        The derivative ``b'(theta)``.
+        The derivative ``b'(theta)`` of the noise by the output.
 
     Notes
     -----
