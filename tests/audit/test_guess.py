@@ -54,7 +54,7 @@ def test_what_makes_no_sense_is_refused(change: dict[str, Any], said: str) -> No
 def test_it_says_what_it_found() -> None:
     assert "age, posterior mean: holds. Root-mean-square error 9.1 years (8.8 to 9.4), floor 9," in str(GUESS)
     assert str(EXPOSED) == "linkage: Found in 20 %."
-    with pytest.raises(ParameterError, match="attack of Exposed"):
+    with pytest.raises(ParameterError, match="attack of Reidentification"):
         dataclasses.replace(EXPOSED, attack="theft")  # type: ignore[arg-type]
 
 

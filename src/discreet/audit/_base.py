@@ -220,8 +220,8 @@ class MechanismPair:
             part = np.atleast_1d(np.asarray(self.mechanism(given, stream)))
             if part.shape[0] == 0 or (parts and part.shape[1:] != parts[0].shape[1:]):
                 raise ParameterError(
-                    f"mechanism of Trial must return at least one output along the first axis, all of one "
-                    f"shape, and returned shape {part.shape}. Wrap a single run as output[np.newaxis]."
+                    "mechanism of MechanismPair must return at least one output along the first axis, all of "
+                    f"one shape, and returned shape {part.shape}. Wrap a single run as output[np.newaxis]."
                 )
             parts.append(part)
             collected += part.shape[0]

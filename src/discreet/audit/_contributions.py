@@ -166,23 +166,23 @@ class RowContributions:
         return summed
 
 
-def parse_expressions(question: Aggregate, curation: Curation) -> Aggregate:
+def parse_expressions(aggregate: Aggregate, curation: Curation) -> Aggregate:
     """Return the same aggregate with its texts parsed, so that this is done only once."""
-    if isinstance(question, Sums):
-        return Sums(tuple(parsed(text, curation) for text in question.expressions))
-    if isinstance(question, Histogram) and question.expression is not None:
-        return Histogram(question.columns, question.edges, parsed(question.expression, curation))
-    return question
+    if isinstance(aggregate, Sums):
+        return Sums(tuple(parsed(text, curation) for text in aggregate.expressions))
+    if isinstance(aggregate, Histogram) and aggregate.expression is not None:
+        return Histogram(aggregate.columns, aggregate.edges, parsed(aggregate.expression, curation))
+    return aggregate
 
 
 def row_contributions(
-    question: Aggregate, bound: BoundAggregate, curation: Curation
+    aggregate: Aggregate, bound: BoundAggregate, curation: Curation
 ) -> RowContributions | None:
     """Return an aggregate as a function of single rows; None for kinds that need more than a row's cells.
 
     Parameters
     ----------
-    question : Aggregate
+    aggregate : Aggregate
         Aggregate with parsed expressions, from :func:`parse_expressions`.
     bound : BoundAggregate
         The same aggregate bound to the curated table.
@@ -190,8 +190,8 @@ def row_contributions(
         Curated columns of the table.
     """
     for kind, build in _KINDS.items():
-        if isinstance(question, kind):
-            reads, of = build(question, bound, curation)
+        if isinstance(aggregate, kind):
+            reads, of = build(aggregate, bound, curation)
             return RowContributions(bound.size, frozenset(reads), of)
     return None
 
@@ -220,11 +220,11 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
     return reads, integers
 
 
-def _sums(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of sums of expressions: one dense entry each."""
     terms = [
         _term(expression, anchor, curation)
-        for expression, (_, anchor, *_) in zip(question.expressions, bound.canonical["terms"], strict=True)
+        for expression, (_, anchor, *_) in zip(aggregate.expressions, bound.canonical["terms"], strict=True)
     ]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
@@ -257,13 +257,13 @@ def _one(arrays: Arrays) -> Floats:
     return np.ones(_length(arrays))
 
 
-def _histogram(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _histogram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of a histogram: 1 or an expression, in the cell of each row."""
-    axes = [_axis(curation, name, question.edges) for name in question.columns]
-    reads = set().union(*(_own(curation.column(name)) for name in question.columns))
+    axes = [_axis(curation, name, aggregate.edges) for name in aggregate.columns]
+    reads = set().union(*(_own(curation.column(name)) for name in aggregate.columns))
     integers: Callable[[Arrays], Floats] = _one
-    if question.expression is not None:
-        more, integers = _term(question.expression, bound.canonical["term"][1], curation)
+    if aggregate.expression is not None:
+        more, integers = _term(aggregate.expression, bound.canonical["term"][1], curation)
         reads |= more
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
@@ -275,11 +275,11 @@ def _histogram(question: Any, bound: BoundAggregate, curation: Curation) -> _Par
     return reads, of
 
 
-def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _node_tables(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of the tables (attribute, label) of the nodes of a tree."""
-    nodes, target = question.nodes, question.target
+    nodes, target = aggregate.nodes, aggregate.target
     names = {target, *(name for node in nodes for name in (*node.attributes, *(n for n, _ in node.path)))}
-    axes = {name: _axis(curation, name, question.edges) for name in names}
+    axes = {name: _axis(curation, name, aggregate.edges) for name in names}
     labels = axes[target][0]
     attributes = sorted({a for node in nodes for a in node.attributes})
     # First entry of the table of each node and attribute; -1 where a node has no table of the attribute.
@@ -313,10 +313,10 @@ def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _P
     return set().union(*(_own(curation.column(name)) for name in names)), of
 
 
-def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of first and second moments, and of the count if there is one."""
-    columns = [curation.column(name) for name in question.columns]
-    dropped = dict(zip(question.columns, bound.canonical["dropped"], strict=True))
+    columns = [curation.column(name) for name in aggregate.columns]
+    dropped = dict(zip(aggregate.columns, bound.canonical["dropped"], strict=True))
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         sums: list[AnyArray] = []
@@ -335,13 +335,13 @@ def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts
     return {column.sql for column in columns}, of
 
 
-def _features(question: Any, curation: Curation, *, intercept: bool = False) -> Features:
-    starts = {name: starts_of(curation.column(name), cuts) for name, cuts in question.edges.items()}
+def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) -> Features:
+    starts = {name: starts_of(curation.column(name), cuts) for name, cuts in aggregate.edges.items()}
     return Features.of(
         curation,
-        question.columns,
-        center=question.center,
-        radius=question.radius,
+        aggregate.columns,
+        center=aggregate.center,
+        radius=aggregate.radius,
         intercept=intercept,
         starts=starts,
     )
@@ -351,16 +351,16 @@ def _rows(features: Features, arrays: Arrays) -> Floats:
     return features.rows([arrays[name] for name in features.columns])
 
 
-def _gram(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _gram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of a Gram matrix, with sums and count where they are included."""
-    features = _features(question, curation)
+    features = _features(aggregate, curation)
     d = features.size
     products = d * (d + 1) // 2
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         rows = _rows(features, arrays)
         parts: list[Contributions] = [_ProductContributions(rows)]
-        if question.with_sums:
+        if aggregate.with_sums:
             parts.append(_DenseContributions(products, rows))
         if bound.size > products + d:
             parts.append(_DenseContributions(products + d, np.ones((1, rows.shape[1]))))
@@ -369,9 +369,9 @@ def _gram(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     return set(features.columns), of
 
 
-def _clusters(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _clusters(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of counts and clipped residual sums of the nearest centers."""
-    features = Features.of(curation, question.columns, center=None, radius=None)
+    features = Features.of(curation, aggregate.columns, center=None, radius=None)
     centers = np.array(bound.canonical["centers"], np.float64)
     square = bound.canonical["square"]
 
@@ -391,7 +391,7 @@ def _clusters(question: Any, bound: BoundAggregate, curation: Curation) -> _Part
     return set(features.columns), of
 
 
-def _labeled_sums(question: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+def _labeled_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of perceptron sums or of gradients of the logistic loss.
 
     Notes
@@ -399,8 +399,8 @@ def _labeled_sums(question: Any, bound: BoundAggregate, curation: Curation) -> _
     With row ``x``, label ``y`` in {-1, 1} and weights ``w``: perceptron, ``y x`` and a count where
     ``y w'x <= 0``; logistic, ``x (1[y = 1] - sigmoid(w'x))`` with the sigmoid of the engine's table.
     """
-    features = _features(question, curation, intercept=question.intercept)
-    target = curation.column(question.target).sql
+    features = _features(aggregate, curation, intercept=aggregate.intercept)
+    target = curation.column(aggregate.target).sql
     positive, shift = bound.canonical["positive"], bound.canonical.get("shift", 0)
     weights = np.array(bound.canonical["weights"], np.float64)
 
@@ -417,7 +417,7 @@ def _labeled_sums(question: Any, bound: BoundAggregate, curation: Curation) -> _
         return [_DenseContributions(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        make = gradient if isinstance(question, GradientSums) else halfspace
+        make = gradient if isinstance(aggregate, GradientSums) else halfspace
         return make(_rows(features, arrays), arrays[target] == positive)
 
     return {*features.columns, target}, of

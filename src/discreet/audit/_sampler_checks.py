@@ -6,8 +6,8 @@ groups by position, over many calls, and the table is tested for independence.
 
 :func:`precision`. A float is a multiple of its last place, and a sum of floats is no finer than the coarser
 of its terms. So ``value + noise``, computed in floats, lies on a grid that depends on ``value``, and an
-output finer than that grid excludes the input, whatever epsilon was promised. The attack uses the magnitude of
-each output and its finest bit, and nothing else.
+output finer than that grid excludes the input, whatever epsilon was promised. The attack uses the magnitude
+of each output and its finest bit, and nothing else.
 
 :func:`timing`. Rejection and counting samplers run longer for some values than for others, so the time of a
 single answer reveals its noise. Times may drift and jump: if they do not depend on the values, every order of
