@@ -33,6 +33,8 @@ _LEAST_GAP = 1e-6
 """Least difference of keep and other at which a randomized list is inverted."""
 _LEAST_SHARE = 0.02
 """Least weight of a level, relative to its share of the population: a linear guess may be negative."""
+_BLOCK = 256
+_MOST_POINTS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,15 +147,15 @@ def _column_features(target: Target, cells: AnyArray, shares: Floats | None) -> 
         return _ColumnFeatures(
             target, (indicators - other) / gap, (np.diag(published) - squares) / gap**2, shares
         )
-    there = ~np.isnan(cells)
-    if not there.any():
+    is_present = ~np.isnan(cells)
+    if not is_present.any():
         return None
-    present = float(there.mean())
-    values = np.where(there, cells, cells[there].mean())
+    present = float(is_present.mean())
+    values = np.where(is_present, cells, cells[is_present].mean())
     variance = (target.noise_variance or 0.0) * present
     if present == 1.0:
         return _ColumnFeatures(target, values[:, None], np.array([[variance]]))
-    flagged = np.column_stack([values, there])
+    flagged = np.column_stack([values, is_present])
     return _ColumnFeatures(target, flagged, np.diag([variance, 0.0]), present=present)
 
 
@@ -250,10 +252,6 @@ def _wrong_guess(piece: _ColumnFeatures, X: Floats, C: Floats, own: Ints, spread
     return float(1 - (joint.max(axis=1) / joint.sum(axis=1)).mean())
 
 
-_BLOCK = 256
-_MOST_POINTS = 1 << 22
-
-
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """A discrete prior of a cell: values in rising order with their probabilities."""
@@ -340,8 +338,8 @@ def posterior_means(channel: Channel, published: Floats, candidates: Candidates)
         near = x[first:last]
         joint = np.tile(log_weights[first:last], (people.size, 1))
         for column in cells.T:
-            there = ~np.isnan(column)
-            joint[there] += channel.log_likelihood(column[there, None], near)
+            present = ~np.isnan(column)
+            joint[present] += channel.log_likelihood(column[present, None], near)
         top = joint.max(axis=1, keepdims=True)
         possible = np.isfinite(top[:, 0])
         weight = np.exp(joint - np.where(np.isfinite(top), top, 0.0))

@@ -73,11 +73,11 @@ class _CellContributions:
 
     def total(self, size: int) -> Floats:
         width = len(self.values)
-        there = self.codes >= 0
-        codes = self.codes[there]
+        in_cell = self.codes >= 0
+        codes = self.codes[in_cell]
         cells = (size - self.start) // width
         summed = np.zeros(size)
-        block = [np.bincount(codes, row[there], cells)[:cells] for row in self.values]
+        block = [np.bincount(codes, row[in_cell], cells)[:cells] for row in self.values]
         summed[self.start : self.start + cells * width] = np.column_stack(block).ravel()
         return summed
 

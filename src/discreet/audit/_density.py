@@ -326,8 +326,8 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
 
     Privacy
     -------
-    For one output on the line or on the integers this is the truth, not a bound. Broken is said only
-    when the excess is larger than the numerical error.
+    For one output on the line or on the integers the result is exact, not a bound. The verdict is
+    "broken" only if the excess is larger than the numerical error.
 
     Reference
     ---------

@@ -42,6 +42,13 @@ MOST_COORDINATES = 64
 _THRESHOLDS = 60
 _CELLS = 64
 _COMMONEST = 8
+DP_KINDS = frozenset({"pure-dp", "approx-dp", "zcdp", "gaussian-dp"})
+"""Kinds of promises that bound how well the outputs of two neighbors can be distinguished."""
+FINALISTS = 4
+"""Number of events that are tested; the failure probability is shared among them."""
+_CLEARLY = 3.0
+"""Standard errors above the claim from which on an event is ranked by them."""
+KNOWLEDGE = "everything but which of the two inputs was used, and the noise"
 
 
 @dataclass(frozen=True)
@@ -205,14 +212,7 @@ def _among(chosen: Bools, cells: AnyArray) -> Bools:
     return np.asarray(chosen[np.minimum(cells, chosen.size - 1)])
 
 
-DP_KINDS = frozenset({"pure-dp", "approx-dp", "zcdp", "gaussian-dp"})
-"""Kinds of promises that bound how well the outputs of two neighbors can be distinguished."""
 DEFAULT_EVENTS: tuple[Family, ...] = (half_lines, atoms, likelihood_ratio)
-FINALISTS = 4
-"""Number of events that are tested; the failure probability is shared among them."""
-_CLEARLY = 3.0
-"""Standard errors above the claim from which on an event is ranked by them."""
-KNOWLEDGE = "everything but which of the two inputs was used, and the noise"
 
 
 def distinguish(

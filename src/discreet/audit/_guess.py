@@ -32,6 +32,12 @@ Way: TypeAlias = Literal["linkage", "membership", "invariants"]
 LEFT_OUT = "a guess learned from other records was left out for want of time"
 FAILURE = 0.05
 """Failure probability of an interval that is shown and decides nothing."""
+_STEPS = 96
+_RAREST = 1e-9
+"""Smallest delta that is used: a larger epsilon would change a bound by less than this."""
+_LARGEST = 40.0
+_SLACK = 1e-12
+"""Covers the rounding errors of some hundred operations on numbers of order 1."""
 
 
 class _JsonRecord:
@@ -279,14 +285,6 @@ def floor_verdict(floor: float | None, upper: float) -> GuessVerdict:
     if floor is None:
         return "no floor"
     return "broken" if upper < floor else "holds"
-
-
-_STEPS = 96
-_RAREST = 1e-9
-"""Smallest delta that is used: a larger epsilon would change a bound by less than this."""
-_LARGEST = 40.0
-_SLACK = 1e-12
-"""Covers the rounding errors of some hundred operations on numbers of order 1."""
 
 
 def max_success_probability(promise: Promise, shares: Sequence[float]) -> float:

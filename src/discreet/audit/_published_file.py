@@ -339,8 +339,9 @@ def _deconvolution(target: Target, cells: Floats, present: float, steps: int) ->
     joint, mass = joint[possible] / mass[possible, None], mass[possible]
     mean = joint @ points
     square = (joint @ points**2) - mean**2
-    there = counts[possible] * mass / (mass + elsewhere[possible] / (1 - absent))
-    error = math.sqrt(max(0.0, float(there @ square) / float(there.sum())))
+    # Weight of each output cell among the numbers that do not stand for a missing one.
+    present_counts = counts[possible] * mass / (mass + elsewhere[possible] / (1 - absent))
+    error = math.sqrt(max(0.0, float(present_counts @ square) / float(present_counts.sum())))
     middle = float(weights @ points)
     return error, math.sqrt(max(0.0, float(weights @ (points - middle) ** 2)))
 

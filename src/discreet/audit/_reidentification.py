@@ -33,6 +33,75 @@ _COMPARISONS = 100_000_000
 _BLOCK = 64
 _TIED = 1e-9
 """Difference of two distances, relative to the largest score, below which they count as equal."""
+MOST_PEOPLE = 1_500
+"""Largest size of each of three groups: in the table, not in it, and known to the attacker."""
+_CELLS = 100_000_000
+_MEMBERSHIP_BLOCK = 128
+_FEWEST = 24
+
+
+def attack_records(
+    plan: ReleasePlan,
+    rows: Mapping[str, AnyArray],
+    published: Mapping[str, AnyArray],
+    *,
+    stream: Stream | None = None,
+) -> tuple[Reidentification, ...]:
+    """Link people to their published rows, and decide who is in the table.
+
+    *linkage*: the published row that is likeliest for a known true record; a second time with the
+    public columns, where there are any. *invariants*: for an invariant release, the row with the
+    person's exact score. *membership*: on a fresh draw of a part of the people.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Plan of the release, with the laws of its columns.
+    rows, published : mapping of str to array
+        True and published columns, encoded, row by row; at most 20,000 random rows are used. For an
+        invariant release give the whole table: a model trained on a part of it is another.
+    stream : Stream, optional
+        Source of the choice of rows and of the fresh noise; a fresh one by default.
+
+    Returns
+    -------
+    tuple of Reidentification
+        Results of the attacks that apply, in the order above.
+
+    Privacy
+    -------
+    Internal: every number depends on private rows. Error floors promise nothing about linkage or
+    membership; differential privacy bounds membership.
+
+    Reference
+    ---------
+    For exact scores, docs/explanation/theorems/fisher-invariant.md.
+    """
+    if not plan.row_level:
+        return ()
+    n = check_aligned(plan, rows, published, "attack_records")
+    if n < 2:
+        return ()
+    stream = stream_or_fresh(stream)
+    # Random order, because linkage takes the first of equally likely rows.
+    order = permutation(n, stream.derive("order of the attacked"))
+    if not isinstance(plan, InvariantPlan):
+        order = order[:MOST_ROWS]
+    names = [summary.column for summary in plan.columns]
+    people = {name: rows[name][order] for name in names}
+    shown = {name: published[name][order] for name in names}
+    fresh = stream.derive("a fresh draw")
+    results: list[Reidentification | None]
+    if isinstance(plan, InvariantPlan):
+        results = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
+        return tuple(x for x in results if x is not None)
+    known = [t for t in targets_of(plan) if t.channel is not None]
+    protected = [t for t in known if not t.is_clear]
+    results = [linkage(protected, people, shown, with_public=False)]
+    if len(protected) < len(known):
+        results.append(linkage(known, people, shown, with_public=True))
+    results.append(membership(plan, protected, people, fresh))
+    return tuple(x for x in results if x is not None)
 
 
 def log_likelihoods(
@@ -198,13 +267,6 @@ def _columns(n: int) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 or share == 0 else f"{100 * share:.2g}%"
-
-
-MOST_PEOPLE = 1_500
-"""Largest size of each of three groups: in the table, not in it, and known to the attacker."""
-_CELLS = 100_000_000
-_MEMBERSHIP_BLOCK = 128
-_FEWEST = 24
 
 
 def membership(
@@ -380,67 +442,3 @@ def _membership_result(hits: Bools, each: int, knowledge: str) -> Reidentificati
         f"population says rightly in {success:.1%} of cases whether that person is in the table; by chance, "
         "in 50 %.",
     )
-
-
-def attack_records(
-    plan: ReleasePlan,
-    rows: Mapping[str, AnyArray],
-    published: Mapping[str, AnyArray],
-    *,
-    stream: Stream | None = None,
-) -> tuple[Reidentification, ...]:
-    """Link people to their published rows, and decide who is in the table.
-
-    *linkage*: the published row that is likeliest for a known true record; a second time with the
-    public columns, where there are any. *invariants*: for an invariant release, the row with the
-    person's exact score. *membership*: on a fresh draw of a part of the people.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Plan of the release, with the laws of its columns.
-    rows, published : mapping of str to array
-        True and published columns, encoded, row by row; at most 20,000 random rows are used. For an
-        invariant release give the whole table: a model trained on a part of it is another.
-    stream : Stream, optional
-        Source of the choice of rows and of the fresh noise; a fresh one by default.
-
-    Returns
-    -------
-    tuple of Reidentification
-        Results of the attacks that apply, in the order above.
-
-    Privacy
-    -------
-    Internal: every number depends on private rows. Error floors promise nothing about linkage or
-    membership; differential privacy bounds membership.
-
-    Reference
-    ---------
-    For exact scores, docs/explanation/theorems/fisher-invariant.md.
-    """
-    if not plan.row_level:
-        return ()
-    n = check_aligned(plan, rows, published, "attack_records")
-    if n < 2:
-        return ()
-    stream = stream_or_fresh(stream)
-    # Random order, because linkage takes the first of equally likely rows.
-    order = permutation(n, stream.derive("order of the attacked"))
-    if not isinstance(plan, InvariantPlan):
-        order = order[:MOST_ROWS]
-    names = [summary.column for summary in plan.columns]
-    people = {name: rows[name][order] for name in names}
-    shown = {name: published[name][order] for name in names}
-    fresh = stream.derive("a fresh draw")
-    results: list[Reidentification | None]
-    if isinstance(plan, InvariantPlan):
-        results = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
-        return tuple(x for x in results if x is not None)
-    known = [t for t in targets_of(plan) if t.channel is not None]
-    protected = [t for t in known if not t.is_clear]
-    results = [linkage(protected, people, shown, with_public=False)]
-    if len(protected) < len(known):
-        results.append(linkage(known, people, shown, with_public=True))
-    results.append(membership(plan, protected, people, fresh))
-    return tuple(x for x in results if x is not None)

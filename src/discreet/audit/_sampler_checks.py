@@ -39,6 +39,9 @@ _CLASSES = 12
 _GROUPS = 64
 LEAST_EXPECTED = 100.0
 """Least expected count, below which the chi-squared law is too rough at small failure probabilities."""
+# Exponents of 64-bit floats run from -1074 to 1024; those beyond these limits share the outermost cells.
+_LEAST, _MOST = -160, 160
+_SPAN = _MOST - _LEAST + 1
 
 
 def position(
@@ -140,11 +143,6 @@ def _table(subject: MechanismDraws, stream: Stream) -> Ints:
         cell = group * _CLASSES + np.searchsorted(edges, values, side="left")
         table += np.bincount(cell, minlength=table.size).reshape(table.shape)
     return table[:, table.sum(axis=0) > 0]
-
-
-# Exponents of 64-bit floats run from -1074 to 1024; those beyond these limits share the outermost cells.
-_LEAST, _MOST = -160, 160
-_SPAN = _MOST - _LEAST + 1
 
 
 def finest_bit(x: AnyArray) -> Ints:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # Multiples of the scale that noise exceeds with probability 2e-17 and 9e-17: 1e-10 in a million draws.
 _GAUSSIAN_REACH, _LAPLACE_REACH = 8.5, 37.0
 _SPHERICAL_TAIL, _QUANTILES = 1e-16, 400
+MOST_ROWS = 20_000
+"""Largest number of rows that an attack uses."""
 
 
 class Channel(ABC):
@@ -353,10 +355,6 @@ def cell_log_likelihood(
     with np.errstate(divide="ignore"):
         same, changed = np.log([missing_keep, 1 - missing_keep])
     return np.asarray(np.where(hidden == absent, same, changed) + np.where(hidden, 0.0, number))
-
-
-MOST_ROWS = 20_000
-"""Largest number of rows that an attack uses."""
 
 
 @dataclass(frozen=True, eq=False)

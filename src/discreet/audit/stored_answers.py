@@ -173,26 +173,26 @@ def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str
     digests : mapping of str to str or None
         Digest of the query of each receipt, by the receipt's id.
     """
-    asked, receipt = entry.asked, entry.receipt
-    if asked is None or "question" not in asked:
+    request, receipt = entry.asked, entry.receipt
+    if request is None or "question" not in request:
         return WITHOUT_QUESTION
     if entry.answer is None:
         return UNANSWERED
     if receipt.schema != database.schema.digest:
         return OTHER_SCHEMA
     try:
-        question = parse_expressions(aggregate_from_dict(asked["question"]), database.curation)
-        privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-        bound, noise = database.calibrate(question, privacy=privacy, variance=asked["variance"])
+        aggregate = parse_expressions(aggregate_from_dict(request["question"]), database.curation)
+        privacy = None if request["privacy"] is None else promise_from_dict(request["privacy"])
+        bound, noise = database.calibrate(aggregate, privacy=privacy, variance=request["variance"])
         noisy = json.loads(entry.answer)["noisy"]
     except (DiscreetError, KeyError, TypeError, ValueError):
         return UNREADABLE
     if len(receipt.promises) != 1 or len(noisy) != bound.size or not noise.groups:
         return UNREADABLE
-    contributions = row_contributions(question, bound, database.curation)
+    contributions = row_contributions(aggregate, bound, database.curation)
     if contributions is None:
         return NOT_BY_ROWS
-    refined = asked.get("refines")
+    refined = request.get("refines")
     certain = receipt.question == database._digest(bound, noise, digests.get(refined) if refined else None)
     # The digest covers the version of the rows and the cost of the noise. If it differs although the charge
     # is the same, the rows were others; if the charge differs too, the answer may still be about these rows.

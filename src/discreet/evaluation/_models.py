@@ -27,6 +27,110 @@ BOOSTING = f"gradient boosting, {TREES} trees of up to {LEAVES} leaves"
 """Name of the model in reports. Small trees lose less on noisy rows, and little on true ones."""
 _MOST_IN_LEAF = 50
 _LARGEST_RATIO = 20  # a leaf holds at least a twentieth of the rows, up to 50
+WIDE = 100
+BINS, BINS_IF_WIDE = 255, 64
+"""Number of bins of a column in a tree, which decides the training time; fewer for more than 100 columns.
+
+Lists with more levels than bins are treated as numbers, the positions in their declared order.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionTask:
+    """The target of a table as a prediction task.
+
+    Attributes
+    ----------
+    column : Column
+        Declared column that is predicted.
+    n_classes : int
+        Number of declared classes without "missing"; 0 where a number is predicted.
+    """
+
+    column: Column
+    n_classes: int
+
+    @classmethod
+    def from_column(cls, column: Column, *, as_number: bool = False) -> PredictionTask:
+        """Return the task of a column; ``as_number`` predicts a list of integers as a number."""
+        if not column.is_category or as_number:
+            return cls(column, 0)
+        return cls(column, sum(level is not None for level in column.levels))
+
+    @property
+    def kind(self) -> Literal["classification", "regression"]:
+        """Whether a class or a number is predicted."""
+        return "classification" if self.n_classes else "regression"
+
+    @property
+    def unit(self) -> float:
+        """Size of a predicted 1 in the column's own unit."""
+        return 1.0 if self.column.is_category else self.column.width
+
+    def targets(self, rows: Mapping[str, AnyArray]) -> AnyArray:
+        """Return classes, -1 where missing, or numbers in units of the declared range, NaN where missing."""
+        values = rows[self.column.name]
+        if self.n_classes:
+            return np.where(values < self.n_classes, values, -1).astype(np.int64)
+        if self.column.is_category:
+            return np.array(self.column.levels, np.float64)[values]
+        return np.asarray((values - self.column.range[0]) / self.column.width)
+
+    def is_present(self, targets: AnyArray) -> Bools:
+        """Return for each target whether it is not missing."""
+        return np.asarray(targets >= 0 if self.n_classes else ~np.isnan(targets))
+
+
+class FeatureMatrix:
+    """The features of a model, by the schema.
+
+    A number is scaled by its declared range; where it is missing, the public fill value stands in, with a
+    flag in a further column. A list is the position in its levels, treated as unordered.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the published table.
+
+    Attributes
+    ----------
+    unordered : array of bool
+        For each column of the matrix whether it is an unordered list.
+    bins : int
+        Number of bins of a column in a tree.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        """Take the feature columns of a schema and decide which of them are unordered."""
+        self._columns = schema.features
+        self.bins = BINS if len(self._columns) <= WIDE else BINS_IF_WIDE
+        self.unordered: Bools = np.array(
+            [
+                kind
+                for c in self._columns
+                for kind in [
+                    c.is_category and len(c.levels) <= self.bins,
+                    *([False] * bool(c.missing_flag)),
+                ]
+            ],
+            np.bool_,
+        )
+
+    def matrix(self, rows: Mapping[str, AnyArray]) -> Floats:
+        """Return the features of encoded rows, of shape (n, p)."""
+        features: list[AnyArray] = []
+        for c in self._columns:
+            values = rows[c.name]
+            if c.is_category:
+                features.append(values.astype(np.float64))
+                continue
+            lower, _ = c.range
+            if c.missing_flag is None:
+                features.append((values - lower) / c.width)
+                continue
+            missing = np.isnan(values)
+            features += [(np.where(missing, c.fill, values) - lower) / c.width, missing.astype(np.float64)]
+        return np.column_stack(features)
 
 
 def one_thread() -> AbstractContextManager[Any]:
@@ -184,109 +288,3 @@ def fit_linear(learner: InvariantLearner | None, X: Floats, y: AnyArray, task: P
         task.n_classes,
         ridge,
     )
-
-
-WIDE = 100
-BINS, BINS_IF_WIDE = 255, 64
-"""Number of bins of a column in a tree, which decides the training time; fewer for more than 100 columns.
-
-Lists with more levels than bins are treated as numbers, the positions in their declared order.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionTask:
-    """The target of a table as a prediction task.
-
-    Attributes
-    ----------
-    column : Column
-        Declared column that is predicted.
-    n_classes : int
-        Number of declared classes without "missing"; 0 where a number is predicted.
-    """
-
-    column: Column
-    n_classes: int
-
-    @classmethod
-    def from_column(cls, column: Column, *, as_number: bool = False) -> PredictionTask:
-        """Return the task of a column; ``as_number`` predicts a list of integers as a number."""
-        if not column.is_category or as_number:
-            return cls(column, 0)
-        return cls(column, sum(level is not None for level in column.levels))
-
-    @property
-    def kind(self) -> Literal["classification", "regression"]:
-        """Whether a class or a number is predicted."""
-        return "classification" if self.n_classes else "regression"
-
-    @property
-    def unit(self) -> float:
-        """Size of a predicted 1 in the column's own unit."""
-        return 1.0 if self.column.is_category else self.column.width
-
-    def targets(self, rows: Mapping[str, AnyArray]) -> AnyArray:
-        """Return classes, -1 where missing, or numbers in units of the declared range, NaN where missing."""
-        values = rows[self.column.name]
-        if self.n_classes:
-            return np.where(values < self.n_classes, values, -1).astype(np.int64)
-        if self.column.is_category:
-            return np.array(self.column.levels, np.float64)[values]
-        return np.asarray((values - self.column.range[0]) / self.column.width)
-
-    def is_present(self, targets: AnyArray) -> Bools:
-        """Return for each target whether it is not missing."""
-        return np.asarray(targets >= 0 if self.n_classes else ~np.isnan(targets))
-
-
-class FeatureMatrix:
-    """The features of a model, by the schema.
-
-    A number is scaled by its declared range; where it is missing, the public fill value stands in, with a
-    flag in a further column. A list is the position in its levels, treated as unordered.
-
-    Parameters
-    ----------
-    schema : Schema
-        Schema of the published table.
-
-    Attributes
-    ----------
-    unordered : array of bool
-        For each column of the matrix whether it is an unordered list.
-    bins : int
-        Number of bins of a column in a tree.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        """Take the feature columns of a schema and decide which of them are unordered."""
-        self._columns = schema.features
-        self.bins = BINS if len(self._columns) <= WIDE else BINS_IF_WIDE
-        self.unordered: Bools = np.array(
-            [
-                kind
-                for c in self._columns
-                for kind in [
-                    c.is_category and len(c.levels) <= self.bins,
-                    *([False] * bool(c.missing_flag)),
-                ]
-            ],
-            np.bool_,
-        )
-
-    def matrix(self, rows: Mapping[str, AnyArray]) -> Floats:
-        """Return the features of encoded rows, of shape (n, p)."""
-        features: list[AnyArray] = []
-        for c in self._columns:
-            values = rows[c.name]
-            if c.is_category:
-                features.append(values.astype(np.float64))
-                continue
-            lower, _ = c.range
-            if c.missing_flag is None:
-                features.append((values - lower) / c.width)
-                continue
-            missing = np.isnan(values)
-            features += [(np.where(missing, c.fill, values) - lower) / c.width, missing.astype(np.float64)]
-        return np.column_stack(features)

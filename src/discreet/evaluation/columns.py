@@ -22,6 +22,137 @@ if TYPE_CHECKING:
 
 MOST_BARS = 24
 MOST_CORRELATED = 40
+MOST_BINS = 256
+# A value on the upper bound belongs to the last bin; a part in 2**40 moves it there.
+_INSIDE = 1 - 2.0**-40
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramBins:
+    """Bins of equal width over the declared range of a number.
+
+    Each integer is the middle of a bin of its own if there are at most 256 of them.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Ends of the declared range, for integers and dates half a step farther out.
+    count : int
+        Number of bins between the two ends.
+    """
+
+    lower: float
+    upper: float
+    count: int
+
+    @classmethod
+    def from_column(cls, column: Column) -> HistogramBins:
+        """Return the bins of a number, an integer or a date."""
+        lower, upper = column.range
+        if column.type == "number":
+            return cls(lower, upper, MOST_BINS)
+        return cls(lower - 0.5, upper + 0.5, min(column.n_integers, MOST_BINS))
+
+    @property
+    def width(self) -> float:
+        """Distance from the first to the last edge."""
+        return self.upper - self.lower
+
+    def edges(self) -> Floats:
+        """Return the edges of the bins, of shape (count + 1,)."""
+        return np.linspace(self.lower, self.upper, self.count + 1)
+
+
+class ColumnTally:
+    """Counts and first two moments of one column on one side.
+
+    Attributes
+    ----------
+    counts : array of int64
+        Number of cells in each level of a list, or in each bin of a number with one bin below and one above.
+    missing : int
+        Number of missing cells of a number; a list has a level for them.
+    """
+
+    __slots__ = ("_bins", "_squares", "_sum", "counts", "missing")
+
+    def __init__(self, bins: HistogramBins | int) -> None:
+        self._bins = bins
+        self.counts: Ints = np.zeros(bins if isinstance(bins, int) else bins.count + 2, np.int64)
+        self.missing = 0
+        self._sum = self._squares = 0.0
+
+    def add(self, values: AnyArray) -> None:
+        """Add the cells of a batch: codes of a list, or numbers with NaN for missing."""
+        if isinstance(self._bins, int):
+            self.counts += np.bincount(values, minlength=self._bins)
+            return
+        bins = self._bins
+        share = values - bins.lower
+        share *= _INSIDE / bins.width
+        sum_ = float(share.sum())
+        if math.isnan(sum_):
+            present = share[~np.isnan(share)]
+            self.missing += share.size - present.size
+            share, sum_ = present, float(present.sum())
+        self._sum += sum_
+        self._squares += float(share @ share)
+        share *= bins.count
+        share += 1.0
+        np.clip(share, 0.0, bins.count + 1.0, out=share)
+        self.counts += np.bincount(share.astype(np.int32), minlength=bins.count + 2)
+
+    @property
+    def present(self) -> int:
+        """Number of cells that are not missing."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of a number, in its unit; None for a list or where no cell is present."""
+        if isinstance(self._bins, int) or not self.present:
+            return None
+        return self._bins.lower + self._sum / self.present * self._bins.width / _INSIDE
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of a number, in its unit; None for a list or where no cell is present."""
+        if isinstance(self._bins, int) or not self.present:
+            return None
+        mean = self._sum / self.present
+        variance = max(0.0, self._squares / self.present - mean**2)
+        return math.sqrt(variance) * self._bins.width / _INSIDE
+
+
+class ColumnTotals:
+    """Tallies of one column before and after a release.
+
+    Parameters
+    ----------
+    column : Column
+        Declaration of the column in the schema.
+
+    Attributes
+    ----------
+    bins : HistogramBins or None
+        Bins of a number; None for a list.
+    original, release : ColumnTally
+        Tallies of the true and of the published cells.
+    """
+
+    __slots__ = ("bins", "column", "original", "release")
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.bins = None if column.is_category else HistogramBins.from_column(column)
+        cells: HistogramBins | int = len(column.levels) if self.bins is None else self.bins
+        self.original = ColumnTally(cells)
+        self.release = ColumnTally(cells)
+
+    def add(self, original: AnyArray, release: AnyArray) -> None:
+        """Add the cells of the same rows on both sides."""
+        self.original.add(original)
+        self.release.add(release)
 
 
 def compare_columns(
@@ -203,136 +334,3 @@ def _correlations(columns: list[Column], rows: Mapping[str, AnyArray]) -> Floats
     correlations = np.divide(products, size, out=np.zeros_like(size), where=size > 0)
     np.fill_diagonal(correlations, 1.0)
     return np.asarray(np.clip(correlations, -1.0, 1.0))
-
-
-MOST_BINS = 256
-# A value on the upper bound belongs to the last bin; a part in 2**40 moves it there.
-_INSIDE = 1 - 2.0**-40
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramBins:
-    """Bins of equal width over the declared range of a number.
-
-    Each integer is the middle of a bin of its own if there are at most 256 of them.
-
-    Attributes
-    ----------
-    lower, upper : float
-        Ends of the declared range, for integers and dates half a step farther out.
-    count : int
-        Number of bins between the two ends.
-    """
-
-    lower: float
-    upper: float
-    count: int
-
-    @classmethod
-    def from_column(cls, column: Column) -> HistogramBins:
-        """Return the bins of a number, an integer or a date."""
-        lower, upper = column.range
-        if column.type == "number":
-            return cls(lower, upper, MOST_BINS)
-        return cls(lower - 0.5, upper + 0.5, min(column.n_integers, MOST_BINS))
-
-    @property
-    def width(self) -> float:
-        """Distance from the first to the last edge."""
-        return self.upper - self.lower
-
-    def edges(self) -> Floats:
-        """Return the edges of the bins, of shape (count + 1,)."""
-        return np.linspace(self.lower, self.upper, self.count + 1)
-
-
-class ColumnTally:
-    """Counts and first two moments of one column on one side.
-
-    Attributes
-    ----------
-    counts : array of int64
-        Number of cells in each level of a list, or in each bin of a number with one bin below and one above.
-    missing : int
-        Number of missing cells of a number; a list has a level for them.
-    """
-
-    __slots__ = ("_bins", "_squares", "_sum", "counts", "missing")
-
-    def __init__(self, bins: HistogramBins | int) -> None:
-        self._bins = bins
-        self.counts: Ints = np.zeros(bins if isinstance(bins, int) else bins.count + 2, np.int64)
-        self.missing = 0
-        self._sum = self._squares = 0.0
-
-    def add(self, values: AnyArray) -> None:
-        """Add the cells of a batch: codes of a list, or numbers with NaN for missing."""
-        if isinstance(self._bins, int):
-            self.counts += np.bincount(values, minlength=self._bins)
-            return
-        bins = self._bins
-        share = values - bins.lower
-        share *= _INSIDE / bins.width
-        sum_ = float(share.sum())
-        if math.isnan(sum_):
-            present = share[~np.isnan(share)]
-            self.missing += share.size - present.size
-            share, sum_ = present, float(present.sum())
-        self._sum += sum_
-        self._squares += float(share @ share)
-        share *= bins.count
-        share += 1.0
-        np.clip(share, 0.0, bins.count + 1.0, out=share)
-        self.counts += np.bincount(share.astype(np.int32), minlength=bins.count + 2)
-
-    @property
-    def present(self) -> int:
-        """Number of cells that are not missing."""
-        return int(self.counts.sum())
-
-    @property
-    def mean(self) -> float | None:
-        """Mean of a number, in its unit; None for a list or where no cell is present."""
-        if isinstance(self._bins, int) or not self.present:
-            return None
-        return self._bins.lower + self._sum / self.present * self._bins.width / _INSIDE
-
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation of a number, in its unit; None for a list or where no cell is present."""
-        if isinstance(self._bins, int) or not self.present:
-            return None
-        mean = self._sum / self.present
-        variance = max(0.0, self._squares / self.present - mean**2)
-        return math.sqrt(variance) * self._bins.width / _INSIDE
-
-
-class ColumnTotals:
-    """Tallies of one column before and after a release.
-
-    Parameters
-    ----------
-    column : Column
-        Declaration of the column in the schema.
-
-    Attributes
-    ----------
-    bins : HistogramBins or None
-        Bins of a number; None for a list.
-    original, release : ColumnTally
-        Tallies of the true and of the published cells.
-    """
-
-    __slots__ = ("bins", "column", "original", "release")
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
-        self.bins = None if column.is_category else HistogramBins.from_column(column)
-        cells: HistogramBins | int = len(column.levels) if self.bins is None else self.bins
-        self.original = ColumnTally(cells)
-        self.release = ColumnTally(cells)
-
-    def add(self, original: AnyArray, release: AnyArray) -> None:
-        """Add the cells of the same rows on both sides."""
-        self.original.add(original)
-        self.release.add(release)

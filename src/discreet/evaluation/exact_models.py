@@ -34,6 +34,12 @@ SAME = 1e-4
 
 Solvers on 50,000 rows were at most 1e-6 apart, and models of a part of the rows half of the largest weight.
 """
+_NOTE = (
+    "The published rows are nobody's: they carry one classifier, and logistic regression trained on them is "
+    "it. Trees, forests and the like find that classifier's rule in them and no other. No row was held back, "
+    "so the scores are those on the rows trained on."
+)
+_TOLERANCE = 1e-8
 
 
 def check_invariant_model(
@@ -126,14 +132,6 @@ def _note(distance: float, *, same: bool) -> str:
         f"The two models differ, by up to {distance:.1e} of the largest weight: the release keeps the model "
         f"on the whole table with all of its digits, and these are a part of its rows or rounded. {tested}"
     )
-
-
-_NOTE = (
-    "The published rows are nobody's: they carry one classifier, and logistic regression trained on them is "
-    "it. Trees, forests and the like find that classifier's rule in them and no other. No row was held back, "
-    "so the scores are those on the rows trained on."
-)
-_TOLERANCE = 1e-8
 
 
 def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Floats) -> Learning:

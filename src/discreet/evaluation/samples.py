@@ -33,6 +33,12 @@ RULE = (
     f"{ONE_IN} is random."
 )
 """Description of the rows, for readers of an accuracy that was measured on them."""
+WATERMARK = "_dummy"
+"""Name of a column that is true in every row, so that the rows are not mistaken for real ones."""
+MAX_DUMMY_ROWS = 100_000
+MAX_SAMPLE_ROWS = 20_000
+MOST_CELLS = 8_000_000
+"""Largest number of true cells, and of published cells, in a sample: 64 MB each."""
 
 
 def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
@@ -107,11 +113,6 @@ def _targets(column: Column, rank: Floats) -> AnyArray:
     return np.asarray(values if column.type == "number" else np.rint(values))
 
 
-WATERMARK = "_dummy"
-"""Name of a column that is true in every row, so that the rows are not mistaken for real ones."""
-MAX_DUMMY_ROWS = 100_000
-
-
 def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
     """Draw rows from the schema alone, decoded as in a file.
 
@@ -163,11 +164,6 @@ def _decode_cells(column: Column, values: AnyArray) -> list[Any]:
         return [None if day == "NaT" else str(day) for day in days]
     whole = column.type == "integer"
     return [None if cell != cell else round(cell) if whole else cell for cell in values.tolist()]
-
-
-MAX_SAMPLE_ROWS = 20_000
-MOST_CELLS = 8_000_000
-"""Largest number of true cells, and of published cells, in a sample: 64 MB each."""
 
 
 class PairedSample:

@@ -24,6 +24,8 @@ CALIBRATION_BINS = 10
 
 Trained = Literal["original", "release", "aware", "majority"]
 Tested = Literal["original", "release"]
+LEAST_IN_GROUP = 50
+MOST_COLUMNS = 4
 
 
 def accuracy_or_r2(predicted: Floats, y: AnyArray, task: PredictionTask) -> float | None:
@@ -117,10 +119,6 @@ def _calibration(chance: Floats, outcome: AnyArray) -> list[tuple[float, float, 
         (float(predicted[b] / count[b]), float(observed[b] / count[b]), float(count[b] / len(chance)))
         for b in np.flatnonzero(count)
     ]
-
-
-LEAST_IN_GROUP = 50
-MOST_COLUMNS = 4
 
 
 def score_subgroups(
