@@ -115,7 +115,7 @@ def test_a_coin_cannot_be_learned_and_a_leak_from_test_to_train_would_show(
 ) -> None:
     rows = coin(400)
     honest = one(measured(rows, rows), "original")
-    monkeypatch.setattr(learning, "Trial", Leaky)
+    monkeypatch.setattr(learning, "LearningRun", Leaky)
     leaky = one(measured(rows, rows), "original")
 
     assert honest.lower is not None

@@ -271,4 +271,4 @@ def test_a_public_sample_is_learned_from(tmp_path: Path) -> None:
     assert sampled.accuracy is not None
     assert sampled.accuracy != made_up.accuracy
     assert (sampled.floors, sampled.epsilon) == (made_up.floors, made_up.epsilon)
-    assert module._read(path, PEOPLE, Stream.from_seed(1))["age"].tolist() == rows["age"].tolist()
+    assert module._read_sample(path, PEOPLE, Stream.from_seed(1))["age"].tolist() == rows["age"].tolist()
