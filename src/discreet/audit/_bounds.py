@@ -188,6 +188,7 @@ def _rejected_mean(x: Floats, mean: float, stake: float, needed: float) -> float
     reach = 2 * needed / (x.size * stake) + stake
     bottom = top - reach
     while surplus(bottom) < 0:
+        # A lower bound 26 orders of magnitude below the sample mean is as good as 0.
         reach *= 2
         if reach > 60:
             return 0.0
@@ -260,6 +261,7 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
     best = max(range(_GRID + 1), key=lambda i: points[i].excess)
     # A privacy curve is convex in exp(epsilon), so the excess has one maximum, next to the best grid point.
     low, high = (reach * max(0, min(_GRID, i)) / _GRID for i in (best - 1, best + 1))
+    # Ternary search; every point is kept, because any of them is valid evidence.
     while high - low > 1e-6:
         third = (high - low) / 3
         left, right = evidence_at(low + third), evidence_at(high - third)

@@ -172,6 +172,7 @@ class _ExtremeRows:
     def mechanism_pair(self, promise: Promise) -> MechanismPair:
         """Return the release of all rows of one unit as a mechanism on the two rows."""
         allowed = self.plan.schema.max_rows_per_unit or 1
+        # A promise covers all rows of a unit, so one output holds as many of them as the attack can use.
         rows = max(1, min(allowed, MOST_COORDINATES // len(self.parts)))
         runs = max(2_000, min(RUNS, _MOST_CELLS // (rows * len(self.plan.schema.released))))
         a, b = self._corners()
@@ -215,6 +216,7 @@ class _ExtremeRows:
             return np.ones(len(numbers))
         widths = np.array([c.width for c in numbers])
         strength = np.linalg.inv(covariance) * widths * widths[:, None]
+        # The best real vector, rounded to signs, is a good start for the search over signs.
         signs = np.where(np.linalg.eigh(strength)[1][:, -1] < 0, -1.0, 1.0)
         # Half the change of the quadratic form when one sign is flipped.
         for _ in range(len(signs)):

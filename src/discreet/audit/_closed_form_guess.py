@@ -151,6 +151,7 @@ def _column_features(target: Target, cells: AnyArray, shares: Floats | None) -> 
     if not is_present.any():
         return None
     present = float(is_present.mean())
+    # Filled with the mean, a missing cell adds no noise: the variance shrinks by the share of present cells.
     values = np.where(is_present, cells, cells[is_present].mean())
     variance = (target.noise_variance or 0.0) * present
     if present == 1.0:
@@ -239,6 +240,7 @@ def _wrong_guess(piece: _ColumnFeatures, X: Floats, C: Floats, own: Ints, spread
     weights = np.linalg.solve(C[np.ix_(others, others)], C[np.ix_(others, own)])
     likely = np.empty((len(X), piece.shares.size))
     likely[:, :-1] = piece.shares[:-1] + (X[:, others] @ weights) * spread[own]
+    # The last level has no feature of its own: the weights of all levels add up to 1.
     likely[:, -1] = 1 - likely[:, :-1].sum(axis=1)
     np.maximum(likely, _LEAST_SHARE * piece.shares, out=likely)
     likely /= likely.sum(axis=1, keepdims=True)
@@ -291,6 +293,7 @@ def observed_candidates(values: Floats, fineness: float) -> Candidates:
     """Return the empirical distribution of values; above 1024 distinct ones, close ones are merged."""
     points, counts = np.unique(values, return_counts=True)
     if points.size > 1024:
+        # Merged values are replaced by their mean, which keeps the mean of the distribution.
         step = max(fineness, float(np.ptp(points)) / 2048)
         group = np.round((points - points[0]) / step).astype(np.int64)
         _, place = np.unique(group, return_inverse=True)

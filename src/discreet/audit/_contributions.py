@@ -329,6 +329,7 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
             # Twice the distance from the middle; that the engine rounds the sum of squares once is ignored.
             sums.append(2 * cells - column.top)
             squares.append(sums[-1] ** 2 / 2.0 ** dropped[column.name])
+        # The aggregate has one entry more where the number of rows is noised with it.
         count = [np.ones(_length(arrays))] if bound.size > len(sums) + len(squares) else []
         return [_DenseContributions(0, np.stack([*sums, *squares, *count]))]
 

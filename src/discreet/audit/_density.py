@@ -234,6 +234,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
         x = np.arange(min(p.lower, q.lower), max(p.upper, q.upper) + 1, dtype=np.float64)
         mass_p, mass_q = np.exp(p.logpmf(x)), np.exp(q.logpmf(x))
         value = float(np.maximum(mass_p - growth * mass_q, 0.0).sum())
+        # An absolute error of a logarithm is a relative error of the mass, and masses add up to at most 1.
         error = math.expm1(p.accuracy + 4 * _UNIT) + growth * math.expm1(q.accuracy + 4 * _UNIT)
         return Bounded(value, error + p.tail + x.size * _UNIT * value)
     assert isinstance(p, Density)
@@ -249,6 +250,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
         inner = edges[(edges >= law.lower) & (edges <= law.upper)]
         total, rough = _integrate(lambda x, law=law: np.exp(law.logpdf(x)), inner)  # type: ignore[misc]
         error += weight * (max(0.0, abs(total - 1) - law.tail) + rough + math.expm1(law.accuracy))
+    # The last term covers rounding of numbers of order 1.
     return Bounded(value, error + p.tail + 64 * _UNIT)
 
 
@@ -304,6 +306,7 @@ def fisher_information(law: Density) -> Bounded:
 
     with np.errstate(invalid="ignore"):
         value, error = _integrate(slope_squared, edges)
+    # The second term is the error of the five-point rule, which the quadrature rules share.
     return Bounded(value, error + 1e-8 * value)
 
 
@@ -355,6 +358,7 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
         if epsilons is None:
             epsilons = _default_epsilons(claim)
         points = [(e, hockey_stick(p, q, e)) for e in epsilons for p, q in directions]
+        # The point at which the curve exceeds the claim by most, numerical error taken off.
         epsilon, worst = max(points, key=lambda x: x[1].value - x[1].error - claim.delta_at(x[0]))
         quantity, measured, error = f"delta at epsilon {epsilon:.4g}", worst.value, worst.error
         allowed = claim.delta_at(epsilon)

@@ -101,6 +101,7 @@ def atoms(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
         score = _coordinate(j)
         for train in (train_a, train_b):
             values, counts = np.unique(score(train), return_counts=True)
+            # Values that occur once are draws of a continuous law and no atoms: they are left out below.
             common = np.argsort(counts)[::-1][:_COMMONEST]
             events += [
                 Event(f"output[{j}] == {values[i]}", score, partial(np.equal, values[i]))
@@ -310,6 +311,7 @@ def try_events(
     finalists = _choose(trial.claim, proposed, a[:half], b[:half])
     tested = trial.n - half
     counts = list(zip(count_hits(finalists, a[half:]), count_hits(finalists, b[half:]), strict=True))
+    # The events were fixed on other outputs, so only their number costs failure probability.
     evidence = [
         strongest_evidence(
             trial.claim, int(k_a), tested, int(k_b), tested, failure_probability / len(finalists)
@@ -384,6 +386,7 @@ def _prospects(claim: Promise, hits_a: Ints, hits_b: Ints, n: int) -> Floats:
             spread_left, spread_right = (np.sqrt(x * (1 - x) / n) for x in (left, right))
             error = np.hypot(spread_left, growth * spread_right)
             above = (left - growth * right - delta) / error
+            # Five standard errors off either probability, so that rare events are not overrated.
             sure = np.maximum(left - 5 * spread_left - delta, 0) / (right + 5 * spread_right)
             share = np.log(np.maximum(sure, 1.0)) / epsilon
             best = np.maximum(best, np.where(above > _CLEARLY, above, np.minimum(share, 1)))

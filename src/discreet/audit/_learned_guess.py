@@ -108,6 +108,7 @@ def learned_numbers(
         matrix = np.column_stack([matrix, cells - np.rint(cells)])
     linear = _linear(matrix, truth, known)
     rest = truth[known] - linear[known]
+    # Every fifth known person decides whether boosting helps.
     train, held_out = np.arange(known.size) % 5 != 0, np.arange(known.size) % 5 == 0
     if train.sum() < 50 or not np.any(rest):
         return linear[unknown]
@@ -191,5 +192,6 @@ def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: 
     Y = Y - Y.mean(axis=0)
     strength = np.abs(X.T @ Y).max(axis=1) / np.where(spread > 0, spread, np.inf)
     if own is not None:
+        # The published column of the target itself is always used.
         strength[features.columns == own] = np.inf
     return np.asarray(matrix[:, np.sort(np.argsort(-strength, kind="stable")[:MOST_FEATURES])])

@@ -148,6 +148,7 @@ class People:
         def see(arrays: list[AnyArray]) -> None:
             nonlocal start
             end = start + len(arrays[0])
+            # The chosen indices are sorted, so those of this batch are a slice.
             here = chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, end)] - start
             parts.append([array[here] for array in arrays])
             batch = dict(zip(names, arrays, strict=True))
@@ -204,6 +205,7 @@ def _cell(column: Curated, arrays: Mapping[str, AnyArray]) -> Ints:
     """Return for each row the cell of a column; one past the last cell if it is missing."""
     cells = arrays[column.sql].astype(np.int64)
     if column.top >= _BINS:
+        # Columns with many values are counted in bins of equal width.
         cells = cells * _BINS // (column.top + 1)
     return cells if column.flag is None else np.where(arrays[column.flag] == 1, _cells(column), cells)
 
@@ -404,6 +406,7 @@ class _Signals:
     def _prune(self) -> None:
         """Keep the strongest entries, in their order, as one block."""
         strength = np.concatenate(self._strength)
+        # A stable sort keeps the choice the same on all platforms where strengths are equal.
         best = np.sort(np.argsort(-strength, kind="stable")[:MOST_ENTRIES])
         H, own, noise = (np.concatenate(parts) for parts in zip(*self._blocks, strict=True))
         if best.size < strength.size:
@@ -461,6 +464,7 @@ def _add_answer(
         squares += np.square(shift).sum(axis=0)
         if answer.law == "laplace":
             sums += np.abs(shift).sum(axis=0)
+        # Centered only now, because the shift above compares uncentered contributions.
         center = H @ prior.weights
         H -= center[:, :, None]
         strength = np.square(H).sum(axis=1) @ prior.weights

@@ -156,6 +156,7 @@ def attack_prior(
     stream = stream_or_fresh(stream)
     simulation = _Simulation.from_plan(plan, n, stream)
     attempts = sum(2 + _is_whole(t) for t in attacked)
+    # Union bound over all attacks, including learned ones that may be left out.
     share = failure_probability / attempts
     deadline = time.monotonic() + TOTAL_SECONDS
     slowest = 0.0
@@ -274,6 +275,7 @@ class _Simulation:
         allowed = schema.max_rows_per_unit or 1
         rows = min(allowed, MOST_ROWS_PER_UNIT)
         fits = MOST_CELLS // (len(schema.released) * rows)
+        # Fewer people where the table is wide, so that the made-up cells stay near MOST_CELLS.
         attacked = max(min(n, _FEWEST), min(n, fits * 2 // 3))
         learned_from = min(attacked, _LEARNED_FROM)
         total = attacked + learned_from
@@ -427,6 +429,7 @@ class _Simulation:
             without = 1 - 1 / target.prior_codes.size
         else:
             guess, largest = self._within_reach(target, guess, people)
+            # The rest of the failure probability is for a value beyond the reach of its noise.
             error, lower, upper = rms_interval(guess, truth, largest, _INTERVAL_SHARE * failure_probability)
             without = prior_of(target.column).largest
         return Guess(

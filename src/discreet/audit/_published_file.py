@@ -308,6 +308,7 @@ def _deconvolution(target: Target, cells: Floats, present: float, steps: int) ->
     sd, clamped = 0.0, False
     if isinstance(channel, AdditiveChannel):
         sd, clamped = math.sqrt(channel.law.variance), channel.law.clamped
+        # With fewer than three cells per standard deviation the cells would blur the likelihood.
         if sd < 3 * (upper - lower + (0 if clamped else 8 * sd)) / _BINS:
             return None
     reach = 0.0 if clamped else 4 * sd
@@ -334,6 +335,7 @@ def _deconvolution(target: Target, cells: Floats, present: float, steps: int) ->
         weights = weights * (law.T @ (counts * (1 - absent) / np.maximum(total, 1e-300)))
         weights /= weights.sum()
     joint = law * weights
+    # Posterior of the grid values given each output cell.
     mass = joint.sum(axis=1)
     possible = mass > 0
     joint, mass = joint[possible] / mass[possible, None], mass[possible]

@@ -82,6 +82,7 @@ def attack_rows(
     if n < _FEWEST:
         return ()
     stream = stream_or_fresh(stream)
+    # In random order, so that the known half is a random half.
     chosen = permutation(n, stream.derive("who is attacked"))[:MOST_ROWS]
     split = _Split.from_sample(plan, rows, published, chosen)
     attacked = [t for t in targets_of(plan) if not t.is_clear]

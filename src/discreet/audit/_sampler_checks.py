@@ -262,6 +262,7 @@ def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditR
         value = subject.draw()
         times[i] = clock() - start
         values[i] = abs(float(np.asarray(value).reshape(-1)[0]))
+    # Constant values or times have no ranks to correlate.
     correlation = 0.0
     if np.ptp(values) > 0 and np.ptp(times) > 0:
         ranks = stats.rankdata(values), stats.rankdata(times)

@@ -174,6 +174,7 @@ def run_audit(
         )
     share = failure_probability / len(fitting)
     results = [_run(ATTACKS[name], name, subject, share, stream) for name in fitting]
+    # Broken claims first, then the attack that came closest.
     results.sort(key=lambda result: (VERDICTS.index(result.verdict), -result.strain))
     return _add_others(results[0], results[1:], failure_probability)
 
@@ -205,6 +206,7 @@ def _add_others(first: AuditResult, others: list[AuditResult], failure_probabili
     """Return the first result with the texts of the others and the failure probability of all of them."""
     values = first.to_dict()
     values["details"]["also"] = [str(result) for result in others]
+    # An attack that draws nothing keeps its failure probability of 0.
     if first.failure_probability:
         values["failure_probability"] = failure_probability
     return AuditResult.from_dict(values)

@@ -317,6 +317,7 @@ def recommend(
     if isinstance(privacy, PureDP | ApproxDP) and not isinstance(method, CoarseRelease):
         coarse = _coarse_release(method, schema, privacy.epsilon)
         other = coarse and estimate_sample_size(coarse, schema, n_rows, explained=explained)
+        # Only a more informative method is recommended in place of the chosen one.
         if other and (best is None or other.ratio > best.ratio):
             best = other
     if best is None:

@@ -287,6 +287,7 @@ class PairedSample:
             self._held += room
         if room == len(words):
             return
+        # Only rows with a smaller word than the largest of the sample can enter it.
         below = room + np.flatnonzero(words[room:] < self._words.max())
         pool = np.concatenate([self._words, words[below]])
         stays = np.zeros(pool.size, np.bool_)

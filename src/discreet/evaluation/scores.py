@@ -100,6 +100,7 @@ def _auc(predicted: Floats, y: AnyArray) -> float | None:
     """
     n_classes = predicted.shape[1]
     areas = []
+    # With two classes both areas are equal, so that one is enough.
     for k in range(1, 2) if n_classes == 2 else range(n_classes):
         inside = y == k
         n, rest = int(inside.sum()), int((~inside).sum())
