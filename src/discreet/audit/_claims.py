@@ -12,7 +12,7 @@ from discreet.audit._bounds import check_failure_probability
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, MOST_COORDINATES, try_events
 from discreet.audit._enumeration import EveryRow, enumerate_rows
 from discreet.audit._sampler_checks import low_bits
-from discreet.audit.channel import Target, noise_covariance, targets_of
+from discreet.audit.channel import Target, noise_covariance, plan_targets
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
 from discreet.privacy import NoPromise, PureDP
@@ -115,7 +115,7 @@ def attack_claims(
 
 def _covers_row(plan: ReleasePlan, promise: Promise) -> bool:
     """Return whether a promise covers every protected column, so that whole rows may be compared."""
-    protected = {target.name for target in targets_of(plan) if not target.is_clear}
+    protected = {target.name for target in plan_targets(plan) if not target.is_clear}
     return promise.covers is None or protected <= set(promise.covers)
 
 
@@ -140,7 +140,9 @@ def _covered_parts(plan: ReleasePlan) -> list[tuple[Promise, list[_Part]]]:
     one about lists. The first promise that covers it without any list is the one about numbers.
     """
     protected = {
-        t.name: t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
+        t.name: t
+        for t in plan_targets(plan)
+        if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
     }
     promised: set[str] = set()
     pairs: list[tuple[Promise, list[_Part]]] = []

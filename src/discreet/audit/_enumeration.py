@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.audit._base import AuditResult
-from discreet.audit.channel import Target, targets_of
+from discreet.audit.channel import Target, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise_law import JointResponseLaw, ResponseLaw, SampledLaw
 
@@ -92,7 +92,7 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
     ---------
     docs/explanation/theorems/coarse-response.md
     """
-    targets = [t for t in targets_of(plan) if not t.is_clear]
+    targets = [t for t in plan_targets(plan) if not t.is_clear]
     answers = _response_columns(targets)
     if not targets or answers is None:
         return None

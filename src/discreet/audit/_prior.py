@@ -23,7 +23,7 @@ from discreet.audit._closed_form_guess import (
 )
 from discreet.audit._guess import LEFT_OUT, Guess, add_note, floor_verdict, rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import Target, group_by_person, targets_of
+from discreet.audit.channel import Target, group_by_person, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -150,7 +150,9 @@ def attack_prior(
         raise ParameterError(f"n of attack_prior must be at least 100, was {n}. 20,000 is the usual choice.")
     if not plan.row_level:
         return ()
-    attacked = [t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)]
+    attacked = [
+        t for t in plan_targets(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
+    ]
     if not attacked:
         return ()
     stream = stream_or_fresh(stream)
@@ -214,7 +216,7 @@ def _is_whole(target: Target) -> bool:
 
 def prior_records(plan: ReleasePlan, n: int, stream: Stream) -> dict[str, AnyArray]:
     """Draw records from the floors' prior: independent columns, each uniform on its declared values."""
-    return {target.name: _prior_cells(target, n, stream) for target in targets_of(plan)}
+    return {target.name: _prior_cells(target, n, stream) for target in plan_targets(plan)}
 
 
 def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:

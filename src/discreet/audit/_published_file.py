@@ -11,7 +11,14 @@ import numpy as np
 
 from discreet.audit._closed_form_guess import linear_guesses
 from discreet.audit._guess import Guess
-from discreet.audit.channel import MOST_ROWS, AdditiveChannel, SampledChannel, Target, count_rows, targets_of
+from discreet.audit.channel import (
+    MOST_ROWS,
+    AdditiveChannel,
+    SampledChannel,
+    Target,
+    count_rows,
+    plan_targets,
+)
 from discreet.errors import ParameterError
 from discreet.noise_law import Additive, InvariantLaw
 
@@ -88,7 +95,7 @@ def attack_file(
     """
     if not plan.row_level:
         return ()
-    targets = [t for t in targets_of(plan) if t.name in columns]
+    targets = [t for t in plan_targets(plan) if t.name in columns]
     if absent := {s.column for s in plan.columns} - {t.name for t in targets}:
         raise ParameterError(
             f"columns of attack_file must hold every published column, and lacks {sorted(absent)[0]!r}. "

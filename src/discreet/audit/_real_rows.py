@@ -11,7 +11,7 @@ import numpy as np
 from discreet.audit._closed_form_guess import likeliest_levels, observed_candidates, posterior_means
 from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, add_note, approximate_rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import MOST_ROWS, Target, group_by_person, targets_of
+from discreet.audit.channel import MOST_ROWS, Target, group_by_person, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -85,7 +85,7 @@ def attack_rows(
     # In random order, so that the known half is a random half.
     chosen = permutation(n, stream.derive("who is attacked"))[:MOST_ROWS]
     split = _Split.from_sample(plan, rows, published, chosen)
-    attacked = [t for t in targets_of(plan) if not t.is_clear]
+    attacked = [t for t in plan_targets(plan) if not t.is_clear]
     deadline = time.monotonic() + TOTAL_SECONDS
     slowest = 0.0
     guesses: list[Guess] = []
@@ -151,7 +151,7 @@ class _Split:
         """Return the chosen rows of a table, the first half of them known."""
         columns = [plan.schema.column(summary.column) for summary in plan.columns]
         sample = {c.name: published[c.name][chosen] for c in columns}
-        clear_columns: list[Column] = [t.column for t in targets_of(plan) if t.is_clear]
+        clear_columns: list[Column] = [t.column for t in plan_targets(plan) if t.is_clear]
         return cls(
             rows={c.name: rows[c.name][chosen] for c in columns},
             published=sample,

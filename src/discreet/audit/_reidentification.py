@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 
 from discreet.audit._guess import FAILURE, Reidentification, share_interval
 from discreet.audit._real_rows import check_aligned
-from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, targets_of
+from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -95,7 +95,7 @@ def attack_records(
     if isinstance(plan, InvariantPlan):
         results = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
         return tuple(x for x in results if x is not None)
-    known = [t for t in targets_of(plan) if t.channel is not None]
+    known = [t for t in plan_targets(plan) if t.channel is not None]
     protected = [t for t in known if not t.is_clear]
     results = [linkage(protected, people, shown, with_public=False)]
     if len(protected) < len(known):

@@ -441,7 +441,7 @@ class Target:
         return law.variance if isinstance(law, Additive) and not law.clamped else None
 
 
-def targets_of(plan: ReleasePlan) -> list[Target]:
+def plan_targets(plan: ReleasePlan) -> list[Target]:
     """Return every published column of a plan as a target."""
     return [Target(plan.schema.column(summary.column), summary) for summary in plan.columns]
 

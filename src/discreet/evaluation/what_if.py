@@ -164,7 +164,7 @@ def _entry(
 ) -> WhatIf:
     """Return the entry of one factor: noise and floor of each column, epsilon at delta, and accuracy."""
     noise = {s.column: _amount(s.law) for s in plan.columns}
-    epsilon = epsilon_of(plan, delta)
+    epsilon = plan_epsilon(plan, delta)
     return WhatIf(
         factor=factor,
         noise={name: amount for name, amount in noise.items() if amount is not None},
@@ -176,7 +176,7 @@ def _entry(
     )
 
 
-def epsilon_of(plan: ReleasePlan, delta: float) -> float | None:
+def plan_epsilon(plan: ReleasePlan, delta: float) -> float | None:
     """Return the epsilon at ``delta`` of all promises of a plan together; None where there is none.
 
     Privacy
